@@ -19,7 +19,7 @@ from walagent.embedded.identity import Identity, our_identity
 from walagent.embedded.ownership import log_path, open_log, try_lock
 from walagent.embedded.paths import default_bindir, default_data_dir
 from walagent.embedded.postmaster import MARK, PORT, Postmaster, is_ours, read_postmaster
-from walagent.embedded.sockets import socket_dir
+from walagent.embedded.sockets import forget_socket_dir, socket_dir
 from walagent.errors import PreconditionError
 
 # The kernel signals the server when the *thread* that started it ends.  This one ends with the
@@ -160,6 +160,7 @@ class EmbeddedServer:
     def _stop(self) -> None:
         if self._process is not None:
             _shut_down(self._process, self._timeout)
+            forget_socket_dir(self.data_dir)
         if self._lock is not None:
             self._lock.close()
         self._process = self._lock = self._postmaster = None

@@ -1,15 +1,16 @@
-"""The folder of the server's Unix socket, whose path may have 107 bytes and no more."""
+"""The folder of the server's Unix socket, whose path may have 103 bytes and no more."""
 
 import hashlib
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from walagent.embedded.identity import Identity
 from walagent.embedded.postmaster import PORT
 from walagent.errors import PreconditionError
 
-_LONGEST = 107  # sun_path has 108 bytes, one of them the closing zero (macOS: 104)
+_LONGEST = 103  # bytes; sun_path has 108 on Linux and 104 on macOS, one for the closing zero
 
 
 def socket_dir(data_dir: Path, identity: Identity) -> Path:
@@ -20,14 +21,28 @@ def socket_dir(data_dir: Path, identity: Identity) -> Path:
     Raises:
         PreconditionError: the folder in /tmp belongs to somebody else.
     """
-    if len(os.fsencode(data_dir / f".s.PGSQL.{PORT}.lock")) <= _LONGEST - 4:
+    folder = _folder(data_dir)
+    if folder == data_dir:
         return data_dir
-    digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
-    folder = Path("/tmp") / f"walagent-{digest}"  # noqa: S108 - checked below
     folder.mkdir(mode=0o700, exist_ok=True)
     _check_owner(folder, {os.geteuid(), identity.owner[0] if identity.owner else os.geteuid()})
     identity.give(folder)
     return folder
+
+
+def forget_socket_dir(data_dir: Path) -> None:
+    """Remove the folder in /tmp, if there is one and the server has left it empty."""
+    folder = _folder(data_dir)
+    if folder != data_dir:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def _folder(data_dir: Path) -> Path:
+    if len(os.fsencode(data_dir / f".s.PGSQL.{PORT}")) <= _LONGEST:
+        return data_dir
+    digest = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:16]
+    return Path("/tmp") / f"walagent-{digest}"  # noqa: S108 - its owner is checked
 
 
 def _check_owner(folder: Path, owners: set[int]) -> None:
