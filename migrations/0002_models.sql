@@ -1,0 +1,2 @@
+-- placeholder until the registry is written
+select 1;

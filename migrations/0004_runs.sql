@@ -1,0 +1,636 @@
+-- The life of a run: claim, record, wait, end, and what people decide about it.
+--
+-- Every function here runs in its caller's transaction and commits nothing.  Own SQLSTATEs:
+--   WA001  another worker holds the run by now (lease lost)
+--   WA002  somebody asked to cancel the run
+--   WA003  the run's state does not allow this
+--   WA004  the step is recorded already
+--   WA005  the approval is not pending any more, or its arguments have changed
+--   WA006  you may not decide this
+-- Lock order: lane rows (by attachment), then run rows; run rows of others only with skip locked.
+
+-- Claim up to *_slots* runs for a worker, lane after lane, the lane served longest ago first.
+--
+-- A run whose lane has an earlier unfinished run is not taken but marked with it (`blocked_by`),
+-- so that it is looked at again only when that one has ended.  The mark is made while holding the
+-- earlier run with FOR SHARE: whoever ends it waits for us, and then sees the mark.  If the earlier
+-- run is locked by somebody else, nothing is marked and the run is looked at again next time.
+--
+-- Args: _done_lanes, _done_counts: how many runs of which attachment this worker has let go of
+-- since its last claim, so that no finishing transaction needs to touch the shared lane row.
+create function agent.claim_runs(
+    _worker      text,
+    _slots       integer,
+    _lease       interval,
+    _done_lanes  bigint[] default '{}',
+    _done_counts integer[] default '{}'
+)
+    returns table (
+        run_id bigint, attachment_id bigint, attachment_version integer, lease bigint, attempt integer,
+        max_attempts integer, reason text, change jsonb, key text, depth integer, commit_lsn text,
+        committed_at timestamptz, created_at timestamptz, started_at timestamptz, merged jsonb, steps jsonb
+    )
+    language plpgsql
+as $$
+#variable_conflict use_column
+declare
+    _lanes bigint[];
+    _lane  record;
+    _left  integer := _slots;
+    _want  integer;
+    _taken bigint[] := '{}';
+    _now   bigint[];
+    _seen  integer;
+    _n     integer;
+begin
+    if _done_lanes <> '{}' then
+        update agent.lane l
+           set used = greatest(0, l.used - d.n), queued = true
+          from unnest(_done_lanes, _done_counts) as d (id, n)
+         where l.attachment_id = d.id;
+    end if;
+
+    select array_agg(q.attachment_id) into _lanes
+      from (select l.attachment_id
+              from agent.lane l
+             where l.queued and not l.paused and (l.cap is null or l.used < l.cap)
+             order by l.served
+             limit greatest(_slots, 1)
+               for update skip locked) q;
+
+    _n := coalesce(cardinality(_lanes), 0);
+    for _lane in
+        select l.attachment_id as id, l.cap - l.used as room
+          from agent.lane l where l.attachment_id = any (_lanes) order by l.served
+    loop
+        exit when _left <= 0;
+        _want := least(ceil(_left::numeric / _n)::integer, coalesce(_lane.room, _left));
+        _n := _n - 1;
+
+        with candidate as materialized (
+            select r.id, r.lane
+              from agent.run r
+             where r.attachment_id = _lane.id and r.state = 'pending'
+               and r.blocked_by is null and r.not_before is null
+             order by r.id
+             limit _want + 32
+               for update skip locked
+        ), ahead as materialized (
+            select c.id,
+                   (select p.id
+                      from agent.run p
+                     where p.attachment_id = _lane.id and p.lane = c.lane and p.id <> c.id
+                       and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                       and (p.id < c.id or p.state <> 'pending')
+                     order by p.id desc
+                     limit 1) as by
+              from candidate c
+        ), held as materialized (
+            select p.id
+              from agent.run p
+             where p.id in (select a.by from ahead a where a.by is not null)
+               for share skip locked
+        ), marked as (
+            update agent.run r
+               set blocked_by = a.by
+              from ahead a
+             where r.id = a.id and a.by in (select h.id from held h)
+        )
+        select array(select a.id from ahead a where a.by is null order by a.id limit _want),
+               (select count(*) from ahead)
+          into _now, _seen;
+
+        update agent.lane l
+           set used = l.used + cardinality(_now),
+               queued = _seen > cardinality(_now),
+               served = case when cardinality(_now) > 0 then nextval('agent.lane_turn') else l.served end
+         where l.attachment_id = _lane.id;
+        _taken := _taken || _now;
+        _left := _left - cardinality(_now);
+    end loop;
+
+    if _taken = '{}' then
+        return;
+    end if;
+    return query
+        with claimed as (
+            update agent.run r
+               set state = 'running', worker = _worker, lease = r.lease + 1, attempt = r.attempt + 1,
+                   lease_expires_at = agent.now() + _lease, started_at = coalesce(r.started_at, agent.now())
+             where r.id = any (_taken)
+            returning r.*
+        )
+        select c.id, c.attachment_id, c.attachment_version, c.lease, c.attempt, c.max_attempts, c.reason, c.change,
+               c.key, c.depth, c.commit_lsn::text, c.committed_at, c.created_at, c.started_at,
+               (select jsonb_agg(m.change order by m.commit_lsn, m.ordinal) from agent.merged_change m where m.run_id = c.id),
+               (select jsonb_agg(jsonb_build_object(
+                           'seq', s.seq, 'kind', s.kind, 'content', s.content, 'cost', s.cost,
+                           'tokens', coalesce(s.input_tokens, 0) + coalesce(s.cached_tokens, 0)
+                                     + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
+                        order by s.seq)
+                  from agent.step s where s.run_id = c.id)
+          from claimed c
+         order by c.id;
+end;
+$$;
+comment on function agent.claim_runs(text, integer, interval, bigint[], integer[]) is 'Give a worker runs to work, with a lease';
+
+-- Hold a run still for the rest of the transaction, if it is ours.
+--
+-- Raises WA001 when another worker has it, WA002 when it is to be cancelled.
+create function agent.fence(_run_id bigint, _lease bigint)
+    returns void
+    language plpgsql
+as $$
+declare
+    _run record;
+begin
+    select r.cancel_requested into _run
+      from agent.run r
+     where r.id = _run_id and r.lease = _lease and r.state = 'running'
+       for no key update;
+    if not found then
+        raise exception 'run % is no longer held with lease %', _run_id, _lease using errcode = 'WA001';
+    elsif _run.cancel_requested then
+        raise exception 'run % is to be cancelled', _run_id using errcode = 'WA002';
+    end if;
+end;
+$$;
+
+-- Start a write-back transaction: hold the run, and leave a message in the WAL that names run and
+-- depth.  It is signed with a key that only the owner and the runner can read and bound to this
+-- very transaction, so a message that somebody else emits, or copies, proves nothing.
+create function agent.begin_write(_run_id bigint, _lease bigint, _depth integer)
+    returns void
+    language plpgsql
+as $$
+begin
+    perform agent.fence(_run_id, _lease);
+    perform pg_logical_emit_message(true, 'walagent', format('%s %s %s', _run_id, _depth,
+        agent.sign_write(_run_id, _depth, pg_current_xact_id())));
+end;
+$$;
+
+-- The xid is what a BEGIN in the WAL shows: 32 bits.
+create function agent.sign_write(_run_id bigint, _depth integer, _xid xid8)
+    returns text
+    language sql
+    stable
+as $$
+    select encode(sha256(s.key || sha256(s.key || convert_to(
+               format('%s/%s/%s', _run_id, _depth, (_xid::text::numeric % 4294967296)::bigint), 'utf8'))), 'hex')
+      from agent.secret s
+$$;
+
+-- Record what a step produced.  In the transaction of the step's own effects, so that the two
+-- commit together or not at all.
+--
+-- Raises WA001, WA002 as agent.fence does; WA004 when the step is there already: its effects are
+-- done, and the caller's must roll back.
+create function agent.record_step(
+    _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb,
+    _usage integer[] default null, _cost numeric default null, _duration_ms integer default null
+)
+    returns void
+    language plpgsql
+as $$
+begin
+    perform agent.fence(_run_id, _lease);
+    insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
+                            output_tokens, cost, duration_ms)
+    values (_run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms);
+exception when unique_violation then
+    raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+end;
+$$;
+
+-- End a run, and let the next of its lane go.  Two statements on purpose: the second must see what
+-- a claim marked while we waited for its lock.
+--
+-- Raises WA001 when another worker holds the run.
+create function agent.finish_run(
+    _run_id bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric
+)
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent.run
+       set state = _state, result = _result, error = _error, tokens = _tokens, cost = _cost,
+           lease_expires_at = null, finished_at = agent.now(), cancel_requested = false
+     where id = _run_id and lease = _lease and state = 'running'
+       and (not cancel_requested or _state in ('cancelled', 'succeeded'));
+    if not found then
+        perform agent.fence(_run_id, _lease);
+    end if;
+    perform agent.unblock(_run_id);
+end;
+$$;
+
+create function agent.unblock(_run_id bigint)
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent.run set blocked_by = null where blocked_by = _run_id;
+end;
+$$;
+
+-- Record the last reply and end the run, in one round trip.
+create function agent.finish_with_step(
+    _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
+    _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric
+)
+    returns void
+    language plpgsql
+as $$
+begin
+    perform agent.record_step(_run_id, _lease, _seq, _kind, _content, _usage, _step_cost, _duration_ms);
+    perform agent.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
+end;
+$$;
+
+-- Let a run go without ending it: until a time, until a person has decided, or at once.
+--
+-- Args: _refund: give the attempt back, because waiting was no failure of the run.
+create function agent.park_run(
+    _run_id bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
+    _tokens bigint, _cost numeric
+)
+    returns void
+    language plpgsql
+as $$
+begin
+    perform agent.fence(_run_id, _lease);
+    update agent.run
+       set state = _state, lease_expires_at = null, error = _error, tokens = _tokens, cost = _cost,
+           next_attempt_at = case when _state = 'waiting_retry' then agent.now() + _delay end,
+           attempt = greatest(0, attempt - _refund::integer)
+     where id = _run_id;
+end;
+$$;
+
+-- Ask a person about one tool call, and let the run wait.
+create function agent.ask_approval(
+    _run_id bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
+    _ttl interval, _tokens bigint, _cost numeric
+)
+    returns bigint
+    language plpgsql
+as $$
+declare
+    _id bigint;
+begin
+    insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at)
+    values (_run_id, _call_id, _tool, _arguments, agent.call_digest(_run_id, _call_id, _tool, _arguments), _run_as,
+            agent.now() + _ttl)
+    returning id into _id;
+    perform agent.record_step(_run_id, _lease, _seq, 'approval', jsonb_build_object(
+        'approval', _id, 'call_id', _call_id, 'tool', _tool,
+        'digest', agent.call_digest(_run_id, _call_id, _tool, _arguments)));
+    perform agent.park_run(_run_id, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
+    perform pg_notify('walagent_approvals', _id::text);
+    return _id;
+end;
+$$;
+
+-- jsonb prints equal values alike, so the digest does not depend on how the model wrote them.
+create function agent.call_digest(_run_id bigint, _call_id text, _tool text, _arguments jsonb)
+    returns text
+    language sql
+    immutable
+as $$
+    select encode(sha256(convert_to(jsonb_build_array(_run_id, _call_id, _tool, _arguments)::text, 'utf8')), 'hex')
+$$;
+
+-- Extend all leases of a worker in one statement.
+--
+-- Returns the runs that it must let go of: held by another worker by now, or to be cancelled.  A
+-- run that is locked is in the middle of its own write-back; nobody can take it before that ends.
+create function agent.heartbeat(_worker text, _run_ids bigint[], _leases bigint[], _lease interval)
+    returns table (run_id bigint, cancelled boolean)
+    language plpgsql
+as $$
+begin
+    update agent.worker set seen_at = agent.now() where name = _worker;
+    with held as materialized (
+        select r.id
+          from unnest(_run_ids, _leases) as mine (id, lease)
+               join agent.run r on r.id = mine.id and r.lease = mine.lease
+         where r.state = 'running'
+         order by r.id
+           for no key update of r skip locked
+    )
+    update agent.run r set lease_expires_at = agent.now() + _lease from held where r.id = held.id;
+    return query
+        select mine.id, coalesce(r.cancel_requested, false)
+          from unnest(_run_ids, _leases) as mine (id, lease)
+               left join agent.run r on r.id = mine.id
+         where r.id is null or r.lease <> mine.lease or r.state <> 'running' or r.cancel_requested;
+end;
+$$;
+
+-- What time does: leases run out, retries come due, collecting ends, approvals expire, hints drift.
+-- One caller at a time; the others have nothing to add.
+--
+-- Returns the seconds until something is due again, or NULL.
+create function agent.tick()
+    returns double precision
+    language plpgsql
+as $$
+declare
+    _lanes bigint[] := '{}';
+    _more  bigint[];
+    _next  timestamptz;
+begin
+    if not pg_try_advisory_xact_lock(hashtext('walagent.tick')) then
+        return null;
+    end if;
+
+    with lost as (
+        select id from agent.run
+         where state = 'running' and lease_expires_at < agent.now()
+         order by id for no key update skip locked
+    ), freed as (
+        update agent.run r
+           set state = case when r.cancel_requested then 'cancelled' when r.attempt >= r.max_attempts then 'dead'
+                            else 'pending' end::agent.run_state,
+               lease_expires_at = null,
+               cancel_requested = false,
+               finished_at = case when r.cancel_requested or r.attempt >= r.max_attempts then agent.now() end,
+               error = case when r.attempt >= r.max_attempts and not r.cancel_requested then jsonb_build_object(
+                   'reason', format('the worker was lost %s times while it worked on this run', r.attempt)) else r.error end
+          from lost where r.id = lost.id
+        returning r.id, r.attachment_id, r.state
+    ), opened as (
+        update agent.run b set blocked_by = null
+         from freed f where b.blocked_by = f.id and agent.is_final(f.state)
+    )
+    select array_agg(distinct attachment_id) into _more from freed;
+    _lanes := _lanes || coalesce(_more, '{}');
+
+    with due as (
+        select id from agent.run
+         where state = 'waiting_retry' and next_attempt_at <= agent.now()
+         order by id for no key update skip locked
+    ), woken as (
+        update agent.run r set state = 'pending', next_attempt_at = null from due where r.id = due.id
+        returning r.attachment_id
+    )
+    select array_agg(distinct attachment_id) into _more from woken;
+    _lanes := _lanes || coalesce(_more, '{}');
+
+    with due as (
+        select id from agent.run
+         where not_before <= agent.now() and state = 'pending'
+         order by id for no key update skip locked
+    ), woken as (
+        update agent.run r set not_before = null from due where r.id = due.id
+        returning r.attachment_id
+    )
+    select array_agg(distinct attachment_id) into _more from woken;
+    _lanes := _lanes || coalesce(_more, '{}');
+
+    update agent.approval set state = 'expired', decided_at = agent.now()
+     where state = 'pending' and expires_at <= agent.now();
+
+    -- Hints that a crash left wrong.
+    update agent.run r set blocked_by = null
+     where r.blocked_by is not null
+       and not exists (select from agent.run p where p.id = r.blocked_by and not agent.is_final(p.state));
+    update agent.lane l
+       set used = c.used
+      from (select l2.attachment_id, count(r.id)::integer as used
+              from agent.lane l2 left join agent.run r on r.attachment_id = l2.attachment_id and r.state = 'running'
+             where l2.used > 0 or l2.cap is not null
+             group by 1) c
+     where l.attachment_id = c.attachment_id and l.used <> c.used;
+    update agent.lane l set queued = true
+     where not l.queued
+       and (l.attachment_id = any (_lanes)
+            or exists (select from agent.run r where r.attachment_id = l.attachment_id and r.state = 'pending'
+                          and r.blocked_by is null and r.not_before is null));
+    if found then
+        perform pg_notify('walagent_runs', '');
+    end if;
+
+    select least((select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
+                 (select min(not_before) from agent.run where not_before is not null),
+                 (select min(expires_at) from agent.approval where state = 'pending'))
+      into _next;
+    return extract(epoch from _next - agent.now());
+end;
+$$;
+comment on function agent.tick() is 'Do what time has made due: expired leases, retries, debounce, approvals';
+
+create function agent.decision_of(_state text)
+    returns boolean
+    language sql
+    immutable
+as $$ select _state in ('approved', 'rejected', 'expired') $$;
+
+-- A person's decision: check who it is, with that person's rights.
+create function agent.check_decision()
+    returns trigger
+    language plpgsql
+as $$
+begin
+    if old.state <> 'pending' then
+        raise exception 'approval % is % already', old.id, old.state using errcode = 'WA005';
+    end if;
+    if to_jsonb(new) - '{state,decided_by,decided_at,reason}'::text[]
+       <> to_jsonb(old) - '{state,decided_by,decided_at,reason}'::text[] then
+        raise exception 'only the decision of approval % may be written', old.id using errcode = 'WA005';
+    end if;
+    if new.state in ('approved', 'rejected') then
+        if old.expires_at <= agent.now() then
+            raise exception 'approval % has expired', old.id using errcode = 'WA005';
+        end if;
+        if current_user = old.run_as and not (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
+            raise exception 'role "%" runs this agent and may not decide its calls', current_user
+                using errcode = 'WA006', hint = 'let another role that holds agent.grant_approver decide';
+        end if;
+        new.decided_by := current_user;
+        new.decided_at := agent.now();
+    end if;
+    return new;
+end;
+$$;
+create trigger check_decision
+    before update on agent.approval
+    for each row execute function agent.check_decision();
+
+-- Tell the run of the decision: one step, one transition.
+create function agent.continue_decided()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+begin
+    select * into _run from agent.run where id = new.run_id for no key update;
+    if _run.state <> 'waiting_approval' then
+        return null;  -- cancelled meanwhile
+    end if;
+    insert into agent.step (run_id, seq, kind, content)
+    select new.run_id, coalesce(max(seq), -1) + 1, 'decision', jsonb_build_object(
+               'call_id', new.call_id, 'decision', new.state, 'by', new.decided_by, 'reason', new.reason,
+               'digest', new.digest)
+      from agent.step where run_id = new.run_id;
+    update agent.run set state = 'pending' where id = new.run_id;
+    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    perform pg_notify('walagent_runs', '');
+    return null;
+end;
+$$;
+create trigger continue_decided
+    after update of state on agent.approval
+    for each row when (agent.decision_of(new.state))
+    execute function agent.continue_decided();
+
+create function agent.decide(_id bigint, _state text, _reason text)
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent.approval set state = _state, reason = _reason where id = _id;
+    if not found then
+        raise exception 'there is no approval %', _id using errcode = 'WA005';
+    end if;
+end;
+$$;
+create function agent.approve(id bigint)
+    returns void
+    language sql
+as $$ select agent.decide(id, 'approved', null) $$;
+comment on function agent.approve(bigint) is 'Let a waiting tool call happen';
+create function agent.reject(id bigint, reason text default null)
+    returns void
+    language sql
+as $$ select agent.decide(id, 'rejected', reason) $$;
+comment on function agent.reject(bigint, text) is 'Refuse a waiting tool call; the model is told the reason';
+
+-- Cancel a run: at once when nobody works on it, else as soon as its worker hears of it.
+create function agent.cancel(run_id bigint, reason text default null)
+    returns agent.run_state
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+begin
+    select * into _run from agent.run where id = cancel.run_id for no key update;
+    if not found then
+        raise exception 'there is no run %', cancel.run_id using errcode = 'WA003';
+    elsif agent.is_final(_run.state) then
+        raise exception 'run % is % already', _run.id, _run.state using errcode = 'WA003';
+    elsif _run.state = 'running' then
+        update agent.run set cancel_requested = true, error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
+         where id = _run.id;
+        perform pg_notify('walagent_cancel', _run.id::text);
+        return 'running';
+    end if;
+    update agent.approval set state = 'cancelled', decided_at = agent.now()
+     where approval.run_id = _run.id and state = 'pending';
+    update agent.run
+       set state = 'cancelled', finished_at = agent.now(), next_attempt_at = null, not_before = null, blocked_by = null,
+           error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
+     where id = _run.id;
+    perform agent.unblock(_run.id);
+    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    perform pg_notify('walagent_runs', '');
+    return 'cancelled';
+end;
+$$;
+comment on function agent.cancel(bigint, text) is 'Cancel a run';
+
+-- Let an ended run go on.  Its steps stay; limits and attempts count anew from here.
+create function agent.retry(run_id bigint)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+begin
+    select * into _run from agent.run where id = retry.run_id for no key update;
+    if not found then
+        raise exception 'there is no run %', retry.run_id using errcode = 'WA003';
+    elsif _run.state not in ('failed', 'dead', 'cancelled') then
+        raise exception 'run % is %; only failed, dead and cancelled runs can be retried', _run.id, _run.state
+            using errcode = 'WA003';
+    end if;
+    insert into agent.step (run_id, seq, kind, content)
+    select _run.id, coalesce(max(seq), -1) + 1, 'note', jsonb_build_object('retry', true, 'by', session_user)
+      from agent.step where step.run_id = _run.id;
+    update agent.run set state = 'pending', attempt = 0, finished_at = null, error = null, result = null where id = _run.id;
+    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    perform pg_notify('walagent_runs', '');
+end;
+$$;
+comment on function agent.retry(bigint) is 'Let a failed, dead or cancelled run go on';
+
+-- Say what became of an unsafe tool whose outcome is unknown: it happened (with what result), or not.
+create function agent.resolve(run_id bigint, happened boolean, note text default '')
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run    agent.run;
+    _intent jsonb;
+begin
+    select * into _run from agent.run where id = resolve.run_id for no key update;
+    if not found or _run.state <> 'needs_review' then
+        raise exception 'run % does not wait for a review', resolve.run_id using errcode = 'WA003';
+    end if;
+    select content into _intent from agent.step
+     where step.run_id = _run.id and kind = 'intent' order by seq desc limit 1;
+    insert into agent.step (run_id, seq, kind, content)
+    select _run.id, max(seq) + 1, 'result', jsonb_build_object(
+               'call_id', _intent ->> 'call_id', 'name', _intent ->> 'name', 'is_error', not happened,
+               'content', case when happened then coalesce(nullif(note, ''), 'done')
+                               else 'this did not happen' || coalesce(': ' || nullif(note, ''), '') end,
+               'reviewed_by', session_user)
+      from agent.step where step.run_id = _run.id;
+    update agent.run set state = 'pending', error = null where id = _run.id;
+    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    perform pg_notify('walagent_runs', '');
+end;
+$$;
+comment on function agent.resolve(bigint, boolean, text) is 'Say what became of an unsafe tool call whose outcome is unknown';
+
+-- Take over the ledger of a slot; older readers can write nothing from here on.
+create function agent.take_ledger(_slot text, _reader text)
+    returns agent.progress
+    language sql
+as $$
+    update agent.progress set epoch = epoch + 1, reader = _reader, updated_at = agent.now()
+     where slot = _slot
+    returning *
+$$;
+
+-- Remove ended runs older than *_keep*, at most *_limit* of them.
+create function agent.prune(keep interval, max_runs integer default 10000)
+    returns integer
+    language plpgsql
+as $$
+declare
+    _count integer;
+begin
+    with old as (
+        select id from agent.run
+         where finished_at < agent.now() - keep
+         order by id limit max_runs for update skip locked
+    )
+    delete from agent.run r using old where r.id = old.id;
+    get diagnostics _count = row_count;
+    return _count;
+end;
+$$;
+comment on function agent.prune(interval, integer) is 'Remove ended runs older than an interval, in batches';
