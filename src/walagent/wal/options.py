@@ -76,7 +76,10 @@ def _pgoutput(options: StreamOptions) -> Sequence[tuple[str, str]]:
 def _wal2json(options: StreamOptions) -> Sequence[tuple[str, str]]:
     # Format 1 writes a transaction as one document, which ends at 1 GB: never for a live slot.
     pairs = [("format-version", "2")]
-    pairs += [(f"include-{what}", "true") for what in ("xids", "timestamp", "lsn", "types", "pk")]
+    pairs += [
+        (f"include-{what}", "true")
+        for what in ("xids", "timestamp", "lsn", "types", "type-oids", "pk")
+    ]
     pairs.append(("add-msg-prefixes", ",".join(map(_escape, options.prefixes))))
     if options.tables:
         tables = (f"{_escape(schema)}.{_escape(table)}" for schema, table in options.tables)

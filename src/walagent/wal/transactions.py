@@ -10,12 +10,13 @@ same as with protocol 1.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Relation, Tag
+from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation, Tag
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal import pgoutput
 from walagent.wal.options import TAG_PREFIX
-from walagent.wal.protocol import HEADER, XLOG_DATA, parse_keepalive
+from walagent.wal.progress import Progress
+from walagent.wal.protocol import HEADER, XLOG_DATA
 from walagent.wal.rowcode import UNFIT, RowDecoder, compile_rows, make_change
 from walagent.wal.spool import Spools
 
@@ -59,7 +60,7 @@ class Transactions(Protocol):
         ...
 
 
-class PgoutputTransactions:
+class PgoutputTransactions(Progress):
     """Puts the transactions of a pgoutput stream together.
 
     Args:
@@ -78,28 +79,17 @@ class PgoutputTransactions:
         prefixes: Iterable[str] = (TAG_PREFIX,),
         piece: int = PIECE_CHANGES,
     ) -> None:
+        super().__init__(start)
         self._wanted = wanted
-        self._start = start
         self._prefixes = frozenset(prefixes)
         self._piece = piece
         self._relations: dict[int, Relation] = {}
         self._types: dict[int, str] = {}
         # By kind and OID of a row message, as its first five bytes have them; None: not wanted.
         self._rows: dict[bytes, RowDecoder | None] = {}
-        self._begin: Begin | None = None
-        self._skipping = False
-        self._ordinal = 0
         self._block: int | None = None  # the transaction whose streamed block is open
         self._spools = Spools()
         self._streamed: tuple[pgoutput.StreamCommit, Iterator[bytes]] | None = None
-        self._requested = False
-        self.received = Lsn(0)
-        self.weight = 0
-
-    def take_request(self) -> bool:
-        """Say whether the server asked for a status; see `Transactions.take_request`."""
-        requested, self._requested = self._requested, False
-        return requested
 
     def feed(self, frames: Sequence[bytes]) -> Iterator[Item]:
         """Take frames in; see `Transactions.feed`."""
@@ -145,7 +135,7 @@ class PgoutputTransactions:
     def _other(self, data: bytes) -> Item | None:
         """Take in a frame that is not a row of a known relation."""
         if data[:1] != b"w":
-            return self._idle(data)
+            return self._idle(data, busy=self._block is not None)
         if len(data) <= HEADER:
             raise DecodeError("an XLogData frame without payload", offset=len(data))
         tag = data[HEADER]
@@ -156,21 +146,13 @@ class PgoutputTransactions:
             return None
         return self._message(data, HEADER)
 
-    def _idle(self, data: bytes) -> Idle | None:
-        keepalive = parse_keepalive(data)
-        self._requested |= keepalive.reply_requested
-        if self._begin is not None or self._block is not None:
-            return None  # its position lies within a transaction that is not complete
-        self.received = max(self.received, keepalive.wal_end)
-        return Idle(keepalive.wal_end, keepalive.reply_requested)
-
     def _message(self, data: bytes, offset: int) -> Item | None:
         match message := pgoutput.decode(data, offset, self._types):
-            case Begin():
+            case Begin() if self._block is None:
                 self._open(message, offset)
                 return None if self._skipping else message
             case Commit():
-                return self._close(message, offset)
+                return self._complete(message, offset)
             case Relation():
                 self._learn(message)
             case pgoutput.TypeName(oid, name):
@@ -186,19 +168,6 @@ class PgoutputTransactions:
             case _:
                 self._stream(message, offset)
         return None
-
-    def _open(self, begin: Begin, offset: int) -> None:
-        if self._begin is not None or self._block is not None:
-            raise DecodeError("a transaction begins within another", offset=offset)
-        self._begin, self._ordinal = begin, 0
-        self._skipping = begin.commit_lsn < self._start
-
-    def _close(self, commit: Commit, offset: int) -> Commit | None:
-        if self._begin is None or self._begin.commit_lsn != commit.commit_lsn:
-            raise DecodeError("a commit of a transaction that is not open", offset=offset)
-        skipped, self._begin, self._skipping = self._skipping, None, False
-        self.received = max(self.received, commit.end_lsn)
-        return None if skipped else commit
 
     def _learn(self, relation: Relation) -> None:
         """Take a relation's description in; later rows follow it."""
@@ -248,11 +217,6 @@ class PgoutputTransactions:
             self._ordinal += 1
         return Piece(changes) if changes else None
 
-    def _transaction(self, offset: int) -> Begin:
-        if self._begin is None:
-            raise DecodeError("a change outside a transaction", offset=offset)
-        return self._begin
-
     def _relation(self, oid: int, offset: int) -> Relation:
         if (relation := self._relations.get(oid)) is None:
             raise DecodeError(f"a change of relation {oid}, never described", offset=offset)
@@ -280,7 +244,7 @@ class PgoutputTransactions:
             yield commit.begin
         for chunk in _chunks(messages):
             yield from self.feed(chunk)
-        if (end := self._close(commit.commit, 0)) is not None:
+        if (end := self._complete(commit.commit, 0)) is not None:
             yield end
 
 
