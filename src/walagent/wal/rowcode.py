@@ -82,7 +82,7 @@ def _compiled(columns: Sequence[Column], base: int) -> Callable[[Relation], Sequ
 
 _SCOPE: Final[dict[str, Any]] = {
     "head": Struct(">BI").unpack_from,
-    "count": Struct(">H").unpack_from,
+    "size": Struct(">I").unpack_from,
     "Decimal": Decimal,
     "UNCHANGED": UNCHANGED,
     "BOOLS": {b"t": True, b"f": False},
@@ -121,9 +121,9 @@ def bind(relation):
             raise ValueError
         return old, o
     def insert(data, commit_lsn, ordinal, xid):
-        if data[{part}] != 78:
+        if data[{part}:{part} + 3] != {new}:
             raise ValueError
-        o = {part} + 1
+        o = {part} + 3
 {row}
         if o != len(data):
             raise ValueError
@@ -132,9 +132,9 @@ def bind(relation):
         return change
     def update(data, commit_lsn, ordinal, xid):
         old, o = old_and_new(data, {part})
-        if data[o] != 78:
+        if data[o:o + 3] != {new}:
             raise ValueError
-        o += 1
+        o += 3
 {row}
         if o != len(data):
             raise ValueError
@@ -154,13 +154,23 @@ def bind(relation):
 
 def _source(columns: Sequence[Column], base: int) -> str:
     row = _row(columns)
+    start = (
+        f"        if data[o:o + 2] != {_width(columns)}:\n"
+        "            raise ValueError\n"
+        "        o += 2"
+    )
     return _SOURCE.format(
         part=base + 5,
+        new=b"N" + _width(columns),
         row=row,
         names=_names(columns, only_key=False),
-        full=f"{row}\n        return {_names(columns, only_key=False)}, o",
-        key=f"{row}\n        return {_names(columns, only_key=True)}, o",
+        full=f"{start}\n{row}\n        return {_names(columns, only_key=False)}, o",
+        key=f"{start}\n{row}\n        return {_names(columns, only_key=True)}, o",
     )
+
+
+def _width(columns: Sequence[Column]) -> bytes:
+    return len(columns).to_bytes(2, "big")
 
 
 def _names(columns: Sequence[Column], *, only_key: bool) -> str:
@@ -173,23 +183,27 @@ def _names(columns: Sequence[Column], *, only_key: bool) -> str:
 
 
 def _row(columns: Sequence[Column]) -> str:
-    lines = [f"if count(data, o) != ({len(columns)},):", "    raise ValueError", "o += 2"]
+    lines = ["pass"]  # a relation may have no columns
     for number, column in enumerate(columns):
-        # `head` reads five bytes; nulls have one, so near the end they are asked for first.
+        # `head` reads kind and length as one; near the end nulls may leave less than that.
         near_end = number >= len(columns) - 4
         lines += _column(f"c{number}", _TEXT_TO_VALUE[kind_of(column.type_oid)], near_end=near_end)
     return "\n".join(f"        {line}" for line in lines)
 
 
 def _column(name: str, value: str, *, near_end: bool) -> list[str]:
-    read = ["k, n = head(data, o)", "if k == 116:", "    a = o + 5", "    o = a + n"]
-    read += [f"    {name} = {value}"]
-    unchanged = [f"    {name} = UNCHANGED", "    o += 1"]
-    null = [f"    {name} = None", "    o += 1"]
-    if not near_end:
-        return [*read, "elif k == 110:", *null, "elif k == 117:", *unchanged, *_ELSE]
-    rest = [f"    {line}" for line in (*read, *_ELSE)]
-    return ["k = data[o]", "if k == 110:", *null, "elif k == 117:", *unchanged, "else:", *rest]
-
-
-_ELSE: Final = ["else:", "    raise ValueError"]
+    size = ["k = data[o]", "if k == 116:", "    (n,) = size(data, o + 1)"]
+    return [
+        *(size if near_end else ["k, n = head(data, o)", "if k == 116:"]),
+        "    a = o + 5",
+        "    o = a + n",
+        f"    {name} = {value}",
+        "elif k == 110:",
+        f"    {name} = None",
+        "    o += 1",
+        "elif k == 117:",
+        f"    {name} = UNCHANGED",
+        "    o += 1",
+        "else:",
+        "    raise ValueError",
+    ]

@@ -7,7 +7,7 @@ transaction that comes in blocks is put aside and read at its commit, so what co
 same as with protocol 1.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation, Tag
@@ -27,7 +27,10 @@ _ROW_TAGS: Final = frozenset(b"IUDT")
 _STREAMED_TAGS: Final = frozenset(b"RYMIUDT")
 _FRAME_HEAD: Final = b"w" + bytes(HEADER - 1)
 _KEY: Final = slice(HEADER, HEADER + 5)  # of a row's frame: its kind and its relation
-_NO_ROWS: Final[Mapping[bytes, RowDecoder | None]] = {}
+_NO_ROWS: Final[dict[bytes, RowDecoder | None]] = {}
+
+# The decoder for a row's frame, None if the relation is not wanted, or what stands for unknown.
+_Lookup = Callable[[bytes, RowDecoder], RowDecoder | None]
 
 
 class Transactions(Protocol):
@@ -94,29 +97,33 @@ class PgoutputTransactions(Progress):
     def feed(self, frames: Sequence[bytes]) -> Iterator[Item]:
         """Take frames in; see `Transactions.feed`."""
         self.weight += sum(map(len, frames))
+        for start in range(0, len(frames), self._piece):
+            yield from self._feed(frames[start : start + self._piece])
+
+    def _feed(self, frames: Sequence[bytes]) -> Iterator[Item]:
+        # The hot loop: what it needs for each row is in a local name, and nothing is called for
+        # a row but its decoder.
         changes: list[Change] = []
-        rows, commit_lsn, ordinal, xid = self._position()
+        known, commit_lsn, ordinal, xid = self._position()
+        key, unknown, xlog_data = _KEY, _not_a_row, XLOG_DATA
         for data in frames:
-            row = rows.get(data[_KEY], _not_a_row)
-            if row is _not_a_row or data[0] != XLOG_DATA:
+            row = known(data[key], unknown)
+            if row is unknown or data[0] != xlog_data:
                 if changes:
                     yield Piece(changes)
                     changes = []
                 self._ordinal = ordinal
                 if (item := self._other(data)) is not None:
                     yield item
-                if self._streamed:
+                if self._streamed is not None:
                     yield from self._replay(*self._streamed)
-                rows, commit_lsn, ordinal, xid = self._position()
+                known, commit_lsn, ordinal, xid = self._position()
                 continue
             if row is not None:
                 try:
                     changes.append(row(data, commit_lsn, ordinal, xid))
                 except UNFIT:
                     changes.append(self._careful(data, HEADER, commit_lsn, ordinal, xid))
-                if len(changes) >= self._piece:
-                    yield Piece(changes)
-                    changes = []
             ordinal += 1
         self._ordinal = ordinal
         if changes:
@@ -126,11 +133,11 @@ class PgoutputTransactions(Progress):
         """Give temporary files back."""
         self._spools.close()
 
-    def _position(self) -> tuple[Mapping[bytes, RowDecoder | None], Lsn, int, int]:
+    def _position(self) -> tuple[_Lookup, Lsn, int, int]:
         """Say what the next row message needs; outside a transaction no row is known."""
         if self._begin is None or self._skipping or self._block is not None:
-            return _NO_ROWS, Lsn(0), self._ordinal, 0
-        return self._rows, self._begin.commit_lsn, self._ordinal, self._begin.xid
+            return _NO_ROWS.get, Lsn(0), self._ordinal, 0
+        return self._rows.get, self._begin.commit_lsn, self._ordinal, self._begin.xid
 
     def _other(self, data: bytes) -> Item | None:
         """Take in a frame that is not a row of a known relation."""

@@ -15,10 +15,9 @@ from walagent.errors import StreamLostError, WalagentError
 from walagent.wal.refusals import refused
 
 # Taken at one go, so that the event loop has its turn every few milliseconds.
+# libpq's own buffer bounds their bytes: it holds one read, or one message that is larger.
 _FRAMES: Final = 1000
-_BYTES: Final = 1 << 18
-
-_NO_MESSAGE: Final = 0
+_SHORT: Final = 50
 
 
 class Wire:
@@ -59,29 +58,28 @@ class Wire:
         """
         frames = list[bytes]()
         try:
-            size = self._drain(frames, 0)
-            while size < _BYTES and len(frames) < _FRAMES and not self.ended:
-                before = size
+            dry = False
+            self._drain(frames)
+            while not dry and not self.ended and len(frames) < _FRAMES:
+                before = len(frames)
                 self._pgconn.consume_input()
-                if (size := self._drain(frames, size)) == before:
-                    return frames, True
+                self._drain(frames)
+                # A short read means that the server is slower than we are.  To ask at once for
+                # the little that came since would cost more than to decode in the meantime.
+                dry = len(frames) - before < _SHORT
         except Error as error:
             raise self._lost(error) from error
-        return frames, self.ended
+        return frames, dry or self.ended
 
-    def _drain(self, frames: list[bytes], size: int) -> int:
-        """Take what libpq has: it reads many small frames from the socket at once."""
+    def _drain(self, frames: list[bytes]) -> None:
+        """Take what libpq holds: one read of the socket brings many small frames."""
         get, append = self._pgconn.get_copy_data, frames.append
-        room = _FRAMES - len(frames)
-        while size < _BYTES and room > 0:
+        for _ in range(_FRAMES - len(frames)):
             length, data = get(1)
             if length <= 0:
-                self.ended = length < _NO_MESSAGE
-                break
+                self.ended = length < 0
+                return
             append(data.tobytes())
-            size += length
-            room -= 1
-        return size
 
     def farewell(self) -> WalagentError:
         """Say why the server ended the stream."""
