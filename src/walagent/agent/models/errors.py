@@ -53,7 +53,7 @@ SPENT = frozenset(
 
 _ECHO = 16  # characters that a provider's words may share with the request by chance
 _LONGEST_WAIT = 86_400.0  # seconds; a longer Retry-After is a mistake or a joke
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_TELLING = re.compile(r"""'([^']*)'|"([^"]*)"|`([^`]*)`|([\w.+-]*[\d@][\w.@+-]*(?<![.+-]))""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +158,16 @@ def _moment(text: str) -> datetime | None:
 def _safe(message: str, request: Request, key: str) -> str:
     """Take out of the provider's words what they repeat of the request.
 
-    A quoted word stays when the request does not hold it: names of parameters are what an
-    operator needs to read.
+    What is quoted, and what looks like a number, an address or a password, stays when the
+    request does not hold it: names of parameters are what an operator needs to read.
     """
     if key:
         message = message.replace(key, "[key]")
     said = " ".join(" ".join(_words(request)).split())
     message = " ".join(message[: 4 * MESSAGE_LIMIT].split())
-    message = _QUOTED.sub(lambda found: "[…]" if found[0][1:-1] in said else found[0], message)
+    message = _TELLING.sub(
+        lambda found: "[…]" if found[found.lastindex or 0] in said else found[0], message
+    )
     windows = (message[at : at + _ECHO] for at in range(max(0, len(message) - _ECHO + 1)))
     if any(window in said for window in windows):
         return "its words repeat the request and are left out"
