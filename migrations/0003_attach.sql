@@ -601,14 +601,17 @@ create function agent.check_attachment()
 as $$
 begin
     if tg_op = 'UPDATE' then
-        if not pg_has_role(old.attached_by, 'member') then
-            raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
-        end if;
         new.id := old.id;
         new.attached_by := old.attached_by;
         new.attached_at := old.attached_at;
+        if not pg_has_role(old.attached_by, 'member')
+           and current_user <> (select pg_get_userbyid(relowner) from pg_catalog.pg_class where oid = tg_relid) then
+            raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
+        end if;
         -- Pausing changes neither what is matched nor what a run does: no new version.
-        if to_jsonb(new) - '{paused,paused_reason,definition}'::text[] = to_jsonb(old) - '{paused,paused_reason,definition}'::text[] then
+        if to_jsonb(new) - '{paused,paused_reason,definition}'::text[]
+           = to_jsonb(old) - '{paused,paused_reason,definition}'::text[] then
+            new.definition := old.definition;
             return new;
         end if;
         new.version := old.version + 1;

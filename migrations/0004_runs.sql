@@ -7,6 +7,7 @@
 --   WA004  the step is recorded already
 --   WA005  the approval is not pending any more, or its arguments have changed
 --   WA006  you may not decide this
+--   WA007  a newer reader took the ledger over
 -- Lock order: lane rows (by attachment), then run rows; run rows of others only with skip locked.
 
 -- Claim up to *_slots* runs for a worker, lane after lane, the lane served longest ago first.
@@ -157,28 +158,31 @@ begin
 end;
 $$;
 
--- Start a write-back transaction: hold the run, and leave a message in the WAL that names run and
--- depth.  It is signed with a key that only the owner and the runner can read and bound to this
--- very transaction, so a message that somebody else emits, or copies, proves nothing.
-create function agent.begin_write(_run_id bigint, _lease bigint, _depth integer)
+-- Start a write-back transaction: hold the run, and leave a message in the WAL that names run,
+-- attachment and depth.  It is signed with a key that only the owner and the runner can read and
+-- bound to this very transaction, so a message that somebody else emits, or copies, proves nothing.
+create function agent.begin_write(_run_id bigint, _lease bigint)
     returns void
     language plpgsql
 as $$
+declare
+    _what text;
 begin
     perform agent.fence(_run_id, _lease);
-    perform pg_logical_emit_message(true, 'walagent', format('%s %s %s', _run_id, _depth,
-        agent.sign_write(_run_id, _depth, pg_current_xact_id())));
+    select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run_id;
+    perform pg_logical_emit_message(true, 'walagent',
+                                    _what || ' ' || agent.sign_write(_what, pg_current_xact_id()));
 end;
 $$;
 
--- The xid is what a BEGIN in the WAL shows: 32 bits.
-create function agent.sign_write(_run_id bigint, _depth integer, _xid xid8)
+-- The transaction is named as BEGIN shows it in the WAL: by 32 bits.
+create function agent.sign_write(_what text, _xid xid8)
     returns text
     language sql
     stable
 as $$
     select encode(sha256(s.key || sha256(s.key || convert_to(
-               format('%s/%s/%s', _run_id, _depth, (_xid::text::numeric % 4294967296)::bigint), 'utf8'))), 'hex')
+               _what || ' ' || (_xid::text::numeric % 4294967296)::bigint, 'utf8'))), 'hex')
       from agent.secret s
 $$;
 
@@ -198,9 +202,67 @@ begin
     perform agent.fence(_run_id, _lease);
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
-    values (_run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms);
-exception when unique_violation then
-    raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+    values (_run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms)
+    on conflict do nothing;
+    if not found then
+        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+    end if;
+end;
+$$;
+
+-- Carry out a SQL tool and record its answer: fence, tag, role, statement and step in one
+-- transaction, which is this one statement.
+--
+-- The statement runs as *_run_as* inside a savepoint.  What it raises becomes the answer that the
+-- model reads, except for conditions that pass (lost locks, serialization, shutdown): those are
+-- raised, so that the whole step is tried again later.  A statement that leaves another role
+-- behind has tried to be somebody else, and is taken back.
+create function agent.call_tool(
+    _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb
+)
+    returns jsonb
+    language plpgsql
+as $$
+declare
+    _started constant timestamptz := clock_timestamp();
+    _result  jsonb;
+    _role    text;
+    _content jsonb;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+begin
+    perform agent.begin_write(_run_id, _lease);
+    begin
+        perform set_config('lock_timeout', '5s', true);
+        perform set_config('role', _run_as, true);
+        execute _sql into _result using _arguments;
+        _role := current_setting('role');
+        perform set_config('role', 'none', true);
+        if _role <> _run_as then
+            raise exception 'the tool left role "%" behind instead of "%"', _role, _run_as using errcode = '42501';
+        end if;
+        _content := jsonb_build_object('is_error', false, 'content', left(coalesce(
+            case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, 'done'), 65536));
+    exception when others then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                                _detail = pg_exception_detail, _hint = pg_exception_hint;
+        if _state ~ '^(08|40|53|57P|55P03)' then
+            raise;
+        end if;
+        _content := jsonb_build_object('is_error', true, 'sqlstate', _state, 'content', left(
+            format('%s (SQLSTATE %s)', _message, _state)
+            || coalesce('; detail: ' || nullif(_detail, ''), '') || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
+    end;
+    _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
+    insert into agent.step (run_id, seq, kind, content, duration_ms)
+    values (_run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer)
+    on conflict do nothing;
+    if not found then
+        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+    end if;
+    return _content;
 end;
 $$;
 
@@ -429,6 +491,16 @@ create function agent.decision_of(_state text)
     immutable
 as $$ select _state in ('approved', 'rejected', 'expired') $$;
 
+-- The daemon's own pause: a credential that nobody accepts, a table that is gone.
+create function agent.pause_broken(_attachment_id bigint, _reason text)
+    returns void
+    language sql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    update agent.attachment set paused = true, paused_reason = _reason where id = _attachment_id and not paused
+$$;
+
 -- A person's decision: check who it is, with that person's rights.
 create function agent.check_decision()
     returns trigger
@@ -604,6 +676,72 @@ begin
 end;
 $$;
 comment on function agent.resolve(bigint, boolean, text) is 'Say what became of an unsafe tool call whose outcome is unknown';
+
+-- Take changes in: one run each.  A change that is here already leaves no trace.
+--
+-- Args: _runs: an array of objects; short names, because there are many: a attachment, v version,
+-- l commit LSN, o ordinal, t committed at, c change, k key, n lane, m max attempts, u causing run,
+-- d depth, s state, e error.
+create function agent.insert_runs(_generation integer, _runs jsonb)
+    returns bigint
+    language sql
+as $$
+    with taken as (
+        insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+                               change, key, lane, max_attempts, cause_run, depth, state, error, finished_at)
+        select x.a, x.v, _generation, x.l, x.o, x.t, x.c, x.k, x.n, x.m, x.u, x.d, x.s, x.e,
+               case when agent.is_final(x.s) then agent.now() end
+          from jsonb_to_recordset(_runs) as x (
+                   a bigint, v integer, l pg_lsn, o integer, t timestamptz, c jsonb, k text, n text,
+                   m integer, u bigint, d integer, s agent.run_state, e jsonb)
+         order by x.l, x.o
+        on conflict on constraint run_once_per_change do nothing
+        returning 1
+    )
+    select count(*) from taken
+$$;
+
+-- Move the ledger on, in the transaction that took the changes in, and wake the workers.  The
+-- lanes come last: a claim that holds one of them must not wait for the inserts before this.
+--
+-- Raises WA007 when a newer reader took over: then nothing may be confirmed.
+create function agent.move_progress(_slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _lanes bigint[])
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent.progress
+       set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent.now()
+     where slot = _slot and epoch = _epoch and end_lsn <= _end_lsn;
+    if not found then
+        raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
+    end if;
+    if _lanes <> '{}' then
+        update agent.lane set queued = true
+         where attachment_id in (select attachment_id from agent.lane where attachment_id = any (_lanes)
+                                  order by attachment_id for no key update);
+        perform pg_notify('walagent_runs', '');
+    end if;
+end;
+$$;
+
+-- The plain case of intake, in one round trip.
+create function agent.take_in(
+    _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb, _lanes bigint[]
+)
+    returns bigint
+    language plpgsql
+as $$
+declare
+    _taken bigint := 0;
+begin
+    if _runs <> '[]' then
+        _taken := agent.insert_runs(_generation, _runs);
+    end if;
+    perform agent.move_progress(_slot, _epoch, _commit_lsn, _end_lsn, _lanes);
+    return _taken;
+end;
+$$;
 
 -- Take over the ledger of a slot; older readers can write nothing from here on.
 create function agent.take_ledger(_slot text, _reader text)

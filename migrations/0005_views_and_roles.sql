@@ -68,7 +68,7 @@ begin
         'agent.backfill, agent.backfill_seen, agent.worker to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
     execute format('grant update on agent.approval, agent.lane, agent.tool to %I', role);
-    execute format('grant update (active_from, active_until) on agent.attachment_version to %I', role);
+    execute format('grant insert, update on agent.attachment_version to %I', role);
     execute format('grant usage on all sequences in schema agent to %I', role);
     execute format('grant execute on all functions in schema agent to %I', role);
     execute format('revoke execute on function agent.freeze_attachment(), agent.forget_attachment(), '

@@ -1,1 +1,1 @@
-""""""
+"""Tools: what a call becomes."""

@@ -1,0 +1,90 @@
+"""The SQL statement that a call of a SQL tool is.  Pure: text and one JSON parameter, `$1`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import sql
+
+from walagent.attachment import Attachment, Tool
+from walagent.errors import ToolFailedError
+from walagent.message import Json, ToolCall
+
+_JSON = ("json", "jsonb")
+
+
+def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
+    """The call's arguments with those that come from the change, which the model never chose."""
+    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
+    taken = {argument: row.get(column) for argument, column in tool.bind.items()}
+    return {**(call.arguments or {}), **taken}
+
+
+def statement_of(
+    tool: Tool, attachment: Attachment, arguments: Mapping[str, Json], change: Mapping[str, Any]
+) -> tuple[str, dict[str, Json]]:
+    """Compose the statement that carries a call out, and its parameter.
+
+    Raises:
+        ToolFailedError: update_row on a row that the WAL did not name.
+    """
+    if tool.kind == "builtin":
+        return _update_row(attachment, arguments, change)
+    return _function_call(tool, arguments), dict(arguments)
+
+
+def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
+    """`select to_jsonb(schema.f(a => ($1 ->> 'a')::type, …))`; arguments left out keep defaults."""
+    given = [
+        sql.SQL("{} => {}").format(sql.Identifier(name), _argument(name, type_))
+        for name, type_ in tool.arguments
+        if name in arguments
+    ]
+    call = sql.SQL("{}({})").format(
+        sql.Identifier(tool.schema, tool.function), sql.SQL(", ").join(given)
+    )
+    text = (
+        sql.SQL("select coalesce(jsonb_agg(to_jsonb(r)), '[]') from (select * from {} limit 1000) r")
+        if tool.returns_set
+        else sql.SQL("select to_jsonb({})")
+    )
+    return text.format(call).as_string()
+
+
+def _argument(name: str, type_: str) -> sql.Composed:
+    """Read one argument out of `$1` as its declared type; the type's text comes from the catalog."""
+    key = sql.Literal(name)
+    if type_ in _JSON:
+        return sql.SQL("($1 -> {})::{}").format(key, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
+    if type_.endswith("[]"):
+        return sql.SQL(
+            "(select array_agg(e) from jsonb_array_elements_text(nullif($1 -> {}, 'null')) e)::{}"
+        ).format(key, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
+    return sql.SQL("($1 ->> {})::{}").format(key, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
+
+
+def _update_row(
+    attachment: Attachment, arguments: Mapping[str, Json], change: Mapping[str, Any]
+) -> tuple[str, dict[str, Json]]:
+    """Update the row of the change, found by its key; only columns in `writes` can be named."""
+    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
+    key = {name: row.get(name) for name in attachment.key_columns}
+    if not key or any(value is None for value in key.values()):
+        raise ToolFailedError("the change does not say which row it was: no key came with it")
+    columns = [name for name in arguments if name in attachment.writes]
+    table = sql.Identifier(attachment.schema, attachment.table)
+    text = sql.SQL(
+        "with done as (update {table} as t set {sets}"
+        " from jsonb_populate_record(null::{table}, $1 -> 'set') as s,"
+        " jsonb_populate_record(null::{table}, $1 -> 'key') as k where {same} returning 1)"
+        " select to_jsonb(case when exists (select from done) then 'updated'"
+        " else 'the row is gone: nothing was updated' end)"
+    ).format(
+        table=table,
+        sets=sql.SQL(", ").join(
+            sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
+        ),
+        same=sql.SQL(" and ").join(
+            sql.SQL("t.{0} = k.{0}").format(sql.Identifier(name)) for name in key
+        ),
+    )
+    return text.as_string(), {"set": {name: arguments[name] for name in columns}, "key": key}
