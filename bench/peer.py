@@ -48,7 +48,7 @@ def run_peer(
     with (
         tempfile.TemporaryDirectory() as folder,  # Debezium leaves its logs where it runs
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=_environment(), cwd=folder
+            command, stdout=subprocess.PIPE, text=True, env=environment(), cwd=folder
         ) as process,
     ):
         assert process.stdout is not None
@@ -100,6 +100,6 @@ def _wait_for_ready(name: str, read_line: Callable[[], str]) -> None:
     raise RuntimeError(f"peer {name} ended before it was ready")
 
 
-def _environment() -> Mapping[str, str]:
-    """Ours, and the folder from which a script imports `bench.measure`."""
-    return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+def environment() -> Mapping[str, str]:
+    """Ours, and where a child process finds `bench` and `walagent`."""
+    return os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "PYTHONUNBUFFERED": "1"}

@@ -7,6 +7,7 @@ python -m bench --list            what there is
 """
 
 import argparse
+import resource
 import sys
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def main() -> None:
     if options.list:
         _list()
         return
+    _allow_many_files()
     with running_server(options.bindir) as server:
         if options.peers:
             _run_peers(options.names or list(PEERS), server)
@@ -65,6 +67,12 @@ def _options() -> argparse.Namespace:
     if unknown := sorted(set(options.names) - set(known)):
         parser.error(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
     return options
+
+
+def _allow_many_files() -> None:
+    """Raise the limit of open files, and so of sockets, for us and what we start."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _list() -> None:

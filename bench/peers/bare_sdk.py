@@ -16,7 +16,6 @@ from anthropic.types import ToolParam
 
 from bench import workload
 from bench.measure import Meter, peak_rss_kb, rss_kb
-from bench.provider import allow_many_files
 
 _POOL = 100
 _TOOLS: list[ToolParam] = [ToolParam(**tool) for tool in workload.TOOLS]
@@ -26,15 +25,15 @@ def main() -> None:
     """Make the calls and print what they took."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base-url", required=True)
+    parser.add_argument("--api-key", required=True)
     parser.add_argument("--in-flight", type=int, default=2000)
     parser.add_argument("--count", type=int, default=4000)
     options = parser.parse_args()
-    allow_many_files()
     print(json.dumps(asyncio.run(_call_many(options))))
 
 
 async def _call_many(options: argparse.Namespace) -> dict[str, object]:
-    clients = [_client(options.base_url) for _ in range(-(-options.in_flight // _POOL))]
+    clients = [_client(options) for _ in range(-(-options.in_flight // _POOL))]
     await _call(clients[0])  # imports what is imported late, builds what is built once
     left = iter(range(options.count))
     before_kb = rss_kb()
@@ -52,9 +51,12 @@ async def _call_many(options: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _client(base_url: str) -> AsyncAnthropic:
+def _client(options: argparse.Namespace) -> AsyncAnthropic:
     return AsyncAnthropic(
-        api_key="none", base_url=base_url, max_retries=0, timeout=httpx2.Timeout(600)
+        api_key=options.api_key,
+        base_url=options.base_url,
+        max_retries=0,
+        timeout=httpx2.Timeout(600),
     )
 
 
