@@ -91,9 +91,9 @@ class Limiter:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.cancelled():
+            if turn in self._waiting:
                 self._waiting.remove(turn)
-            else:  # the place was handed over in the same instant
+            elif not turn.cancelled():  # the place was handed over in the same instant
                 self._give_back()
             raise
 
@@ -103,11 +103,9 @@ class Limiter:
 
     def _hand_over(self) -> None:
         """Give free places to those who wait; each is counted before its taker wakes up."""
-        for turn in list(self._waiting):
-            if self._in_flight >= self._allowed:
-                return
+        while self._waiting and self._in_flight < self._allowed:
+            turn = self._waiting.popleft()
             if not turn.cancelled():
-                self._waiting.remove(turn)
                 self._in_flight += 1
                 turn.set_result(None)
 
