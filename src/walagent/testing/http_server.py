@@ -49,7 +49,12 @@ class HttpServer:
     def __init__(self, answer: Answering) -> None:
         self._answer = answer
         self._server: asyncio.Server | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamReader] = {}
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open, on the other side too."""
+        return sum(not reader.at_eof() for reader in self._connections.values())
 
     async def start(self, port: int = 0) -> int:
         """Listen, and give the port; 0 lets the system choose one."""
@@ -71,7 +76,7 @@ class HttpServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine that runs has a task
-        self._connections.add(task)
+        self._connections[task] = reader
         try:
             while (incoming := await _read(reader)) is not None:
                 if not await _write(writer, await self._answer(incoming)):
@@ -81,7 +86,7 @@ class HttpServer:
         except asyncio.CancelledError:
             pass  # stop() wants it; asyncio would log a cancelled connection
         finally:
-            self._connections.discard(task)
+            del self._connections[task]
             writer.close()
 
 

@@ -81,6 +81,11 @@ class FakeProvider:
         )
 
     @property
+    def connections(self) -> int:
+        """How many connections are open; a caller that gave up has closed its own."""
+        return self._server.connections
+
+    @property
     def environ(self) -> dict[str, str]:
         """An environment with the key that `spec` names."""
         return {CREDENTIAL: KEY}
@@ -125,7 +130,7 @@ class FakeProvider:
         wire = _FORMATS.get(incoming.path.partition("?")[0])
         if wire is None or incoming.method != "POST":
             return _error(CHAT, Fault(status=404), f"no such path: {incoming.path}")
-        if incoming.headers.get("authorization") != f"Bearer {KEY}":
+        if KEY not in (_bearer(incoming), incoming.headers.get("x-api-key")):
             return _error(wire, Fault(status=401), "incorrect key provided")
         body = as_object(json.loads(incoming.body))
         try:
@@ -149,6 +154,10 @@ class FakeProvider:
     def _remember(self, received: Received) -> None:
         if self._keep:
             self.received.append(received)
+
+
+def _bearer(incoming: Incoming) -> str:
+    return incoming.headers.get("authorization", "").removeprefix("Bearer ")
 
 
 def _misbehave(wire: WireFormat, fault: Fault) -> Outgoing:
