@@ -33,14 +33,14 @@ Level = Literal["debug", "info", "warning", "error"]
 CONTENTS = frozenset({
     "api_key", "arguments", "authorization", "body", "conninfo", "content", "cookie", "dsn",
     "frame", "input", "message", "messages", "new", "old", "output", "password", "payload",
-    "prompt", "reply", "request", "response", "result", "row", "rows", "secret", "sql",
-    "statement", "system", "text", "token", "value", "values",
+    "prompt", "reply", "request", "response", "result", "row", "secret", "sql", "statement",
+    "system", "text", "token", "value", "values",
 })  # fmt: skip
 _ORDER = ("time", "level", "event", "run_id", "attachment", "lsn")
 
 
 def bound(
-    *, run_id: int | None = None, attachment: str | None = None, lsn: object = None
+    *, run_id: int | None = None, attachment: int | str | None = None, lsn: object = None
 ) -> AbstractContextManager[None]:
     """Put what is being worked on into every line of the block, and of the tasks it starts."""
     fields = {"run_id": run_id, "attachment": attachment, "lsn": lsn}

@@ -39,7 +39,7 @@ replication_lag_bytes = Gauge(
 changes = Counter(
     "walagent_changes_total",
     "Changes taken in: matched asked for a run, unmatched for none, failed has a condition that"
-    " raised, repeated was delivered before",
+    " raised, repeated was delivered before, skipped came after too many agents in a row",
     ["result"],
     registry=registry,
 )
@@ -70,7 +70,7 @@ approvals_pending = Gauge(
 _build = Info("walagent_build", "The running version", registry=registry)
 _build.info({"version": __version__, "python": platform.python_version()})
 
-CHANGE_RESULTS = ("matched", "unmatched", "failed", "repeated")
+CHANGE_RESULTS = ("matched", "unmatched", "failed", "repeated", "skipped")
 RUN_STATES = (
     "pending",
     "running",

@@ -10,6 +10,7 @@ from walagent.log import CONTENTS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+BOUND = {"run_id", "attachment", "lsn", "exc_info"}  # may be on any line
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)*\.[a-z]+(_[a-z]+)*")
 ROW = re.compile(r"\| `([^`]+)` \| (\w+) \| ([^|]*) \| [^|]+ \|")
@@ -48,7 +49,7 @@ def _event(call: ast.Call, place: str) -> Event:
     fields = [keyword.arg for keyword in call.keywords]
     assert None not in fields, f"{place}: write the fields out"
     level = "error" if call.func.attr == "exception" else call.func.attr
-    return Event(str(name.value), level, frozenset(filter(None, fields)), place)
+    return Event(str(name.value), level, frozenset(filter(None, fields)) - BOUND, place)
 
 
 def _documented() -> dict[str, tuple[str, frozenset[str]]]:
