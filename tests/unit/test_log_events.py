@@ -13,7 +13,7 @@ SOURCES = sorted((ROOT / "src").rglob("*.py"))
 BOUND = {"run_id", "attachment", "lsn", "exc_info"}  # may be on any line
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 NAME = re.compile(r"[a-z]+(_[a-z]+)*\.[a-z]+(_[a-z]+)*")
-ROW = re.compile(r"\| `([^`]+)` \| (\w+) \| ([^|]*) \| [^|]+ \|")
+ROW = re.compile(r"\| `([^`]+)` \| (\w+) \|([^|]*)\| [^|]+ \|")
 
 
 @dataclass(frozen=True)
