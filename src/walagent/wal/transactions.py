@@ -165,7 +165,7 @@ class PgoutputTransactions(Progress):
             case pgoutput.TypeName(oid, name):
                 self._types[oid] = name
             case pgoutput.LogicalMessage():
-                return self._tag(message)
+                return self._tag(message, offset)
             case pgoutput.RowChange():
                 return self._row(message, data, offset)
             case pgoutput.Truncate(oids):
@@ -188,9 +188,11 @@ class PgoutputTransactions(Progress):
         self._rows[b"U" + oid] = rows.update
         self._rows[b"D" + oid] = rows.delete
 
-    def _tag(self, message: pgoutput.LogicalMessage) -> Tag | None:
-        # A message outside a transaction stands for nothing that was committed.
-        if not message.transactional or self._skipping or message.prefix not in self._prefixes:
+    def _tag(self, message: pgoutput.LogicalMessage, offset: int) -> Tag | None:
+        if not message.transactional:  # stands for nothing that was committed
+            return None
+        self._transaction(offset)
+        if self._skipping or message.prefix not in self._prefixes:
             return None
         return Tag(message.prefix, message.content, message.lsn)
 

@@ -117,9 +117,10 @@ class Wal2jsonTransactions(Progress):
                 return self._change(_OPS[action], document)
 
     def _tag(self, document: Document) -> Tag | None:
-        if not document["transactional"] or self._skipping:
+        if not document["transactional"]:  # stands for nothing that was committed
             return None
-        if document["prefix"] not in self._prefixes:
+        self._transaction(HEADER)
+        if self._skipping or document["prefix"] not in self._prefixes:
             return None
         lsn = Lsn.parse(document["lsn"])
         return Tag(document["prefix"], document["content"].encode(), lsn)
