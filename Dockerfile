@@ -34,7 +34,7 @@ VOLUME /var/cache/walagent
 USER 65532:65532
 # Alive, not ready: a daemon that waits for its database must not be restarted for it.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD \
-    ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+    ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8642/healthz', timeout=4)"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["walagent"]
 CMD ["run", "--config", "/etc/walagent/agents.yaml"]

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from walagent.config.sections import Http, Workers
+
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "walagent.service"
 START = ROOT / "deploy" / "postgres" / "start"
@@ -120,6 +122,20 @@ def test_the_daemons_image_starts_our_command() -> None:
     """ENTRYPOINT is the installed command, without a shell that would keep the signals."""
     (entry,) = [arg for instruction, arg in _stages()["walagent"] if instruction == "ENTRYPOINT"]
     assert set(json.loads(entry)) <= _commands()
+
+
+def test_the_daemons_image_asks_where_the_daemon_answers() -> None:
+    """The health check asks the default port for life, not for readiness."""
+    checks = [arg for instruction, arg in _stages()["walagent"] if instruction == "HEALTHCHECK"]
+    assert f"http://127.0.0.1:{Http().port}/healthz" in checks[0]
+
+
+def test_a_stop_takes_longer_than_the_daemon_drains() -> None:
+    """Neither systemd nor Docker kills a daemon that still hands its runs back."""
+    (timeout,) = _unit()["TimeoutStopSec"]
+    grace = _compose()["services"]["walagent"]["stop_grace_period"]
+    assert int(timeout) > Workers().drain + 5
+    assert int(grace.removesuffix("s")) > Workers().drain + 5
 
 
 def test_images_are_built_from_named_versions() -> None:
