@@ -116,14 +116,15 @@ class Intake:
         self._attached: list[Attachment] = []
         self._commit_lsn = ledger.commit_lsn
         self._passed = ledger.end_lsn  # everything before it is dealt with
+        self._settled = ledger.end_lsn  # and committed
         self._durable = ledger.end_lsn  # and this much of it is written down
         self._written_at = time.monotonic()
         self.progressed_at = time.monotonic()  # for liveness: when the stream last told us something
 
     @property
-    def durable(self) -> Lsn:
-        """Up to where the ledger is written."""
-        return self._durable
+    def settled(self) -> Lsn:
+        """Up to where every change is dealt with: its runs, if any, are committed."""
+        return self._settled
 
     async def run(self) -> None:
         """Take changes in for ever.
@@ -148,6 +149,8 @@ class Intake:
                 elif self._spilled is not None and isinstance(item, Commit):
                     await self._end_spilled(item)
             await self._write_group()
+            if self._spilled is None:
+                self._settled = self._passed
             await self._write_idle(batch[-1])
         if self._fixed is not None and self._open is None and not self._registry.relations <= self._fixed:
             raise ResubscribeError

@@ -89,7 +89,7 @@ async def record_step(conn: Connection, claim: Claim, step: NewStep) -> None:
         StepTakenError: the step is there already; roll back, its effects are done.
     """
     await conn.execute(
-        "select agent.record_step(%s, %s, %s, %s, %s, %s, %s, %s)",
+        "select agent.record_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
         [claim.run_id, claim.lease, *step.values],
     )
 
@@ -108,12 +108,13 @@ async def finish_run(
     end = [state.value, result, None if error is None else Jsonb(error), spent.tokens, spent.cost]
     if last is None:
         await conn.execute(
-            "select agent.finish_run(%s, %s, %s, %s, %s, %s, %s)",
+            "select agent.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric)",
             [claim.run_id, claim.lease, *end],
         )
     else:
         await conn.execute(
-            "select agent.finish_with_step(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            "select agent.finish_with_step("
+            "%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s, %s, %s::numeric)",
             [claim.run_id, claim.lease, *last.values, *end],
         )
 
@@ -135,7 +136,7 @@ async def park_run(
         refund: give the attempt back.
     """
     await conn.execute(
-        "select agent.park_run(%s, %s, %s, %s, %s, %s, %s, %s)",
+        "select agent.park_run(%s, %s, %s, %s, %s, %s, %s, %s::numeric)",
         [
             claim.run_id,
             claim.lease,
@@ -161,7 +162,7 @@ async def ask_approval(
         the approval's id.
     """
     cursor = await conn.execute(
-        "select agent.ask_approval(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "select agent.ask_approval(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::numeric)",
         [
             claim.run_id,
             claim.lease,
