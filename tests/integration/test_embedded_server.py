@@ -22,8 +22,10 @@ from walagent.errors import PreconditionError
 _OWNER = """
 import asyncio, sys
 from pathlib import Path
+from walagent.embedded.identity import Identity
 from walagent.embedded.server import EmbeddedServer
-server = EmbeddedServer(Path(sys.argv[1]))
+identity = Identity(sys.argv[2]) if sys.argv[2] else None
+server = EmbeddedServer(Path(sys.argv[1]), identity=identity)
 asyncio.run(server.start())
 print(server.dsn(), flush=True)
 sys.stdin.read()
@@ -50,10 +52,10 @@ async def running(folder: Path) -> AsyncIterator[EmbeddedServer]:
 
 
 @contextmanager
-def owner_process(data_dir: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def owner_process(data_dir: Path, mode: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Another process that owns a server, and the server's DSN."""
     with subprocess.Popen(
-        [sys.executable, "-c", _OWNER, str(data_dir)],
+        [sys.executable, "-c", _OWNER, str(data_dir), mode],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -114,23 +116,47 @@ async def test_two_that_start_at_once_share_one_server(folder: Path) -> None:
         await ours.stop()
 
 
-async def test_a_killed_owner_takes_its_server_along_and_the_rows_stay(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "mode", ["", pytest.param("nobody", marks=root_only)], ids=["usual", "nobody"]
+)
+async def test_a_killed_owner_takes_its_server_along_and_the_rows_stay(
+    folder: Path, mode: str
+) -> None:
     """After SIGKILL no server is left to lock the directory, and no commit is lost."""
     data_dir = folder / "pg"
-    with owner_process(data_dir) as (process, dsn):
+    identity = nobody() if mode else None
+    with owner_process(data_dir, identity.mode if identity else "") as (process, dsn):
         with psycopg.connect(dsn) as conn:
             conn.execute("create table kept as select 1 as n")
         postmaster = read_postmaster(data_dir)
         assert postmaster is not None
         process.send_signal(signal.SIGKILL)
         process.wait()
+    wait_until(lambda: not postmaster.alive)
 
-    next_owner = EmbeddedServer(data_dir)
+    next_owner = EmbeddedServer(data_dir, identity=identity)
     await next_owner.start()
     assert next_owner.owned
-    assert not postmaster.alive
     with psycopg.connect(next_owner.dsn()) as conn:
         assert conn.execute("select n from kept").fetchall() == [(1,)]
+    await next_owner.stop()
+
+
+async def test_a_server_whose_owner_has_just_died_is_replaced_and_not_joined(folder: Path) -> None:
+    """A restarted daemon may come before the old server is gone: it must not lean on it."""
+    data_dir = folder / "pg"
+    with owner_process(data_dir) as (process, dsn):
+        before = read_postmaster(data_dir)
+        psycopg.connect(dsn).close()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        next_owner = EmbeddedServer(data_dir)
+        await next_owner.start()
+    after = read_postmaster(data_dir)
+    assert before is not None
+    assert after is not None
+    assert next_owner.owned
+    assert after.pid != before.pid
     await next_owner.stop()
 
 
