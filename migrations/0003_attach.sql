@@ -920,6 +920,7 @@ create function agent.attach(
     cap           integer default null,
     backfill      boolean default false,
     examples      jsonb default '[]',
+    parameters    jsonb default '{}',
     tool_choice   text default 'auto',
     max_depth     integer default 3,
     max_steps     integer default 20,
@@ -945,13 +946,13 @@ begin
         raise exception 'there is an attachment "%" already', _name
             using errcode = 'WA013', hint = 'give this one another name, or agent.detach the old one first';
     end if;
-    insert into agent.agent (name, model, system_prompt, tools, tool_choice, examples,
+    insert into agent.agent (name, model, system_prompt, tools, tool_choice, examples, parameters,
                              max_steps, max_tokens, max_cost, max_seconds, max_attempts)
-    values (_name, attach.model, attach.system_prompt, attach.tools, attach.tool_choice, attach.examples,
+    values (_name, attach.model, attach.system_prompt, attach.tools, attach.tool_choice, attach.examples, attach.parameters,
             attach.max_steps, attach.max_tokens, attach.max_cost, attach.max_seconds, attach.max_attempts)
     on conflict (name) do update
        set model = excluded.model, system_prompt = excluded.system_prompt, tools = excluded.tools,
-           tool_choice = excluded.tool_choice, examples = excluded.examples, max_steps = excluded.max_steps,
+           tool_choice = excluded.tool_choice, examples = excluded.examples, parameters = excluded.parameters, max_steps = excluded.max_steps,
            max_tokens = excluded.max_tokens, max_cost = excluded.max_cost,
            max_seconds = excluded.max_seconds, max_attempts = excluded.max_attempts;
     insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve,
