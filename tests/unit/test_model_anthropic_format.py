@@ -6,7 +6,8 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from walagent.agent.models.anthropic_format import body_of, reply_of
+from walagent.agent.models.anthropic_format import body_of
+from walagent.agent.models.anthropic_reply import reply_of
 from walagent.errors import ModelRejectedError, ModelUnavailableError
 from walagent.message import (
     Json,
@@ -101,6 +102,33 @@ def test_the_tool_choice_is_translated(choice: ToolChoice, expected: dict[str, J
     assert one == {**expected, "disable_parallel_tool_use": True}
 
 
+@pytest.mark.parametrize(
+    ("model_id", "parameters"),
+    [
+        ("claude-sonnet-5-5", {}),
+        ("claude-fable-5-1", {}),
+        ("claude-x", {"thinking": {"type": "enabled", "budget_tokens": 1024}}),
+    ],
+)
+def test_a_model_that_cannot_be_forced_is_left_free(model_id: str, parameters: Json) -> None:
+    """It would refuse the request; whether the call came is checked anyway."""
+    spec = ModelSpec("m", "anthropic", model_id)
+    for mode in ("required", "named"):
+        asked = request(choice=ToolChoice(mode, "find"), parameters=parameters)
+        assert body_of(asked, spec)["tool_choice"] == {"type": "auto"}
+    asked = request(choice=ToolChoice("none"), parameters=parameters)
+    assert body_of(asked, spec)["tool_choice"] == {"type": "none"}
+
+
+def test_thinking_goes_back_only_to_the_model_that_wrote_it() -> None:
+    """A thread may change its model; another's blocks are refused."""
+    reply = read(answer(THOUGHT, {"type": "text", "text": "so"}))
+    messages = (MESSAGES[0], Message("assistant", reply.parts))
+    for model_id, expected in (("claude-x", [THOUGHT]), ("claude-y", [])):
+        body = body_of(request(messages=messages), ModelSpec("m", "anthropic", model_id))
+        assert body["messages"][1]["content"][:-1] == expected
+
+
 def test_forbidding_tools_keeps_them_in_the_request() -> None:
     """Leaving them out would change the prefix and miss the cache."""
     body = body_of(request(choice=ToolChoice("none"), parallel_calls=False), SPEC)
@@ -163,7 +191,11 @@ def test_an_answer_becomes_parts_in_their_order() -> None:
         )
     )
     assert reply == Reply(
-        (Thinking("anthropic", THOUGHT), Text("let me"), ToolCall("t1", "find", {"q": "x"})),
+        (
+            Thinking("anthropic:claude-x", THOUGHT),
+            Text("let me"),
+            ToolCall("t1", "find", {"q": "x"}),
+        ),
         Stop.TOOL,
         Usage(5, 100, 0, 9),
         "claude-x-1",

@@ -145,6 +145,17 @@ def test_the_o_models_are_not_told_of_parallel_calls() -> None:
     )
 
 
+@pytest.mark.parametrize("model_id", ["gpt-5.6", "gpt-5.6-luna", "gpt-6-sol", "openai/gpt-6-luna"])
+def test_models_that_refuse_tools_while_they_reason_do_not_reason(model_id: str) -> None:
+    """Unless a parameter says otherwise; without tools they may."""
+    spec = ModelSpec("m", "openai", model_id)
+    assert body_of(request(), spec, official=True)["reasoning_effort"] == "none"
+    given = request(parameters={"reasoning_effort": "low"})
+    assert body_of(given, spec, official=True)["reasoning_effort"] == "low"
+    assert "reasoning_effort" not in body_of(request(tools=()), spec, official=True)
+    assert "reasoning_effort" not in body_of(request(), SPEC, official=True)
+
+
 def test_parameters_are_laid_over_the_body() -> None:
     """What is ours cannot be set."""
     body = body_of(request(parameters={"temperature": 0}), SPEC, official=True)

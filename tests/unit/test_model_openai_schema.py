@@ -87,6 +87,21 @@ def test_the_schema_allows_what_the_choice_allows(choice: ToolChoice, allowed: l
     assert [value for value in every if fits(value, choice)] == allowed
 
 
+@pytest.mark.parametrize("value", [CALL, GROW, WORDS])
+def test_openai_itself_gets_an_object_at_the_root(value: Json) -> None:
+    """It takes no other; the action inside is read the same."""
+    body = body_of(request(), SPEC, official=True)
+    schema = body["response_format"]["json_schema"]["schema"]
+    assert schema["type"] == "object"
+    validator = jsonschema.Draft202012Validator(schema)
+    assert validator.is_valid({"action": value})
+    assert not validator.is_valid(value)
+    wrapped, plain = (
+        reply_of(answer(json.dumps(given)), SPEC, request()) for given in ({"action": value}, value)
+    )
+    assert wrapped == plain
+
+
 def test_a_tool_that_is_not_there_cannot_be_forced() -> None:
     """No branch would be left."""
     with pytest.raises(ModelRejectedError, match="no tool nope"):

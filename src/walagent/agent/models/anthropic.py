@@ -12,7 +12,8 @@ from anthropic import (
 )
 from anthropic import DefaultAsyncHttpxClient as HttpClient
 
-from walagent.agent.models.anthropic_format import body_of, reply_of
+from walagent.agent.models.anthropic_format import body_of
+from walagent.agent.models.anthropic_reply import reply_of
 from walagent.agent.models.clients import LIMITS, Shards, timeouts
 from walagent.agent.models.credentials import Provider, Secrets, find_endpoint
 from walagent.agent.models.errors import Failure, error_for

@@ -1,7 +1,7 @@
-"""The Anthropic Messages format: a `Request` becomes a JSON body, a JSON answer a `Reply`.
+"""The Anthropic Messages format, outwards: a `Request` becomes a JSON body.
 
-Pure.  Thinking blocks are kept as they came, signature and all, and go back only to this
-provider.
+Pure.  Thinking blocks are kept as they came, signature and all, and go back only to the model
+that wrote them: newer models refuse another's.
 """
 
 import re
@@ -10,46 +10,26 @@ from hashlib import sha256
 from typing import Any
 
 from walagent.agent.models import prompt
-from walagent.agent.models.errors import no_answer
-from walagent.agent.models.replies import (
-    NAME_LIMIT,
-    as_array,
-    as_object,
-    clean,
-    count,
-    read_call_value,
-    storable,
-)
+from walagent.agent.models.replies import as_object
 from walagent.message import (
     Json,
     Message,
     ModelSpec,
-    Reply,
     Request,
-    Stop,
     Text,
     Thinking,
     ToolCall,
     ToolChoice,
     ToolResult,
-    Usage,
 )
 
 PROVIDER = "anthropic"
 
 OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tool_choice", "tools"})
 
-STOPS: Mapping[str, Stop] = {
-    "end_turn": Stop.END,
-    "stop_sequence": Stop.END,
-    "tool_use": Stop.TOOL,
-    "max_tokens": Stop.LENGTH,
-    "model_context_window_exceeded": Stop.LENGTH,
-    "pause_turn": Stop.LENGTH,  # only server tools pause, and we send none
-    "refusal": Stop.REFUSAL,
-}
-
 _EPHEMERAL = {"type": "ephemeral"}
+# These always think, and refuse a forced tool with 400.
+_UNFORCEABLE = re.compile(r"claude-(?:fable|mythos)-5-[1-9]|claude-(?:opus|sonnet|haiku)-5-5")
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -57,7 +37,8 @@ def body_of(request: Request, spec: ModelSpec) -> dict[str, Any]:
     """Write *request* as the body of ``POST /v1/messages``.
 
     Three marks make the prompt cache work: after the tools, after the system prompt, and, through
-    the top-level switch, after the last block.
+    the top-level switch, after the last block.  A model that cannot be forced to call a tool is
+    left free to.
 
     Raises:
         ModelRejectedError: a parameter names a field that is ours.
@@ -72,35 +53,13 @@ def body_of(request: Request, spec: ModelSpec) -> dict[str, Any]:
         body["system"] = [{"type": "text", "text": system, "cache_control": _EPHEMERAL}]
     if request.tools:
         body["tools"] = _tools(request)
-        body["tool_choice"] = _choice(request.choice, parallel=request.parallel_calls)
-    turns = (_message(turn) for turn in prompt.turns(request.messages))
+        forceable = not _UNFORCEABLE.match(spec.model_id) and not _thinks(given)
+        choice = request.choice if forceable else _unforced(request.choice)
+        body["tool_choice"] = _choice(choice, parallel=request.parallel_calls)
+    author = author_of(spec)
+    turns = (_message(turn, author) for turn in prompt.turns(request.messages))
     body["messages"] = [turn for turn in turns if turn["content"]]
     return prompt.assembled(body, given)
-
-
-def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
-    """Read the answer of ``POST /v1/messages``.
-
-    A tool call that the request demanded may be missing: the caller judges that.
-
-    Raises:
-        ModelUnavailableError: it is no whole answer.
-    """
-    match answer:
-        case {"content": list(), "stop_reason": str(reason)} if reason in STOPS:
-            blocks = as_array(answer["content"])
-            ids = prompt.call_ids([_given_id(block) for block in blocks], request)
-            parts = (_part(call_id, block) for call_id, block in zip(ids, blocks, strict=True))
-            return Reply(
-                parts=tuple(part for part in parts if part is not None),
-                stop=STOPS[reason],
-                usage=_usage(answer.get("usage")),
-                model=clean(str(answer.get("model", "")), NAME_LIMIT),
-            )
-        case {"stop_reason": str(reason)}:
-            raise no_answer(spec, f"it stopped for an unknown reason, {clean(reason, 40)}")
-        case _:
-            raise no_answer(spec, "it names no reason for its end")
 
 
 def _tools(request: Request) -> list[dict[str, Any]]:
@@ -129,18 +88,32 @@ def _choice(choice: ToolChoice, *, parallel: bool) -> dict[str, Any]:
             return {"type": "auto", **one_only}
 
 
-def _message(turn: Message) -> dict[str, Any]:
-    blocks = (_block(part) for part in turn.parts)
+def _thinks(given: Mapping[str, Json]) -> bool:
+    """Tell whether thinking is asked for with a budget, which forbids forcing a tool."""
+    return as_object(given.get("thinking")).get("type") == "enabled"
+
+
+def _unforced(choice: ToolChoice) -> ToolChoice:
+    return choice if choice.mode == "none" else ToolChoice()
+
+
+def author_of(spec: ModelSpec) -> str:
+    """Name who can read a thinking block back."""
+    return f"{PROVIDER}:{spec.model_id}"
+
+
+def _message(turn: Message, author: str) -> dict[str, Any]:
+    blocks = (_block(part, author) for part in turn.parts)
     return {"role": turn.role, "content": [block for block in blocks if block is not None]}
 
 
-def _block(part: Text | Thinking | ToolCall | ToolResult) -> Json:
-    """Write one part; None for what this provider would refuse to read."""
+def _block(part: Text | Thinking | ToolCall | ToolResult, author: str) -> Json:
+    """Write one part; None for what this model would refuse to read."""
     match part:
         case Text(text):
             return {"type": "text", "text": text} if text.strip() else None
         case Thinking(provider, raw):
-            return raw if provider == PROVIDER else None
+            return raw if provider in {PROVIDER, author} else None
         case ToolCall(id=call_id, name=name, arguments=arguments):
             given = prompt.unusable(part) if arguments is None else arguments
             return {"type": "tool_use", "id": _id(call_id), "name": name, "input": dict(given)}
@@ -155,29 +128,3 @@ def _id(call_id: str) -> str:
     if _ID.fullmatch(call_id):
         return call_id
     return f"call_{sha256(call_id.encode()).hexdigest()[:24]}"
-
-
-def _given_id(block: Json) -> Json:
-    return as_object(block).get("id")
-
-
-def _part(call_id: str, block: Json) -> Text | Thinking | ToolCall | None:
-    match block:
-        case {"type": "text", "text": str(text)}:
-            return Text(clean(text)) if text else None
-        case {"type": "tool_use", "name": str(name)}:
-            return read_call_value(call_id, name, block.get("input"))
-        case {"type": "thinking" | "redacted_thinking"} if storable(block):
-            return Thinking(PROVIDER, block)
-        case _:
-            return None
-
-
-def _usage(usage: Json) -> Usage:
-    given = as_object(usage)
-    return Usage(
-        input_tokens=count(given.get("input_tokens")),
-        cached_tokens=count(given.get("cache_read_input_tokens")),
-        cache_write_tokens=count(given.get("cache_creation_input_tokens")),
-        output_tokens=count(given.get("output_tokens")),
-    )

@@ -42,6 +42,8 @@ OWNED = frozenset(
 REASONING = ("reasoning_content", "reasoning")  # vLLM, llama.cpp, DeepSeek; Ollama, OpenRouter
 _OPENAI_MODEL = re.compile(r"(?:openai/)?(?:o\d|chatgpt-|gpt-(?!oss))")
 _O_SERIES = re.compile(r"(?:openai/)?o\d")
+# These reason unless told not to, and then refuse tools in Chat Completions.
+_TOOLS_OR_REASONING = re.compile(r"(?:openai/)?gpt-(?:5\.6|6-(?:sol|luna))")
 _CACHES = 16  # see _cache_key
 
 
@@ -60,8 +62,10 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
     if request.tools:
         body["tools"] = _tools(request)
         body["tool_choice"] = _choice(request.choice)
-    if request.tools and not request.parallel_calls and not _O_SERIES.match(spec.model_id):
-        body["parallel_tool_calls"] = False  # true is the default; the o models refuse the field
+        if not request.parallel_calls and not _O_SERIES.match(spec.model_id):
+            body["parallel_tool_calls"] = False  # true is the default; the o models refuse it
+        if _TOOLS_OR_REASONING.match(spec.model_id):
+            body["reasoning_effort"] = "none"
     return prompt.assembled(body, given)
 
 

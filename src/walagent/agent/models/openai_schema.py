@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from walagent.agent.models import openai_format, openai_reply, prompt
-from walagent.agent.models.replies import clean, read_call_value
+from walagent.agent.models.replies import as_object, clean, read_call_value
 from walagent.errors import ModelRejectedError
 from walagent.message import (
     Json,
@@ -55,6 +55,7 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
     body["messages"] = list(_messages(request))
     if request.tools:
         schema = action_schema(request, spec)
+        schema = _wrapped(schema) if official else schema
         body["response_format"] = {
             "type": "json_schema",
             "json_schema": {"name": "action", "schema": schema},
@@ -97,6 +98,18 @@ def action_schema(request: Request, spec: ModelSpec) -> Mapping[str, Json]:
         branches.append(_SPEECH)
     schema: dict[str, Json] = {"anyOf": branches} if len(branches) > 1 else {**branches[0]}
     return {**schema, "$defs": roots} if roots else schema
+
+
+def _wrapped(schema: Mapping[str, Json]) -> Mapping[str, Json]:
+    """Make the root an object: OpenAI itself takes no other."""
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    root = {
+        "type": "object",
+        "properties": {"action": inner},
+        "required": ["action"],
+        "additionalProperties": False,
+    }
+    return {**root, "$defs": schema["$defs"]} if "$defs" in schema else root
 
 
 def _branch(tool: ToolSpec) -> dict[str, Json]:
@@ -168,10 +181,10 @@ def _json(value: Json) -> str:
 
 def _action(text: str, request: Request) -> Text | ToolCall | None:
     try:
-        value = orjson.loads(text)
+        value: Json = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    match value:
+    match as_object(value).get("action", value):
         case {"name": str(name), "arguments": arguments}:
             return read_call_value(prompt.call_ids([None], request)[0], name, arguments)
         case {"text": str(words)}:
