@@ -23,7 +23,8 @@ def parse_config(raw: Mapping[str, Json], place: Place) -> Config:
         ConfigError: with a line for each thing that is wrong.
     """
     try:
-        return Config.model_validate(raw)
+        # A section of which every line is a comment is null.
+        return Config.model_validate({k: v for k, v in raw.items() if v is not None})
     except ValidationError as error:
         problems = [_problem(details, place) for details in error.errors(include_input=False)]
         raise ConfigError("\n".join(problems)) from None  # its text would quote the file's values
@@ -40,7 +41,7 @@ def _problem(details: ErrorDetails, place: Place) -> str:
             return f"{where}{dotted(path)} is missing"
         case _:
             name = f"{dotted(path)}: " if path else ""
-            return f"{where}{name}{_sentence(details['msg'])}"
+            return f"{where}{name}{_sentence(details)}"
 
 
 def unknown_key(path: str, key: str, known: Sequence[str]) -> str:
@@ -85,6 +86,23 @@ def _clean(loc: tuple[str | int, ...]) -> Path:
     return tuple(step for step in loc if isinstance(step, int) or "[" not in step)
 
 
-def _sentence(message: str) -> str:
-    message = message.removeprefix("Value error, ").removeprefix("Input ")
+# Kinds of pydantic's errors whose own words are about Python.
+_SHOULD = {
+    "bool_parsing": "should be true or false",
+    "bool_type": "should be true or false",
+    "dict_type": "should hold keys with values",
+    "float_parsing": "should be a number",
+    "float_type": "should be a number",
+    "int_parsing": "should be a whole number",
+    "int_type": "should be a whole number",
+    "model_type": "should hold keys with values",
+    "string_type": "should be a text; put it in quotes",
+    "tuple_type": "should be a list",
+}
+
+
+def _sentence(details: ErrorDetails) -> str:
+    if known := _SHOULD.get(details["type"]):
+        return known
+    message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
     return message[:1].lower() + message[1:]
