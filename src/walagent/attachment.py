@@ -30,7 +30,7 @@ class Tool:
     effect: Effect
     timeout: float = 30.0  # seconds
     approval: bool = False
-    bind: Mapping[str, str] = field(default_factory=dict)
+    bind: Mapping[str, str] = field(default_factory=dict[str, str])
     schema: str = ""  # kind sql: where the function is, its name and its arguments (name, type)
     function: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
@@ -100,7 +100,7 @@ class Attachment:
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
     examples: tuple[Example, ...] = ()
-    parameters: Mapping[str, Json] = field(default_factory=dict)
+    parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
     limits: Limits = Limits()
     approval_seconds: float = 604_800.0
 

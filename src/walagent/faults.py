@@ -7,7 +7,7 @@ Inert unless armed: by a test in the same process (`armed`), or in a real daemon
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 POINTS = (
@@ -59,7 +59,7 @@ def hit(point: str) -> None:
 
 
 @contextmanager
-def armed(point: str, *, skip: int = 0, mode: str = "crash") -> Iterator[None]:
+def armed(point: str, *, skip: int = 0, mode: str = "crash") -> Generator[None]:
     """Arm *point* for the block; it fires after *skip* harmless passes."""
     _set(point, skip, mode)
     try:

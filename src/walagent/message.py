@@ -85,9 +85,7 @@ class Usage:
     @property
     def total(self) -> int:
         """All tokens, as limits count them."""
-        return (
-            self.input_tokens + self.cached_tokens + self.cache_write_tokens + self.output_tokens
-        )
+        return self.input_tokens + self.cached_tokens + self.cache_write_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ class Example:
 
     text: str
     tool: str
-    arguments: Mapping[str, Json] = field(default_factory=dict)
+    arguments: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ class Request:
     tools: tuple[ToolSpec, ...] = ()
     choice: ToolChoice = ToolChoice()
     max_tokens: int = 4096
-    parameters: Mapping[str, Json] = field(default_factory=dict)
+    parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
     examples: tuple[Example, ...] = ()
     parallel_calls: bool = True
     timeout: float = 120.0  # seconds for the whole call
@@ -178,4 +176,4 @@ class ModelSpec:
     cached_input_price: float | None = None
     cache_write_price: float | None = None
     output_price: float | None = None
-    parameters: Mapping[str, Json] = field(default_factory=dict)
+    parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])

@@ -1,4 +1,4 @@
-"""Write tools in Python: `from walagent.tools import Effect, ToolContext, ToolFailedError, tool`."""
+"""What a tool written in Python needs: the decorator, its context, its error."""
 
 from walagent.agent.tools.python import ToolContext, tool
 from walagent.attachment import Effect

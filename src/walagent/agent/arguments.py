@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import orjson
 from jsonschema import Draft202012Validator
@@ -23,6 +22,6 @@ def what_is_wrong(tool: Tool, arguments: Mapping[str, Json]) -> str | None:
     return f"{tool.name} refuses these arguments: {'; '.join(problems)}" if problems else None
 
 
-@lru_cache(maxsize=1024)
-def _validator(schema: bytes) -> Any:
+@lru_cache(maxsize=1024)  # building one takes longer than checking a hundred calls
+def _validator(schema: bytes) -> Json:
     return Draft202012Validator(orjson.loads(schema))

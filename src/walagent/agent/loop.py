@@ -242,7 +242,9 @@ def _goes_in_circles(steps: Sequence[Step]) -> bool:
 
 def _since_retry(steps: Sequence[Step]) -> Sequence[Step]:
     """Limits count from the last time that a person let the run go on."""
-    starts = [n + 1 for n, s in enumerate(steps) if s.kind == StepKind.NOTE and "retry" in s.content]
+    starts = [
+        n + 1 for n, s in enumerate(steps) if s.kind == StepKind.NOTE and "retry" in s.content
+    ]
     return steps[starts[-1] :] if starts else steps
 
 

@@ -85,8 +85,8 @@ def _part_to_json(part: Text | Thinking | ToolCall) -> dict[str, Json]:
             return {"thinking": raw, "provider": provider}
         case ToolCall(call_id, name, None, raw):
             return {"call": call_id, "name": name, "arguments": None, "raw": raw}
-        case ToolCall(call_id, name, arguments):
-            return {"call": call_id, "name": name, "arguments": dict(arguments)}
+        case ToolCall(call_id, name, arguments, _):
+            return {"call": call_id, "name": name, "arguments": dict(arguments or {})}
 
 
 def _part_from_json(raw: Mapping[str, Any]) -> Text | Thinking | ToolCall:

@@ -1,6 +1,6 @@
 """The reader: holds the slot if it can, stands by if it cannot, and keeps coming back.
 
-    ledger → slot checked → stream opened (only one can) → ledger taken over → intake
+ledger → slot checked → stream opened (only one can) → ledger taken over → intake
 """
 
 import asyncio
@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection
 
 from walagent import metrics
@@ -26,16 +25,16 @@ from walagent.errors import (
     SlotBusyError,
     StreamLostError,
 )
+from walagent.log import log
 from walagent.matching.registry import Registry
-from walagent.store import attachments, backfills, ledger as ledgers, status
+from walagent.store import attachments, backfills, status
+from walagent.store import ledger as ledgers
 from walagent.store.connections import connect
 from walagent.store.translate import translating
 from walagent.wal.fanout import FanOut
 from walagent.wal.options import StreamOptions
 from walagent.wal.slots import Blocker
 from walagent.wal.stream import open_stream
-
-log = structlog.get_logger("walagent.reader")
 
 _STANDBY = 0.5  # seconds between two tries of a standby; a take-over must be quick
 _HEALTHY = 60.0  # seconds of streaming after which delays start small again
@@ -45,7 +44,7 @@ _LOOK = 5.0  # seconds between two looks at the slot's lag
 class Reader:
     """Follows one slot.  Implements `http.health.Health`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - two logins, settings, and who wants to hear
         self,
         dsn: str,
         replication_dsn: str,
@@ -126,7 +125,7 @@ class Reader:
 
     def _note(self, trouble: str, error: Exception) -> None:
         if trouble != self._trouble:
-            log.warning("reader.waiting", slot=self._settings.slot, reason=str(error))
+            log.warning("reader.waiting", slot=self._settings.slot, error=error)
         self._trouble = trouble
         self.turned_at = time.monotonic()
 
@@ -138,7 +137,9 @@ class Reader:
         """Open the stream where the ledger ends and take in what comes."""
         async with AsyncExitStack() as stack:
             conn, judge, looker, filler = [
-                await stack.enter_async_context(await connect(self._dsn, application=f"walagent {part}"))
+                await stack.enter_async_context(
+                    await connect(self._dsn, application=f"walagent {part}")
+                )
                 for part in ("intake", "judge", "status", "backfill")
             ]
             with translating():

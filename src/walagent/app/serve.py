@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from walagent import faults, metrics
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
@@ -31,12 +29,11 @@ from walagent.engine.worker import Worker, WorkerSettings
 from walagent.errors import DatabaseLostError
 from walagent.http.routes import build_app
 from walagent.http.server import serve_http
+from walagent.log import log
 from walagent.message import ModelSpec
 from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
 from walagent.store.translate import translating
-
-log = structlog.get_logger("walagent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +105,13 @@ def _build(spec: ModelSpec):  # noqa: ANN202 - Model
     return build_model(spec, environ=os.environ, credentials=Path(folder) if folder else None)
 
 
+_TURN = 60.0  # seconds; the reader turns every 5, and waits at most 20 for its own side
+
+
 class _Daemon:
     """The parts, and the order in which they stop."""
 
-    def __init__(  # noqa: PLR0913 - the composition root
+    def __init__(  # noqa: PLR0913, PLR0917 - the composition root
         self,
         config: Config,
         places: Places,
@@ -178,7 +178,7 @@ class _Daemon:
     def _turning(self) -> bool:
         """Whether the parts have turned lately; the watchdog starves if not."""
         now = asyncio.get_running_loop().time()
-        reader = self._reader is None or now - self._reader.turned_at < 60
+        reader = self._reader is None or now - self._reader.turned_at < _TURN
         return reader and now - self._worker.beat_at < 3 * self._config.workers.lease + 30
 
     async def _http(self) -> None:
@@ -194,7 +194,7 @@ class _Daemon:
                 await self._worker.run()
             except* DatabaseLostError as group:
                 failures += 1
-                log.warning("worker.waiting", reason=str(group.exceptions[0]))
+                log.warning("worker.waiting", error=group.exceptions[0])
                 await asyncio.sleep(min(delay(failures) - 0.9, 15.0))
             else:
                 return
@@ -215,7 +215,7 @@ class _Daemon:
                 async with await connect(self._places.dsn, application="walagent setup") as conn:
                     specs = await attachments.load_models(conn)
         except Exception as error:  # noqa: BLE001 - the daemon lives on with what it has
-            log.error("config.refused", reason=str(error))
+            log.error("config.refused", error=error)
             return
         for model in self._models.reload(specs):
             await model.aclose()
@@ -261,5 +261,3 @@ async def _signals() -> AsyncGenerator[_Signals]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
-
-

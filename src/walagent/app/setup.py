@@ -74,12 +74,7 @@ async def check_source(
     """
     identity = await identify_system(replication_dsn)
     try:
-        if identity.system_id != ledger.system_id:
-            raise GapError(
-                f"this server is not the one whose WAL the ledger of {settings.slot} tells of:"
-                f" system {identity.system_id} instead of {ledger.system_id}",
-                hint="a dump and restore makes another server; see docs/operations.md, gaps",
-            )
+        _check_identity(identity, ledger)
         await check_slot(conn, settings.slot, plugin=settings.plugin, ledger=ledger.end_lsn)
     except GapError as error:
         state = await inspect_slot(conn, settings.slot)
@@ -87,3 +82,12 @@ async def check_source(
         await ledgers.record_gap(conn, settings.slot, str(error), ledger.end_lsn, to_lsn)
         raise
     return identity
+
+
+def _check_identity(identity: SystemIdentity, ledger: Ledger) -> None:
+    if identity.system_id != ledger.system_id:
+        raise GapError(
+            f"this server is not the one whose WAL the ledger of {ledger.slot} tells of:"
+            f" system {identity.system_id} instead of {ledger.system_id}",
+            hint="a dump and restore makes another server; see docs/operations.md, gaps",
+        )

@@ -12,21 +12,19 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection, sql
 from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Relation, Row
 from walagent.engine.judge import Judge, Raised
+from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.match import Match
 from walagent.store import backfills
 from walagent.store.translate import translating
 from walagent.wal.types import PARSERS, kind_of
-
-log = structlog.get_logger("walagent.backfill")
 
 CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long
 
@@ -127,7 +125,11 @@ class Backfill:
         verdicts = await self._judge.judge(list(matches.values()))
         held = {id(verdict) for verdict in verdicts if not isinstance(verdict, Raised)}
         runs = [
-            (key, document.document(match.change, attachment), document.lane_of(match.change, attachment))
+            (
+                key,
+                document.document(match.change, attachment),
+                document.lane_of(match.change, attachment),
+            )
             for key, match in matches.items()
             if id(match) in held
         ]

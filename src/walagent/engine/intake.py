@@ -77,7 +77,7 @@ class _Group:
 class Intake:
     """Takes one slot's changes in.  `take_one()` is a step of `run()`, for tests."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what it reads, writes, knows, and whom it tells
         self,
         stream: Stream,
         conn: AsyncConnection[Any],
@@ -106,7 +106,7 @@ class Intake:
         self._ledger = ledger
         self._registry = registry
         self._key = key
-        self._backfilling = backfilling if backfilling is not None else set()
+        self._backfilling: set[int] = set() if backfilling is None else backfilling
         self._on_runs = on_runs
         self._on_attached = on_attached
         self._fixed = fixed_relations
@@ -119,7 +119,9 @@ class Intake:
         self._settled = ledger.end_lsn  # and committed
         self._durable = ledger.end_lsn  # and this much of it is written down
         self._written_at = time.monotonic()
-        self.progressed_at = time.monotonic()  # for liveness: when the stream last told us something
+        self.progressed_at = (
+            time.monotonic()
+        )  # for liveness: when the stream last told us something
 
     @property
     def settled(self) -> Lsn:
@@ -152,7 +154,11 @@ class Intake:
             if self._spilled is None:
                 self._settled = self._passed
             await self._write_idle(batch[-1])
-        if self._fixed is not None and self._open is None and not self._registry.relations <= self._fixed:
+        if (
+            self._fixed is not None
+            and self._open is None
+            and not self._registry.relations <= self._fixed
+        ):
             raise ResubscribeError
 
     # Understanding items.
@@ -288,9 +294,7 @@ class Intake:
         await self._spill()
         lanes, self._spilled, self._open = self._spilled or set(), None, None
         self._commit_lsn, self._passed = commit.commit_lsn, max(self._passed, commit.end_lsn)
-        await ledgers.move_progress(
-            self._conn, self._ledger, self._commit_lsn, self._passed, lanes
-        )
+        await ledgers.move_progress(self._conn, self._ledger, self._commit_lsn, self._passed, lanes)
         faults.hit("intake.progress_moved")
         await self._conn.execute("commit")
         self._committed(())

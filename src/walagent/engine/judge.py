@@ -87,8 +87,7 @@ class Judge:
         async with self._conn.transaction():
             await self._conn.execute(
                 sql.SQL(
-                    "set transaction read only; set local role {};"
-                    " set local statement_timeout = {}"
+                    "set transaction read only; set local role {}; set local statement_timeout = {}"
                 ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT))
             )
             cursor = await self._conn.execute(predicate.statement(attachment), [document])

@@ -1,8 +1,8 @@
 """Carrying out a tool call, so that its effect and its step are one.
 
-    SQL function, update_row     one statement: fence, tag, role, call, step
-    Python, transactional        one transaction around the function
-    Python, outside              intent recorded; the function; result recorded
+SQL function, update_row     one statement: fence, tag, role, call, step
+Python, transactional        one transaction around the function
+Python, outside              intent recorded; the function; result recorded
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 from psycopg import AsyncConnection, Error, sql
 from psycopg.types.json import Jsonb
-from psycopg_pool import AsyncConnectionPool
 
 from walagent import faults
 from walagent.agent.loop import RunTool
@@ -24,6 +23,7 @@ from walagent.errors import ToolFailedError, WalagentError
 from walagent.message import Json, ToolCall
 from walagent.run import Claim, StepKind
 from walagent.store import runs
+from walagent.store.connections import Pool
 from walagent.store.runs import NewStep
 from walagent.store.translate import is_passing
 
@@ -33,7 +33,7 @@ _MOST_TEXT = 65_536  # characters of a result that are kept
 class Toolbox:
     """Carries out the calls of runs.  Each method records what it did and returns the steps."""
 
-    def __init__(self, pool: AsyncConnectionPool, python: Mapping[str, PythonTool]) -> None:
+    def __init__(self, pool: Pool, python: Mapping[str, PythonTool]) -> None:
         self._pool = pool
         self._python = python
 
@@ -67,7 +67,7 @@ class Toolbox:
             await runs.record_step(conn, claim, step)
         return step
 
-    async def _sql_call(
+    async def _sql_call(  # noqa: PLR0913, PLR0917 - run, attachment, place and call
         self,
         claim: Claim,
         attachment: Attachment,
@@ -123,7 +123,7 @@ class Toolbox:
         faults.hit("tool.committed")
         return [step]
 
-    async def _inside(
+    async def _inside(  # noqa: PLR0913, PLR0917 - as above, and the open transaction
         self,
         conn: AsyncConnection[Any],
         claim: Claim,

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from psycopg_pool import AsyncConnectionPool
-
 from walagent import faults, metrics
 from walagent.agent.arguments import what_is_wrong
 from walagent.agent.loop import (
@@ -35,6 +33,7 @@ from walagent.errors import LimitReachedError
 from walagent.message import Json, Request, Usage
 from walagent.run import Claim, RunState, Step, StepKind
 from walagent.store import runs
+from walagent.store.connections import Pool
 from walagent.store.runs import NewStep, Spent
 
 
@@ -42,7 +41,7 @@ from walagent.store.runs import NewStep, Spent
 class Workshop:
     """What every run of a worker shares."""
 
-    pool: AsyncConnectionPool
+    pool: Pool
     toolbox: Toolbox
     model_of: Callable[[str], Model]
     key: bytes  # agent.secret
@@ -161,9 +160,7 @@ class Work:
         return request
 
     async def _run_tool(self, move: RunTool) -> None:
-        steps = await self._shop.toolbox.carry_out(
-            self._claim, self._attachment, self._seq, move
-        )
+        steps = await self._shop.toolbox.carry_out(self._claim, self._attachment, self._seq, move)
         self._steps.extend(step.recorded for step in steps)
         failed = bool(steps[-1].content.get("is_error"))
         metrics.tool_calls.labels("failed" if failed else "ok").inc()

@@ -15,20 +15,18 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import structlog
 from psycopg import AsyncConnection, Error
-from psycopg_pool import AsyncConnectionPool
 
 from walagent import __version__, faults, metrics
 from walagent.attachment import Attachment
 from walagent.engine.outcome import Outcome, outcome_of
 from walagent.engine.work import Work, Workshop
 from walagent.errors import DatabaseLostError, WalagentError
+from walagent.log import log
 from walagent.run import Claim, RunState
 from walagent.store import attachments, runs
+from walagent.store.connections import Pool
 from walagent.store.translate import translating
-
-log = structlog.get_logger("walagent.worker")
 
 _GATHER = 0.003  # seconds that a claim waits for more slots to come free while runs are short
 
@@ -51,7 +49,7 @@ class Worker:
         """Take over nothing: connections come from the shop's pool."""
         self._settings = settings
         self._shop = shop
-        self._pool: AsyncConnectionPool = shop.pool
+        self._pool: Pool = shop.pool
         self._lease = timedelta(seconds=settings.lease)
         self._active: dict[int, tuple[Claim, asyncio.Task[None]]] = {}
         self._cancelled: set[int] = set()  # runs whose task was cancelled because a person asked
@@ -217,7 +215,7 @@ class Worker:
                             spent=spent,
                         )
         except WalagentError as error:
-            log.warning("run.unsettled", run_id=claim.run_id, reason=str(error))
+            log.warning("run.unsettled", run_id=claim.run_id, error=error)
             return None
         return outcome.state
 
@@ -231,12 +229,10 @@ class Worker:
             try:
                 with translating():
                     async with self._pool.connection() as conn:
-                        lost = await runs.heartbeat(
-                            conn, self._settings.name, claims, self._lease
-                        )
+                        lost = await runs.heartbeat(conn, self._settings.name, claims, self._lease)
                         self._due = await runs.tick(conn)
             except DatabaseLostError as error:
-                log.warning("worker.heartbeat_failed", reason=str(error))
+                log.warning("worker.heartbeat_failed", error=error)
                 continue
             self.beat_at = time.monotonic()
             for run_id, cancelled in lost.items():
@@ -256,7 +252,7 @@ class Worker:
                 async with self._pool.connection() as conn:
                     await _listen_on(conn, self._heard)
             except (Error, WalagentError) as error:
-                log.warning("worker.deaf", reason=str(error).strip())
+                log.warning("worker.deaf", error=error)
             await asyncio.sleep(1)
 
     def _heard(self, channel: str, payload: str) -> None:
@@ -285,5 +281,3 @@ async def _listen_on(conn: AsyncConnection[Any], heard: Callable[[str, str], Non
     await conn.execute("listen walagent_cancel")
     async for notification in conn.notifies():
         heard(notification.channel, notification.payload)
-
-

@@ -69,7 +69,7 @@ def _row(
     return out
 
 
-def _plain(value: Value) -> Any:
+def _plain(value: Value) -> Value:
     match value:
         case float() if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"

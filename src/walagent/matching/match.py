@@ -1,6 +1,6 @@
 """Which attachments a change concerns, by everything but their conditions.
 
-    operation wanted → not the attachment's own write → not too deep → a watched column touched
+operation wanted → not the attachment's own write → not too deep → a watched column touched
 """
 
 from collections.abc import Iterable, Iterator

@@ -23,7 +23,8 @@ def statement(attachment: Attachment) -> sql.Composed:
     table = sql.Identifier(attachment.schema, attachment.table)
     return sql.SQL(
         "select given.n, ({condition})\n"
-        "  from jsonb_to_recordset(%s::jsonb) as given (n integer, new jsonb, old jsonb, key jsonb)\n"
+        "  from jsonb_to_recordset(%s::jsonb)\n"
+        "           as given (n integer, new jsonb, old jsonb, key jsonb)\n"
         "       {present}\n"
         "       cross join lateral jsonb_populate_record({base}, given.new) as new\n"
         "       cross join lateral jsonb_populate_record(null::{table}, given.old) as old"
@@ -66,7 +67,9 @@ def _new(change: Change) -> dict[str, Any] | None:
     if change.new is None:
         return None
     filled = {
-        name: change.old[name] if value is UNCHANGED and change.old and name in change.old else value
+        name: change.old[name]
+        if value is UNCHANGED and change.old and name in change.old
+        else value
         for name, value in change.new.items()
     }
     return row_json(filled)

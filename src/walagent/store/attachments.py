@@ -20,7 +20,9 @@ async def active_attachments(conn: Connection) -> list[Attachment]:
     return [Attachment.from_json(row[0]) for row in await cursor.fetchall()]
 
 
-async def attachment_version(conn: Connection, attachment_id: int, version: int) -> Attachment | None:
+async def attachment_version(
+    conn: Connection, attachment_id: int, version: int
+) -> Attachment | None:
     """Load the version that a run is pinned to."""
     cursor = await conn.execute(
         "select definition from agent.attachment_version where attachment_id = %s and version = %s",
@@ -34,8 +36,6 @@ async def secret_key(conn: Connection) -> bytes:
     """Read the key that signs our write-backs."""
     row = await (await conn.execute("select key from agent.secret")).fetchone()
     return bytes(row[0]) if row else b""
-
-
 
 
 async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> None:

@@ -1,6 +1,6 @@
 """Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,6 +12,8 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from walagent.errors import DatabaseLostError
 from walagent.message import Json
+
+Pool = AsyncConnectionPool[AsyncConnection[Any]]
 
 _TCP: dict[str, Any] = {
     "keepalives_idle": 30,
@@ -61,13 +63,13 @@ async def connect(dsn: str, *, application: str = "walagent") -> AsyncConnection
 
 
 @asynccontextmanager
-async def open_pool(dsn: str, *, size: int, application: str) -> AsyncIterator[AsyncConnectionPool]:
+async def open_pool(dsn: str, *, size: int, application: str) -> AsyncGenerator[Pool]:
     """Open a pool of up to *size* connections; the first is made before it returns.
 
     Raises:
         DatabaseLostError: no connection could be made.
     """
-    pool = AsyncConnectionPool(
+    pool: Pool = AsyncConnectionPool(
         dsn,
         min_size=1,
         max_size=size,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import orjson
 from psycopg import AsyncConnection
@@ -14,6 +14,10 @@ from walagent.run import NewRun
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
+
+_COLUMNS: Final = (
+    "slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +47,7 @@ class Effect:
 async def read_ledger(conn: Connection, slot: str) -> Ledger | None:
     """Read how far a slot is taken in; None when it never was."""
     cursor = await conn.execute(
-        "select slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text"
-        " from agent.progress where slot = %s",
+        f"select {_COLUMNS} from agent.progress where slot = %s",  # noqa: S608 - our own constant
         [slot],
     )
     row = await cursor.fetchone()
@@ -58,8 +61,7 @@ async def take_ledger(conn: Connection, slot: str, reader: str) -> Ledger:
         FencedError: there is no ledger for this slot.
     """
     cursor = await conn.execute(
-        "select slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text"
-        " from agent.take_ledger(%s, %s)",
+        f"select {_COLUMNS} from agent.take_ledger(%s, %s)",  # noqa: S608 - our own constant
         [slot, reader],
     )
     row = await cursor.fetchone()
@@ -68,7 +70,7 @@ async def take_ledger(conn: Connection, slot: str, reader: str) -> Ledger:
     return _ledger(row)
 
 
-async def open_ledger(
+async def open_ledger(  # noqa: PLR0913 - a row's columns
     conn: Connection, slot: str, *, system_id: str, timeline: int, plugin: str, start: Lsn
 ) -> None:
     """Begin the ledger of a new slot; a slot made anew gets the next generation.
@@ -88,8 +90,17 @@ async def open_ledger(
 
 
 def _ledger(row: Sequence[Any]) -> Ledger:
-    *rest, commit_lsn, end_lsn = row
-    return Ledger(*rest, Lsn.parse(commit_lsn), Lsn.parse(end_lsn))
+    slot, generation, epoch, system_id, timeline, plugin, commit_lsn, end_lsn = row
+    return Ledger(
+        slot,
+        generation,
+        epoch,
+        system_id,
+        timeline,
+        plugin,
+        Lsn.parse(commit_lsn),
+        Lsn.parse(end_lsn),
+    )
 
 
 async def take_in(

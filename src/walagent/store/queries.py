@@ -11,4 +11,6 @@ def query(name: str) -> LiteralString:
 
     The cast is honest: the text is a file of this package, and no caller can add to it.
     """
-    return cast(LiteralString, files("walagent.store").joinpath("sql", f"{name}.sql").read_text("utf-8"))
+    return cast(
+        LiteralString, files("walagent.store").joinpath("sql", f"{name}.sql").read_text("utf-8")
+    )

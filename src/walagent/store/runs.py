@@ -94,7 +94,7 @@ async def record_step(conn: Connection, claim: Claim, step: NewStep) -> None:
     )
 
 
-async def finish_run(
+async def finish_run(  # noqa: PLR0913 - a row's columns
     conn: Connection,
     claim: Claim,
     state: RunState,
@@ -119,7 +119,7 @@ async def finish_run(
         )
 
 
-async def park_run(
+async def park_run(  # noqa: PLR0913 - a row's columns
     conn: Connection,
     claim: Claim,
     state: RunState,
@@ -150,7 +150,7 @@ async def park_run(
     )
 
 
-async def ask_approval(
+async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
     conn: Connection, claim: Claim, seq: int, call: ToolCall, run_as: str, ttl: float, spent: Spent
 ) -> int:
     """Ask a person about *call* and let the run wait.

@@ -37,7 +37,8 @@ async def register_python_tools(conn: Connection, found: Iterable[Described]) ->
             "insert into agent.tool (name, kind, target, description, input_schema, effect)"
             " values (%s, 'python', %s, %s, %s, %s)"
             " on conflict (name) do update set description = excluded.description,"
-            "   input_schema = excluded.input_schema, effect = excluded.effect, target = excluded.target"
+            "   input_schema = excluded.input_schema, effect = excluded.effect,"
+            "   target = excluded.target"
             "  where agent.tool.kind = 'python'",
             [tool.name, tool.target, tool.description, Jsonb(tool.input_schema), tool.effect.value],
         )

@@ -1,6 +1,6 @@
 """What PostgreSQL raises, as errors of ours.  Our own SQLSTATEs are listed in the migrations."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from psycopg import Error, InterfaceError, OperationalError
@@ -53,7 +53,9 @@ def translated(error: Error) -> WalagentError:
     kind = _OURS.get(error.sqlstate or "")
     message = error.diag.message_primary or str(error).strip()
     if kind is None:
-        return ConfigError(f"{message} (SQLSTATE {error.sqlstate})", hint=error.diag.message_hint or "")
+        return ConfigError(
+            f"{message} (SQLSTATE {error.sqlstate})", hint=error.diag.message_hint or ""
+        )
     return kind(message, hint=error.diag.message_hint or _hint(error))
 
 
@@ -63,11 +65,11 @@ def _hint(error: Error) -> str:
 
 
 @contextmanager
-def translating() -> Iterator[None]:
+def translating() -> Generator[None]:
     """Translate what PostgreSQL raises inside the block."""
     try:
         yield
-    except Error as error:
-        raise translated(error) from error
     except (PoolTimeout, PoolClosed) as error:
         raise DatabaseLostError(f"no database connection: {error}") from error
+    except Error as error:
+        raise translated(error) from error

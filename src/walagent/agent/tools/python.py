@@ -1,7 +1,7 @@
 """Python functions as tools: declared with `@tool`, found in entry points or a module.
 
     @tool(effect=Effect.TRANSACTIONAL)
-    async def set_priority(ctx: ToolContext, ticket_id: int, priority: Literal["low", "high"]) -> str:
+    async def set_priority(ctx: ToolContext, ticket_id: int, priority: str) -> str:
         \"\"\"Set the priority of a support ticket.\"\"\"
 
 Name, docstring and annotations are the contract: they are what the model is shown.
@@ -15,7 +15,7 @@ from importlib.metadata import entry_points
 from typing import Any, get_type_hints
 
 from psycopg import AsyncConnection
-from pydantic import ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from walagent.attachment import Effect
 from walagent.errors import ConfigError, ToolFailedError
@@ -50,7 +50,7 @@ class PythonTool:
     description: str
     input_schema: Mapping[str, Json]
     effect: Effect
-    arguments: Any  # the pydantic model of its arguments
+    arguments: type[BaseModel]
     target: str
 
     async def call(self, context: ToolContext, arguments: Mapping[str, Json]) -> object:
@@ -62,7 +62,9 @@ class PythonTool:
         try:
             checked = self.arguments.model_validate(dict(arguments))
         except ValidationError as error:
-            problems = "; ".join(f"{e['loc'][0]}: {e['msg']}" for e in error.errors()[:3] if e["loc"])
+            problems = "; ".join(
+                f"{e['loc'][0]}: {e['msg']}" for e in error.errors()[:3] if e["loc"]
+            )
             raise ToolFailedError(f"{self.name} refuses these arguments: {problems}") from error
         given = {name: getattr(checked, name) for name in type(checked).model_fields}
         return await self.function(context, **given)
@@ -93,12 +95,13 @@ def find_tools(modules: Iterable[str] = ()) -> dict[str, PythonTool]:
         _add(found, _load(point.value, point.load))
     for name in modules:
         module = _load(name, lambda name=name: importlib.import_module(name))
-        for value in vars(module).values():
+        members: Mapping[str, object] = vars(module)
+        for value in members.values():
             _add(found, value)
     return found
 
 
-def _load(name: str, load: Callable[[], Any]) -> Any:
+def _load(name: str, load: Callable[[], Json]) -> Json:
     try:
         return load()
     except Exception as error:

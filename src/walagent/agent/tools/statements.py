@@ -43,7 +43,9 @@ def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
         sql.Identifier(tool.schema, tool.function), sql.SQL(", ").join(given)
     )
     text = (
-        sql.SQL("select coalesce(jsonb_agg(to_jsonb(r)), '[]') from (select * from {} limit 1000) r")
+        sql.SQL(
+            "select coalesce(jsonb_agg(to_jsonb(r)), '[]') from (select * from {} limit 1000) r"
+        )
         if tool.returns_set
         else sql.SQL("select to_jsonb({})")
     )
@@ -51,7 +53,7 @@ def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
 
 
 def _argument(name: str, type_: str) -> sql.Composed:
-    """Read one argument out of `$1` as its declared type; the type's text comes from the catalog."""
+    """Read one argument out of `$1` as its declared type, which the catalog has spelled."""
     key = sql.Literal(name)
     if type_ in _JSON:
         return sql.SQL("($1 -> {})::{}").format(key, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
