@@ -22,7 +22,7 @@ from walagent.message import Json, ModelSpec, Request, Usage
 from walagent.testing.chat_wire import CHAT
 from walagent.testing.http_server import HttpServer, Incoming, Outgoing
 from walagent.testing.messages_wire import MESSAGES
-from walagent.testing.wire import Body, WireError, WireFormat
+from walagent.testing.wire import Body, WireError, WireFormat, need
 
 KEY = "fake-key"  # what it takes for its own; opens nothing
 CREDENTIAL = "FAKE_PROVIDER_KEY"  # the name under which `environ` has the key
@@ -134,6 +134,7 @@ class FakeProvider:
             return _error(wire, Fault(status=401), "incorrect key provided")
         body = as_object(json.loads(incoming.body))
         try:
+            need("json" in incoming.headers.get("content-type", ""), "content-type: must be JSON")
             request = wire.read(body, incoming.headers)
         except WireError as error:
             self._remember(Received(incoming.path, incoming.headers, body, None, str(error)))
