@@ -214,7 +214,6 @@ create table agent.run (
 
     -- The slot delivers at least once; this makes taking a change in exactly once.
     constraint run_once_per_change unique (attachment_id, generation, commit_lsn, ordinal),
-    constraint run_once_per_backfilled_row unique (attachment_id, backfill_key),
     constraint lease_while_running check ((state = 'running') = (lease_expires_at is not null)),
     constraint time_while_waiting_retry check ((state = 'waiting_retry') = (next_attempt_at is not null)),
     constraint finished_at_end check (agent.is_final(state) = (finished_at is not null)),
@@ -224,6 +223,9 @@ comment on table agent.run is 'One piece of work, why it exists, and how far it 
 comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} as the WAL told it';
 comment on column agent.run.lane is 'Runs of one attachment with the same lane are worked one at a time, in order of id';
 
+-- Partial: rows that no backfill brought need no entry.
+create unique index run_once_per_backfilled_row on agent.run (attachment_id, backfill_key)
+    where backfill_key is not null;
 create index run_ready on agent.run (attachment_id, id)
     where state = 'pending' and blocked_by is null and not_before is null;
 create index run_lane on agent.run (attachment_id, lane, id)

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from psycopg import AsyncConnection
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
@@ -95,7 +95,7 @@ def find_tools(modules: Iterable[str] = ()) -> dict[str, PythonTool]:
         _add(found, _load(point.value, point.load))
     for name in modules:
         module = _load(name, lambda name=name: importlib.import_module(name))
-        members: Mapping[str, object] = vars(module)
+        members = cast("dict[str, object]", vars(module))
         for value in members.values():
             _add(found, value)
     return found
