@@ -283,9 +283,9 @@ begin
      where id = _run_id and lease = _lease and state = 'running'
        and (not cancel_requested or _state in ('cancelled', 'succeeded'));
     if not found then
-        perform agent.fence(_run_id, _lease);
+        perform agent.fence(_run_id, _lease);  -- raises, and says why
     end if;
-    perform agent.unblock(_run_id);
+    update agent.run set blocked_by = null where blocked_by = _run_id;
 end;
 $$;
 
@@ -298,7 +298,7 @@ begin
 end;
 $$;
 
--- Record the last reply and end the run, in one round trip.
+-- Record the last reply and end the run, in one round trip.  Ending it first is the fence.
 create function agent.finish_with_step(
     _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
     _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric
@@ -307,8 +307,14 @@ create function agent.finish_with_step(
     language plpgsql
 as $$
 begin
-    perform agent.record_step(_run_id, _lease, _seq, _kind, _content, _usage, _step_cost, _duration_ms);
     perform agent.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
+    insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
+                            output_tokens, cost, duration_ms)
+    values (_run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _step_cost, _duration_ms)
+    on conflict do nothing;
+    if not found then
+        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+    end if;
 end;
 $$;
 
