@@ -182,11 +182,11 @@ async def test_after_failures_in_a_row_nothing_is_tried_for_a_while() -> None:
     gate = Gate(Limiter(LimitSettings(failures=2, closed_for=10), clock))
     for _ in range(2):
         await fail(gate.limiter, ModelUnavailableError("down"))
-    with pytest.raises(ModelUnavailableError, match="is not tried: 2 calls in a row"):
+    with pytest.raises(ModelLimitedError, match="is not tried: 2 calls in a row"):
         await succeed(gate.limiter)
     clock.now += 10
     (probe,) = await gate.start(1)
-    with pytest.raises(ModelUnavailableError, match="is not tried"):
+    with pytest.raises(ModelLimitedError, match="is not tried"):
         await succeed(gate.limiter)
     await gate.end(1)
     await probe
@@ -201,7 +201,7 @@ async def test_a_probe_that_fails_closes_again() -> None:
     clock.now += 10
     await fail(limiter, ModelUnavailableError("still down"))
     clock.now += 9
-    with pytest.raises(ModelUnavailableError, match="is not tried"):
+    with pytest.raises(ModelLimitedError, match="is not tried"):
         await succeed(limiter)
 
 
@@ -227,6 +227,6 @@ async def test_models_of_one_key_share_a_limiter_and_others_do_not() -> None:
     other_key = limits.wrap(model("a", "L", "ok"))
     with pytest.raises(ModelUnavailableError, match="down"):
         await down.complete(REQUEST)
-    with pytest.raises(ModelUnavailableError, match="openai b is not tried"):
+    with pytest.raises(ModelLimitedError, match="openai b is not tried"):
         await same_key.complete(REQUEST)
     assert (await other_key.complete(REQUEST)).text == "ok"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from walagent import faults, metrics
+from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import find_tools
@@ -34,6 +35,9 @@ from walagent.message import ModelSpec
 from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
 from walagent.store.translate import translating
+
+
+_FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +104,11 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             await models.aclose()
 
 
-def _build(spec: ModelSpec):  # noqa: ANN202 - Model
+def _build(spec: ModelSpec) -> Model:
+    """Make a model.  Whoever writes agent.model names variables; only those meant for it count."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    return build_model(spec, environ=os.environ, credentials=Path(folder) if folder else None)
+    environ = {name: value for name, value in os.environ.items() if name.endswith(_FOR_MODELS)}
+    return build_model(spec, environ=environ, credentials=Path(folder) if folder else None)
 
 
 _TURN = 60.0  # seconds; the reader turns every 5, and waits at most 20 for its own side

@@ -69,8 +69,8 @@ class Limiter:
         """Hold a place for one call of *spec*, and learn from how it ends.
 
         Raises:
-            ModelLimitedError: the pause is longer than a call should wait.
-            ModelUnavailableError: nobody has answered lately.
+            ModelLimitedError: the pause is longer than a call should wait, or nobody has
+                answered lately.
         """
         await self._take()
         try:
@@ -114,9 +114,10 @@ class Limiter:
             return
         now = self._clock()
         if now < self._closed_until:
-            raise ModelUnavailableError(
+            raise ModelLimitedError(  # nothing was tried, so it costs no attempt
                 f"{spec.provider} {spec.model_id} is not tried: "
-                f"{self._failed} calls in a row went unanswered"
+                f"{self._failed} calls in a row went unanswered",
+                retry_after=self._closed_until - now,
             )
         # This call finds out for the others, which wait another term.
         self._closed_until = now + self._settings.closed_for
