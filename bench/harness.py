@@ -16,7 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from bench.peer import ROOT
+from bench.scripts import ROOT
 from bench.server import Place, Server
 
 OURS = "walagent"
@@ -36,6 +36,7 @@ class Figure:
     goal: float | None = None  # None: shown, not judged
     more_is_better: bool = True
     unit: str = ""
+    beside: str = ""  # where `over` is None and the number is a ratio already: to what
 
     def of(self, samples: Mapping[str, Mapping[str, Any]]) -> float:
         """Its value in one round."""
@@ -117,7 +118,7 @@ def _result(figure: Figure, samples: list[dict[str, Mapping[str, Any]]]) -> dict
     median = statistics.median(values)
     return {
         "name": figure.name,
-        "over": figure.over,
+        "beside": figure.over or figure.beside,
         "goal": figure.goal,
         "more_is_better": figure.more_is_better,
         "unit": figure.unit,

@@ -41,7 +41,7 @@ def _line(result: Mapping[str, Any], figure: Mapping[str, Any]) -> str:
     unit = f" {figure['unit']}" if figure["unit"] else ""
     cells = (
         result["what"],
-        figure["over"] or "",
+        figure["beside"],
         figure["name"].replace("_", " "),
         _goal(figure),
         f"**{_number(figure['value'])}**{unit}",

@@ -17,8 +17,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]  # also when run as a script, with
 from bench.harness import Row, Side, measure, readable  # noqa: E402
 from bench.report import save  # noqa: E402
 from bench.rows import (  # noqa: E402
-    decode_debezium,
+    decode,
     durable_runs,
+    intake,
     latency,
     model_calls,
     plain_jobs,
@@ -26,13 +27,22 @@ from bench.rows import (  # noqa: E402
 from bench.server import Server, running_server  # noqa: E402
 
 # By the name they are called with.  A row is here once all its sides can be run.
-BENCHES: dict[str, Row] = {}
+BENCHES: dict[str, Row] = {
+    "decode": decode.ROW,
+    "decode_cpu": decode.CPU_ROW,
+    "intake": intake.ROW,
+    "latency": latency.ROW,
+    "durable": durable_runs.ROW,
+    "jobs": plain_jobs.ROW,
+    "calls": model_calls.ROW,
+    "memory": intake.MEMORY_ROW,
+}
 
 PEERS: dict[str, Side] = {
     "bare_sdk": model_calls.bare_sdk,
     "dbos": durable_runs.dbos,
-    "debezium": decode_debezium.debezium_values,
-    "debezium_count": decode_debezium.debezium_count,
+    "debezium": decode.debezium,
+    "debezium_count": decode.debezium_count,
     "pgqueuer": plain_jobs.pgqueuer,
     "procrastinate": plain_jobs.procrastinate,
     "trigger_notify": latency.trigger_and_notify,
@@ -48,7 +58,7 @@ def main() -> None:
     _allow_many_files()
     with running_server(options.bindir) as server:
         if options.peers:
-            _run_peers(options.names or list(PEERS), server)
+            _run_scripts(options.names or list(PEERS), server)
             return
         missed = _measure(options.names or list(BENCHES), server, options.rounds)
     if missed:
@@ -82,7 +92,7 @@ def _list() -> None:
         print(f"{name:16} (peer) {(side.__doc__ or '').splitlines()[0]}")
 
 
-def _run_peers(names: list[str], server: Server) -> None:
+def _run_scripts(names: list[str], server: Server) -> None:
     for name in names:
         with server.fresh_database(name) as place:
             print(f"{name}: {readable(PEERS[name](place))}", flush=True)

@@ -24,11 +24,10 @@ PRIORITY = "high"
 
 # What the agent does for one ticket: it answers with a tool call, the tool runs in the database,
 # it answers with words.
-FIRST_REPLY = {
-    "text": "This customer is locked out, so it is urgent.",
-    "call": {"name": "set_priority", "arguments": {"priority": PRIORITY}},
-}
-LAST_REPLY = {"text": "The ticket is marked as urgent; somebody will look at it within the hour."}
+THOUGHT = "This customer is locked out, so it is urgent."
+TOOL = "set_priority"
+ARGUMENTS = {"priority": PRIORITY}
+ANSWER = "The ticket is marked as urgent; somebody will look at it within the hour."
 
 # What a model is asked in the rows about model calls.
 SYSTEM = "You look after the tickets of a small web shop. Decide how urgent each one is."

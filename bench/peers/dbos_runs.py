@@ -70,7 +70,12 @@ def _workflow(source: SQLAlchemyDatasource, meter: Meter) -> str:
 
     @DBOS.step()
     def ask_model(turn: int) -> dict:
-        return workload.LAST_REPLY if turn else workload.FIRST_REPLY
+        if turn:
+            return {"text": workload.ANSWER}
+        return {
+            "text": workload.THOUGHT,
+            "call": {"name": workload.TOOL, "arguments": workload.ARGUMENTS},
+        }
 
     @source.transaction(isolation_level="READ COMMITTED")
     def set_priority(ticket: int, priority: str) -> str:

@@ -1,29 +1,50 @@
-"""Jobs a second: nothing to do, each finished in a transaction of its own."""
+"""Jobs a second: next to nothing to do, each finished in a transaction of its own."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from bench.harness import rates
-from bench.peer import run_peer
+from bench import workload
+from bench.harness import OURS, Figure, Row, rates
+from bench.ours.prepare import attach, queue_runs, scripted
+from bench.scripts import run_script
 from bench.server import Place
 
 _SLOTS = 20  # jobs at once in one process
 
 
+def walagent(place: Place) -> Mapping[str, Any]:
+    """Runs whose model says one word: the least a run can be, with one step to record."""
+    with scripted([workload.ANSWER]) as answers:
+        attach(place.url, answers)
+        queue_runs(place.url, 5000)
+        return _drain("ours/drain", place, 5000)
+
+
 def procrastinate(place: Place) -> Mapping[str, Any]:
     """procrastinate, which also finishes each job by itself."""
-    return _drain(place, "procrastinate_jobs", 2000)
+    return _drain("peers/procrastinate_jobs", place, 2000)
 
 
 def pgqueuer(place: Place) -> Mapping[str, Any]:
     """pgqueuer, which acknowledges in bulk: after a crash such jobs run again."""
-    return _drain(place, "pgqueuer_jobs", 20_000)
+    return _drain("peers/pgqueuer_jobs", place, 20_000)
 
 
-def _drain(place: Place, peer: str, count: int) -> Mapping[str, Any]:
-    result = run_peer(
-        peer,
+def _drain(script: str, place: Place, count: int) -> Mapping[str, Any]:
+    result = run_script(
+        script,
         *("--url", place.url, "--postmaster", place.postmaster),
         *("--count", count, "--slots", _SLOTS),
     )
     return rates(result)
+
+
+ROW = Row(
+    what="jobs a second, each finished in its own transaction (ours with one reply to record)",
+    beside="procrastinate; pgqueuer, which acknowledges in bulk",
+    sides={OURS: walagent, "procrastinate": procrastinate, "pgqueuer": pgqueuer},
+    figures=(
+        Figure("per_second", over="procrastinate", goal=3),
+        Figure("per_second", over="pgqueuer", goal=0.5),
+    ),
+)

@@ -1,11 +1,11 @@
-"""The programs we compare with: each a script of its own in a virtual environment of its own.
+"""The programs that are measured: scripts, the peers' in virtual environments of their own.
 
 A peer's script names its pinned packages in inline script metadata (PEP 723).  One that names
 none runs in our own environment, because it uses exactly what walagent uses (the same driver,
 the same SDK) and must not differ from it by a version.
 
-A script prints `ready` once it can be given work, if it waits for any, and at the end one line
-of JSON: figures, and `versions` of what it used.
+A script prints `ready` once it can be given work, if it waits for any, and at the end a JSON
+object: figures, and `versions` of what it used.
 """
 
 import hashlib
@@ -20,6 +20,7 @@ import tomllib
 import venv
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 BENCH = Path(__file__).resolve().parent
@@ -31,24 +32,32 @@ _LONGEST = 900.0  # seconds; a peer that takes longer hangs
 _METADATA = re.compile(r"^# /// script$\n(?P<body>(?:^#(?: .*)?$\n)+)^# ///$", re.MULTILINE)
 
 
-def run_peer(
-    name: str, *options: str | int, when_ready: Callable[[], None] | None = None
+def run_script(
+    name: str,
+    *options: str | int,
+    when_ready: Callable[[], None] | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Run `peers/<name>.py` to its end and return what it measured.
+    """Run `<name>.py`, in `peers/` or `ours/`, to its end and return what it measured.
 
     Args:
         options: its command line.
         when_ready: gives it work; called once, after it has said that it is ready.
+        environ: further variables of its environment.
 
     Raises:
         RuntimeError: it failed, or said nothing.
     """
-    script = BENCH / "peers" / f"{name}.py"
-    command = [str(interpreter(name)), str(script), *map(str, options)]
+    script = BENCH / f"{name}.py"
+    command = [str(interpreter(script)), str(script), *map(str, options)]
     with (
         tempfile.TemporaryDirectory() as folder,  # Debezium leaves its logs where it runs
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env=environment(), cwd=folder
+            command,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**environment(), **environ},
+            cwd=folder,
         ) as process,
     ):
         assert process.stdout is not None
@@ -58,23 +67,23 @@ def run_peer(
             if when_ready is not None:
                 _wait_for_ready(name, process.stdout.readline)
                 when_ready()
-            *_, last = process.stdout.read().splitlines() or [""]
+            said = process.stdout.read()
         except BaseException:
             process.kill()
             raise
         finally:
             watchdog.cancel()
-    if process.returncode != 0 or not last.startswith("{"):
-        raise RuntimeError(f"peer {name} ended with {process.returncode} and said {last!r}")
-    return json.loads(last)
+    if process.returncode != 0 or "{" not in said:
+        raise RuntimeError(f"{name} ended with {process.returncode} and said {said!r}")
+    return json.loads(said[said.index("{") :])
 
 
-def interpreter(name: str) -> Path:
-    """The Python that runs *name*, its environment made or renewed where the pins changed."""
-    pins = dependencies(BENCH / "peers" / f"{name}.py")
+def interpreter(script: Path) -> Path:
+    """The Python that runs *script*, its environment made or renewed where the pins changed."""
+    pins = dependencies(script)
     if not pins:
         return Path(sys.executable)
-    folder = ENVIRONMENTS / name
+    folder = ENVIRONMENTS / script.stem
     python = folder / "bin" / "python"
     stamp = folder / "pins"
     wanted = hashlib.sha256("\n".join([sys.version, *pins]).encode()).hexdigest()
@@ -97,7 +106,7 @@ def _wait_for_ready(name: str, read_line: Callable[[], str]) -> None:
     while line := read_line():
         if line == "ready\n":
             return
-    raise RuntimeError(f"peer {name} ended before it was ready")
+    raise RuntimeError(f"{name} ended before it was ready")
 
 
 def environment() -> Mapping[str, str]:
