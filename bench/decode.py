@@ -64,7 +64,7 @@ def write_rows(dsn: str, rows: int) -> Wal:
             table = "bench_few" if start // 1000 % 100 == 0 else "bench_many"
             conn.execute(
                 f"insert into {table} select i, i % 1000, 'row number ' || i, now(), i % 2 = 0"
-                f" from generate_series({start}, {start} + 999) i"
+                f" from generate_series({start}, {start} + 999) i".encode()
             )
         # A mark behind the last row, so that both readers meet something at the end.
         row = conn.execute("select pg_logical_emit_message(true, 'bench', '')::text").fetchone()

@@ -8,7 +8,7 @@ from psycopg.errors import ProgrammingError
 
 from walagent.errors import ConfigError
 from walagent.wal.options import StreamOptions, start_command
-from walagent.wal.refusals import refused
+from walagent.wal.refusals import refused, unreachable
 
 # The walsender writes values as its session is set, so what a value looks like must not depend
 # on the server's configuration.
@@ -30,7 +30,7 @@ _CONNECT_TIMEOUT: Final = "10"  # seconds
 
 
 async def connect_replication(
-    dsn: str, slot: str = "", *, application_name: str = "walagent", sender_timeout: float = 4.0
+    dsn: str, *, application_name: str = "walagent", sender_timeout: float = 4.0
 ) -> AsyncConnection:
     """Open a connection that can replicate; the caller closes it.
 
@@ -64,7 +64,7 @@ async def connect_replication(
             **parameters,  # pyright: ignore[reportArgumentType] - libpq's, all text
         )
     except OperationalError as error:
-        raise refused(error, slot) from error
+        raise unreachable(error) from error
 
 
 async def start_replication(conn: AsyncConnection, options: StreamOptions) -> None:

@@ -28,7 +28,7 @@ Cell = tuple[int, bytes | Unsent | None]
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """What a type that is not built in is called."""
+    """What a type that is not built in is called; a domain, by its base type's name."""
 
     oid: int
     name: str

@@ -60,6 +60,31 @@ def refused(error: Error, slot: str, *, streaming: bool = False) -> WalagentErro
             return StreamLostError(words)
 
 
+def unreachable(error: Error) -> WalagentError:
+    """Translate why no connection came about.
+
+    libpq gives no SQLSTATE here, only words, so a server that speaks another language is taken
+    for one that cannot be reached now.
+    """
+    words = first_line(error)
+    for part, hint in _CLOSED_DOORS.items():
+        if part in words:
+            return PreconditionError(words, hint=hint)
+    return StreamLostError(words)
+
+
+_LOGIN: Final = "check user, password, database and the server's pg_hba.conf"
+_CLOSED_DOORS: Final = {
+    "replication role": ROLE,  # up to 15
+    "to start WAL sender": ROLE,
+    "startup parameter": POOLER,
+    "max_wal_senders": SLOTS,
+    "authentication failed": _LOGIN,
+    "no password supplied": _LOGIN,
+    "pg_hba.conf": _LOGIN,
+    "does not exist": _LOGIN,
+    "not permitted to log in": _LOGIN,
+}
 _ANSWERS: Final[Mapping[str, tuple[type[WalagentError], str]]] = {
     "55006": (SlotBusyError, "another reader has the slot; one at a time"),
     "55000": (GapError, LOST),

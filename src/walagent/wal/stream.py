@@ -22,6 +22,7 @@ from walagent import faults
 from walagent.change import Item, Relation
 from walagent.errors import StreamLostError, WalagentError
 from walagent.lsn import Lsn
+from walagent.wal.catalog import read_tables
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.fanout import FanOut
 from walagent.wal.feedback import Feedback, Pulse
@@ -33,7 +34,7 @@ from walagent.wal.wire import Wire
 
 _BUFFER: Final = 4 << 20  # bytes of frames decoded and not taken: some 30,000 small rows
 _PROMPT: Final = 0.05  # seconds in which confirmations are told as one
-_GOODBYE: Final = 2.0  # seconds that ending the stream may take
+_GOODBYE: Final = 1.0  # seconds that ending the stream may take
 
 
 @asynccontextmanager
@@ -57,13 +58,13 @@ async def open_stream(
     """
     conn = await connect_replication(
         dsn,
-        options.slot,
         application_name=options.application_name,
         sender_timeout=options.sender_timeout,
     )
     try:
+        transactions = await _transactions(conn, options, wanted)
         await start_replication(conn, options)
-        stream = ReplicationStream(conn, options, _transactions(options, wanted), fan_out)
+        stream = ReplicationStream(conn, options, transactions, fan_out)
         try:
             yield stream
         finally:
@@ -72,9 +73,14 @@ async def open_stream(
         await conn.close()
 
 
-def _transactions(options: StreamOptions, wanted: Callable[[Relation], bool]) -> Transactions:
-    reader = Wal2jsonTransactions if options.plugin == "wal2json" else PgoutputTransactions
-    return reader(wanted, start=options.start, prefixes=options.prefixes)
+async def _transactions(
+    conn: AsyncConnection, options: StreamOptions, wanted: Callable[[Relation], bool]
+) -> Transactions:
+    start, prefixes = options.start, options.prefixes
+    if options.plugin == "pgoutput":
+        return PgoutputTransactions(wanted, start=start, prefixes=prefixes)
+    known = await read_tables(conn, options.tables)
+    return Wal2jsonTransactions(wanted, start=start, prefixes=prefixes, known=known)
 
 
 class ReplicationStream:
@@ -98,7 +104,7 @@ class ReplicationStream:
         self._taken = 0  # what `transactions.weight` was when the buffer was last emptied
         self._pending: Iterator[Item] = iter(())  # decoded as far as the buffer had room
         self._dry = False
-        self._error: WalagentError | None = None
+        self._error: BaseException | None = None
         self._arrival = asyncio.Event()
         now = time.monotonic()
         self._feedback = Feedback(
@@ -121,6 +127,7 @@ class ReplicationStream:
             StreamLostError: the connection is gone; open a new stream from the ledger.
             DecodeError: the server sent what cannot be read.
             WalagentError: what else made the server end the stream.
+            Exception: what `wanted` raised.
         """
         while not self._buffer and self._error is None:
             self._arrival.clear()
@@ -172,10 +179,12 @@ class ReplicationStream:
         if self._error is not None:
             return
         self._stop_timers()
-        with suppress(WalagentError, TimeoutError):
-            async with asyncio.timeout(_GOODBYE):
-                await self._say_goodbye()
-        self._fail(StreamLostError("the stream is closed"))
+        try:
+            with suppress(WalagentError, TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await self._say_goodbye()
+        finally:
+            self._fail(StreamLostError("the stream is closed"))
 
     # What the event loop calls.
 
@@ -193,10 +202,11 @@ class ReplicationStream:
                 faults.hit("frame.received")
                 self._pending = self._transactions.feed(frames)
                 self._has_room()
-            if self._wire.ended:
-                raise self._wire.farewell()
-        except WalagentError as error:
+        except BaseException as error:  # noqa: BLE001 - the event loop would log it and go on
             self._fail(error)
+            return
+        if self._wire.ended:
+            self._fail(self._wire.farewell())
             return
         if self._transactions.take_request():
             self._send_status()
@@ -264,7 +274,7 @@ class ReplicationStream:
         if self._status_soon is not None:
             self._status_soon.cancel()
 
-    def _fail(self, error: WalagentError) -> None:
+    def _fail(self, error: BaseException) -> None:
         """End everything at once; the server is free of us when this returns."""
         self._error = error
         self._stop_timers()

@@ -3,15 +3,17 @@
 What wal2json itself loses or adds:
 - NaN and the infinities arrive as NULL; a numeric arrives as a JSON number and keeps the 17
   digits of a double.
-- A table has no OID (0) and no identity; `in_key` says primary key.
+- A table has no OID (0) and no identity, and `in_key` says primary key, unless the catalog told
+  of it before the stream began.
 - Changes of tables without a replica identity, and origins, do not arrive at all.
 - Generated columns arrive, which pgoutput leaves out.
 - A logical message must be UTF-8.
-- An unchanged TOASTed column is left out of an update.  It becomes UNCHANGED, but only once the
-  column was seen in an earlier change of the table.
+- An unchanged TOASTed column is left out of an update.  It becomes UNCHANGED if the catalog
+  or an earlier change has shown the column.
 - An update always carries its key.  It is left out of `old` when nothing in it changed, as
   pgoutput does; where the key is the whole row, that cannot be told from REPLICA IDENTITY FULL.
-- A dropped column stays in updates as UNCHANGED until the next insert.
+- After columns were added or dropped, updates that leave values out may show the table as it was
+  described last, until the next insert.
 - Format 1 leaves NULLs out of the old row, and tells neither the commit LSN (the end LSN stands
   for it) nor a truncated table.
 
@@ -52,6 +54,7 @@ class Wal2jsonTransactions(Progress):
         wanted: asked whenever a table is new or looks different; see `PgoutputTransactions`.
         start: transactions whose commit LSN is below are left out: they are in the ledger.
         prefixes: logical messages with one of these become a `Tag`; others are left out.
+        known: tables as the catalog has them; so the first update can say what it left out.
     """
 
     def __init__(
@@ -60,9 +63,12 @@ class Wal2jsonTransactions(Progress):
         *,
         start: Lsn = Lsn(0),  # noqa: B008 - immutable
         prefixes: Iterable[str] = (TAG_PREFIX,),
+        known: Iterable[Relation] = (),
     ) -> None:
         super().__init__(start)
         self._tables = Tables(wanted)
+        for relation in known:
+            self._tables.learn(relation)
         self._prefixes = frozenset(prefixes)
 
     def feed(self, frames: Sequence[bytes]) -> Iterator[Item]:

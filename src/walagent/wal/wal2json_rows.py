@@ -44,6 +44,11 @@ class Tables:
         self._wanted = wanted
         self._tables: dict[tuple[str, str], Table] = {}
 
+    def learn(self, relation: Relation) -> None:
+        """Take a table as it is known from elsewhere, until a row shows that it is different."""
+        name = relation.schema, relation.name
+        self._tables[name] = Table(relation, self._wanted(relation))
+
     def find(self, document: Mapping[str, Any]) -> Table:
         """Give the table of a change, as it is for this change."""
         name = document["schema"], document["table"]
