@@ -73,9 +73,10 @@ def run_script(
             raise
         finally:
             watchdog.cancel()
-    if process.returncode != 0 or "{" not in said:
-        raise RuntimeError(f"{name} ended with {process.returncode} and said {said!r}")
-    return json.loads(said[said.index("{") :])
+    start = f"\n{said}".rfind("\n{")  # Debezium's log comes before it, with braces in its lines
+    if process.returncode != 0 or start < 0:
+        raise RuntimeError(f"{name} ended with {process.returncode} and said {said[-2000:]!r}")
+    return json.loads(said[start:])
 
 
 def interpreter(script: Path) -> Path:
