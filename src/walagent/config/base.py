@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -57,10 +57,13 @@ def _lower(value: object) -> object:
     return value
 
 
-def _one_or_many(schema: str) -> WithJsonSchema:
-    item = {"type": "string", "minLength": 1}
-    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item}], "title": schema})
+def one_or_many(item: dict[str, Any]) -> WithJsonSchema:
+    """Describe what `to_list` reads."""
+    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item}]})
 
+
+lower = BeforeValidator(_lower)
+to_list = BeforeValidator(_to_list)
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[_Positive, BeforeValidator(to_seconds), WithJsonSchema(_TIME_SCHEMA)]
@@ -70,6 +73,4 @@ Duration = Annotated[
 
 Name = Annotated[str, Field(min_length=1)]
 # One name, or a list of them.
-Names = Annotated[tuple[Name, ...], BeforeValidator(_to_list), _one_or_many("names")]
-lower = BeforeValidator(_lower)
-to_list = BeforeValidator(_to_list)
+Names = Annotated[tuple[Name, ...], to_list, one_or_many({"type": "string", "minLength": 1})]

@@ -1,16 +1,17 @@
 """Models, agents and attachments, as agents.yaml names them."""
 
 import re
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
+from pydantic import AfterValidator, Field, WithJsonSchema
 
-from walagent.config.base import Duration, Name, Names, Part, lower, to_list
+from walagent.config.base import Duration, Name, Names, Part, lower, one_or_many, to_list
 
 Op = Literal["insert", "update", "delete", "truncate"]
-Ops = Annotated[tuple[Op, ...], lower, to_list, Field(min_length=1)]
+Ops = Annotated[
+    tuple[Op, ...], Field(min_length=1), lower, to_list, one_or_many({"enum": list(get_args(Op))})
+]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
 
@@ -139,8 +140,3 @@ class AgentEntry(Part):
     """Of one reply."""
     attach: tuple[Attach, ...] = ()
     """The tables that it is attached to."""
-
-    @field_validator("attach", mode="before")
-    @classmethod
-    def _one_or_many(cls, value: object) -> object:
-        return [cast("object", value)] if isinstance(value, Mapping) else value
