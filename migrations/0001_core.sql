@@ -110,6 +110,7 @@ create table agent.attachment (
     debounce      interval check (debounce > interval '0'),
     cap           integer check (cap > 0),
     backfill      boolean not null default false,
+    server_filter boolean not null default false,
     max_depth     integer not null default 3 check (max_depth between 0 and 100),
     approval_ttl  interval not null default '7 days' check (approval_ttl > interval '0'),
     paused        boolean not null default false,
@@ -123,6 +124,7 @@ create table agent.attachment (
 comment on column agent.attachment.definition is 'What a run needs to know, frozen by a trigger; the reader takes it from the WAL';
 comment on table agent.attachment is 'An agent on a table: which changes it acts on, and as whom';
 comment on column agent.attachment.condition is 'A boolean SQL expression over new and old; NULL: every change';
+comment on column agent.attachment.server_filter is 'Let the server filter by the condition before it sends a row. PostgreSQL then refuses to drop or retype the columns that it reads';
 comment on column agent.attachment.columns is 'What the agent is shown; an update must touch one of them. NULL: all columns';
 comment on column agent.attachment.writes is 'The columns that the tool update_row may write';
 comment on column agent.attachment.bind is 'Tool arguments taken from the change: {"argument": "column"}';

@@ -535,6 +535,40 @@ begin
 end;
 $$;
 
+-- The condition as a row filter of a publication, or NULL where it cannot be one.
+--
+-- A filter runs inside the walsender, where an error would end the stream for ever.  So only what
+-- cannot raise becomes one: comparisons, boolean logic and null tests over the new row's columns
+-- and constants, with functions that PostgreSQL itself calls leakproof.
+create function agent.row_filter(_relation regclass, _condition text)
+    returns text
+    language plpgsql
+as $$
+declare
+    _tree text;
+    _definition text;
+begin
+    begin
+        execute format('create temporary view walagent_filter as select from %s as new where (%s)', _relation, _condition);
+    exception when others then
+        return null;  -- it reads the old row
+    end;
+    select r.ev_action::text into _tree from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_filter'::regclass;
+    _definition := pg_get_viewdef('pg_temp.walagent_filter'::regclass);
+    drop view pg_temp.walagent_filter;
+    _tree := split_part(split_part(_tree, ' :quals ', 2), ' :merge', 1);
+    if _tree = ''
+       or exists (select from regexp_matches(_tree, '\{([A-Z]+)', 'g') m
+                   where m[1] <> all ('{OPEXPR,SCALARARRAYOPEXPR,BOOLEXPR,NULLTEST,BOOLEANTEST,VAR,CONST,RELABELTYPE,ARRAYEXPR}'))
+       or exists (select from regexp_matches(_tree, ':(?:funcid|opfuncid) (\d+)', 'g') m
+                         join pg_catalog.pg_proc p on p.oid = m[1]::oid
+                   where not p.proleakproof and m[1] <> '0') then
+        return null;
+    end if;
+    return substring(_definition from '\sWHERE\s(.*);$');
+end;
+$$;
+
 create function agent.check_columns(_relation regclass, _columns text[], _what text)
     returns void
     language plpgsql
@@ -649,11 +683,19 @@ declare
     _tools jsonb;
     _names text[];
     _used  text[] := '{}';
+    _filter text;
 begin
     select * into _agent from agent.agent where name = _attachment.agent;
     if _attachment.condition is not null then
         _used := agent.compile_condition(_attachment.relation, _attachment.condition);
         drop view pg_temp.walagent_condition;
+    end if;
+    if _attachment.server_filter then
+        _filter := agent.row_filter(_attachment.relation, _attachment.condition);
+        if _filter is null or _attachment.ops <> '{insert}' then
+            raise exception 'server_filter needs a condition of plain comparisons on the new row, and the operation insert alone'
+                using errcode = 'WA012', hint = 'without server_filter the condition is judged when the row has arrived, and may be anything';
+        end if;
     end if;
     _names := _agent.tools;
     if _attachment.writes <> '{}' and not 'update_row' = any (_names) then
@@ -673,6 +715,7 @@ begin
         'table', (select relname from pg_catalog.pg_class where oid = _attachment.relation),
         'key_columns', agent.key_columns(_attachment.relation),
         'condition_columns', _used,
+        'row_filter', _filter,
         'debounce_seconds', extract(epoch from _attachment.debounce),
         'approval_seconds', extract(epoch from _attachment.approval_ttl),
         'agent_version', _agent.version,
@@ -788,27 +831,43 @@ create function agent.publish_relation(_relation regclass)
 as $$
 declare
     _wanted text;
-    _now    text;
+    _filter text;
+    _now    record;
 begin
     if not exists (select from pg_class where oid = _relation) then
         return;  -- dropped meanwhile; its publication went with it
     end if;
     select case when bool_or(ops && '{update,delete,truncate}') then 'walagent'
-                when count(*) > 0 then 'walagent_inserts' end
-      into _wanted
+                when count(*) > 0 then 'walagent_inserts' end,
+           -- A filter must let through what any attachment wants, and a backfill wants every row.
+           case when bool_and(server_filter and not backfill)
+                then string_agg(distinct format('(%s)', definition ->> 'row_filter'), ' or ') end
+      into _wanted, _filter
       from agent.attachment where relation = _relation;
-    select p.pubname into _now
+    if _wanted = 'walagent' then
+        _filter := null;  -- a filter would turn updates that cross it into inserts and deletes
+    end if;
+    select p.pubname as name, r.prqual is not null as filtered
+      into _now
       from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
      where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts');
-    if _wanted is not distinct from _now then
+    if _wanted is not distinct from _now.name and _filter is null and not coalesce(_now.filtered, false) then
         return;
     end if;
     if _wanted is not null then
         execute format('lock table only %s in share mode', _relation);
-        execute format('alter publication %I add table only %s', _wanted, _relation);
     end if;
-    if _now is not null then
-        execute format('alter publication %I drop table only %s', _now, _relation);
+    if _now.name is not null then
+        execute format('alter publication %I drop table only %s', _now.name, _relation);
+    end if;
+    if _wanted is not null then
+        begin
+            execute format('alter publication %I add table only %s', _wanted, _relation)
+                    || coalesce(' where (' || _filter || ')', '');
+        exception when feature_not_supported or invalid_object_definition or wrong_object_type then
+            -- PostgreSQL takes less as a filter than as a condition; it is judged later all the same.
+            execute format('alter publication %I add table only %s', _wanted, _relation);
+        end;
     end if;
 exception
     when lock_not_available then
@@ -919,6 +978,7 @@ create function agent.attach(
     debounce      interval default null,
     cap           integer default null,
     backfill      boolean default false,
+    server_filter boolean default false,
     examples      jsonb default '[]',
     parameters    jsonb default '{}',
     tool_choice   text default 'auto',
@@ -956,9 +1016,9 @@ begin
            max_tokens = excluded.max_tokens, max_cost = excluded.max_cost,
            max_seconds = excluded.max_seconds, max_attempts = excluded.max_attempts;
     insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve,
-                                  run_as, lane_key, debounce, cap, backfill, max_depth)
+                                  run_as, lane_key, debounce, cap, backfill, server_filter, max_depth)
     values (_name, _name, attach.target, attach.ops, attach.condition, attach.columns, attach.writes, attach.bind,
-            attach.approve, attach.run_as, attach.lane_key, attach.debounce, attach.cap, attach.backfill, attach.max_depth)
+            attach.approve, attach.run_as, attach.lane_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
     returning id into _id;
     return _id;
 end;
@@ -973,7 +1033,7 @@ create function agent.attach(target text, spec text)
 as $$
 declare
     _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,lane,'
-        'debounce,cap,backfill,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts}';
+        'debounce,cap,backfill,server_filter,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts}';
     _lists constant text[] := '{tools,on,columns,writes,bind,approve,lane}';
     _spec  jsonb := agent.parse_spec(spec);
     _table regclass := to_regclass(target);
@@ -1015,6 +1075,7 @@ begin
         debounce      => agent.spec_cast(_spec, 'debounce', 'interval', null)::interval,
         cap           => agent.spec_cast(_spec, 'cap', 'integer', null)::integer,
         backfill      => agent.spec_cast(_spec, 'backfill', 'boolean', 'false')::boolean,
+        server_filter => agent.spec_cast(_spec, 'server_filter', 'boolean', 'false')::boolean,
         tool_choice   => coalesce(_spec ->> 'tool_choice', 'auto'),
         max_depth     => agent.spec_cast(_spec, 'max_depth', 'integer', '3')::integer,
         max_steps     => agent.spec_cast(_spec, 'max_steps', 'integer', '20')::integer,
