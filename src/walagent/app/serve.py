@@ -81,7 +81,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             await tools.register_python_tools(conn, found.values())
             specs = await attachments.load_models(conn)
             key = await attachments.secret_key(conn)
-    models = Models(specs, _build, Limits(LimitSettings(calls=config.workers.slots)))
+    models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
     async with (
         open_pool(
             places.dsn, size=config.workers.connections, application="walagent worker"
@@ -104,7 +104,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             await models.aclose()
 
 
-def _build(spec: ModelSpec) -> Model:
+def make_model(spec: ModelSpec) -> Model:
     """Make a model.  Whoever writes agent.model names variables; only those meant for it count."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     environ = {name: value for name, value in os.environ.items() if name.endswith(_FOR_MODELS)}
