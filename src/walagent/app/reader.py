@@ -70,6 +70,7 @@ class Reader:
         self._on_runs = on_runs
         self._on_streaming = on_streaming
         self._fan_out = fan_out
+        self._relations: frozenset[tuple[str, str]] = frozenset()  # that the WAL told of
         self._intake: Intake | None = None
         self._trouble: str | None = None
         self._lag = 0
@@ -109,7 +110,8 @@ class Reader:
             started = time.monotonic()
             try:
                 await self._follow()
-            except ResubscribeError:
+            except ResubscribeError as error:
+                self._relations = error.relations
                 log.info("reader.resubscribes", slot=self._settings.slot)
                 continue
             except SlotBusyError as error:
@@ -231,7 +233,7 @@ class Reader:
             slot=settings.slot,
             plugin=settings.plugin,
             publications=PUBLICATIONS,
-            tables=(("agent", "attachment"), *sorted(registry.relations)),
+            tables=(("agent", "attachment"), *sorted(registry.relations | self._relations)),
             protocol=settings.protocol,
             start=ledger.end_lsn,
             status_interval=settings.status_interval,
@@ -241,7 +243,9 @@ class Reader:
 
     def _fixed(self, registry: Registry) -> frozenset[tuple[str, str]] | None:
         """wal2json is told its tables when the stream opens; a publication is asked as it goes."""
-        return registry.relations if self._settings.plugin == "wal2json" else None
+        if self._settings.plugin == "pgoutput":
+            return None
+        return registry.relations | self._relations
 
 
 def _tell(blockers: Sequence[Blocker]) -> None:

@@ -1,4 +1,4 @@
-"""From items of the WAL to runs: match, judge, insert, move the ledger on, confirm.
+"""From items of the WAL to runs: gather, judge, insert, move the ledger on, confirm.
 
 One rule holds it all together: the runs of whole transactions and the ledger's new position
 commit together, and only then is that position confirmed.  So a crash anywhere costs a
@@ -10,26 +10,24 @@ stream's buffer, so groups grow with the load and stay small when it is quiet.
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from psycopg import AsyncConnection
 
 from walagent import faults, metrics
 from walagent.attachment import Attachment
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Tag
+from walagent.change import Begin, Commit, Idle, Item
+from walagent.engine.gather import Found, Gathered, Gathering
 from walagent.engine.judge import Judge, Raised
+from walagent.engine.new_runs import new_run
 from walagent.lsn import Lsn
-from walagent.matching import document
-from walagent.matching.match import Match, TooDeep, matches
-from walagent.matching.origin import Origin, origin_of
-from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
-from walagent.run import NewRun, RunState
+from walagent.matching.match import Match, TooDeep
+from walagent.matching.registry import Registry
+from walagent.run import NewRun
 from walagent.store import ledger as ledgers
-from walagent.store.ledger import Effect, Ledger
+from walagent.store.ledger import Ledger
 from walagent.store.translate import translating
 
-SPILL_AFTER = 5000  # matches of one open transaction; then its runs go in piece by piece
 IDLE_SECONDS = 30.0  # how long a position without runs may wait to be written down
 IDLE_BYTES = 16 << 20  # of WAL passed meanwhile
 
@@ -47,31 +45,15 @@ class Stream(Protocol):
 
 
 class ResubscribeError(Exception):
-    """The stream was opened for other tables than are attached now; open it again."""
+    """The stream was opened for fewer tables than are attached now; open it again, for *relations*.
 
+    Raised before the attaching transaction is taken in, so that it is read again with all of its
+    own changes to those tables.
+    """
 
-@dataclass(slots=True)
-class _Transaction:
-    """The transaction that the stream is in the middle of."""
-
-    begin: Begin
-    origin: Origin | None = None
-    found: list[Match | TooDeep] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-    seen: list[tuple[int, str]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Group:
-    """Complete transactions that wait for the next ledger commit."""
-
-    found: list[tuple[Begin, Match | TooDeep]] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-    seen: list[tuple[int, str]] = field(default_factory=list)
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.found or self.effects or self.seen)
+    def __init__(self, relations: frozenset[tuple[str, str]]) -> None:
+        super().__init__("the stream does not carry all attached tables")
+        self.relations = relations
 
 
 class Intake:
@@ -104,29 +86,16 @@ class Intake:
         self._conn = conn
         self._judge = judge
         self._ledger = ledger
-        self._registry = registry
-        self._key = key
-        self._backfilling: set[int] = set() if backfilling is None else backfilling
+        running: set[int] = set() if backfilling is None else backfilling
+        self._gathering = Gathering(registry, key, running, ledger.end_lsn)
         self._on_runs = on_runs
         self._on_attached = on_attached
         self._fixed = fixed_relations
-        self._open: _Transaction | None = None
         self._spilled: set[int] | None = None  # lanes of the open transaction's inserted runs
-        self._group = _Group()
-        self._attached: list[Attachment] = []
-        self._commit_lsn = ledger.commit_lsn
-        self._passed = ledger.end_lsn  # everything before it is dealt with
-        self._settled = ledger.end_lsn  # and committed
-        self._durable = ledger.end_lsn  # and this much of it is written down
+        self._durable = ledger.end_lsn  # this much of what is gathered is written down
         self._written_at = time.monotonic()
-        self.progressed_at = (
-            time.monotonic()
-        )  # for liveness: when the stream last told us something
-
-    @property
-    def settled(self) -> Lsn:
-        """Up to where every change is dealt with: its runs, if any, are committed."""
-        return self._settled
+        self.settled = ledger.end_lsn  # every change before it is dealt with, its runs committed
+        self.progressed_at = time.monotonic()  # when the stream last told us something
 
     async def run(self) -> None:
         """Take changes in for ever.
@@ -144,197 +113,135 @@ class Intake:
         """Take in what the stream has now."""
         batch = await self._stream.next_batch()
         self.progressed_at = time.monotonic()
+        gathering = self._gathering
         with translating():
             for item in batch:
-                if self._take(item):
-                    await self._spill()
-                elif self._spilled is not None and isinstance(item, Commit):
-                    await self._end_spilled(item)
-            await self._write_group()
+                gathering.take(item)
+                if self._fixed is not None:
+                    await self._check_relations(self._fixed)
+                if self._spilled is not None and isinstance(item, Commit):
+                    await self._end_spilled()
+                elif gathering.open is not None and gathering.open.gathered.is_large:
+                    await self._spill(gathering.open.gathered)
+                elif gathering.group.is_large:
+                    await self._write_group()
             if self._spilled is None:
-                self._settled = self._passed
-            await self._write_idle(batch[-1])
-        if (
-            self._fixed is not None
-            and self._open is None
-            and not self._registry.relations <= self._fixed
-        ):
-            raise ResubscribeError
+                await self._write_group()
+                await self._write_idle(batch[-1])
 
-    # Understanding items.
+    async def _check_relations(self, fixed: frozenset[tuple[str, str]]) -> None:
+        relations = self._gathering.registry.relations
+        if relations <= fixed:
+            return
+        if self._spilled is None:
+            await self._write_group()
+        raise ResubscribeError(relations)
 
-    def _take(self, item: Item) -> bool:
-        """Take an item; True when the open transaction has grown too large to keep."""
-        match item:
-            case Piece(changes):
-                return self._take_changes(self._opened, changes)
-            case Begin():
-                self._open = _Transaction(item)
-            case Commit() if self._spilled is None:
-                self._close(item)
-            case Tag() if not self._opened.found:
-                self._opened.origin = origin_of(item, self._opened.begin.xid, self._key)
-            case Idle(wal_end) if self._open is None:
-                self._passed = max(self._passed, wal_end)
-            case _:
-                pass
-        return False
-
-    @property
-    def _opened(self) -> _Transaction:
-        assert self._open is not None  # noqa: S101 - the stream yields these only inside one
-        return self._open
-
-    def _take_changes(self, transaction: _Transaction, changes: Sequence[Change]) -> bool:
-        origin, found, registry = transaction.origin, transaction.found, self._registry
-        for change in changes:
-            if is_ours(change.relation):
-                self._take_attaching(transaction, change)
-                continue
-            attachments = registry.of(change.relation)
-            if not attachments:
-                continue
-            found.extend(matches(change, attachments, origin))
-            if self._backfilling and change.op is Op.INSERT:
-                self._note_seen(transaction, change, attachments)
-        return len(found) >= SPILL_AFTER
-
-    def _take_attaching(self, transaction: _Transaction, change: Change) -> None:
-        """Let an attachment come into effect, or end, at this very place in the WAL."""
-        lsn = transaction.begin.commit_lsn
-        match read_attaching(change):
-            case Attached(attachment, definition):
-                if self._registry.put(attachment):
-                    transaction.effects.append(
-                        Effect(attachment.id, attachment.version, definition, lsn)
-                    )
-                    if attachment.backfill and attachment.version == 1:
-                        self._backfilling.add(attachment.id)
-                    self._attached.append(attachment)
-            case Detached(attachment_id):
-                self._registry.remove(attachment_id)
-                transaction.effects.append(Effect(attachment_id, None, None, lsn))
-            case None:
-                pass
-
-    def _note_seen(
-        self, transaction: _Transaction, change: Change, attachments: Iterable[Attachment]
-    ) -> None:
-        for attachment in attachments:
-            if attachment.id in self._backfilling:
-                key = document.key_of(change.new or {}, attachment)
-                transaction.seen.append((attachment.id, key or ""))
-
-    def _close(self, commit: Commit) -> None:
-        """Put the complete transaction into the group."""
-        done, self._open = self._opened, None
-        if done.found or done.effects or done.seen:
-            self._group.found.extend((done.begin, found) for found in done.found)
-            self._group.effects.extend(done.effects)
-            self._group.seen.extend(done.seen)
-        self._commit_lsn = commit.commit_lsn
-        self._passed = max(self._passed, commit.end_lsn)
-
-    # Writing.
+    # Whole transactions.
 
     async def _write_group(self) -> None:
         """Commit the runs of the complete transactions, and the position after them."""
-        if self._group.is_empty or self._spilled is not None:
-            return
-        group, self._group = self._group, _Group()
-        runs = await self._runs(group.found)
-        plain = [run for run in runs if run.debounce is None]
-        if len(plain) == len(runs) and not group.effects and not group.seen:
-            await ledgers.take_in(self._conn, self._ledger, runs, self._commit_lsn, self._passed)
-        else:
-            async with self._conn.transaction():
-                await self._insert(runs, group.effects, group.seen)
-                await ledgers.move_progress(
-                    self._conn, self._ledger, self._commit_lsn, self._passed, _lanes(runs)
+        gathering = self._gathering
+        group, gathering.group = gathering.group, Gathered()
+        if not group.is_empty:
+            runs = await self._runs(group.found)
+            if group.effects or group.seen or any(run.debounce is not None for run in runs):
+                async with self._conn.transaction():
+                    await self._insert(runs, group)
+                    await self._move_progress(_lanes(runs))
+            else:
+                await ledgers.take_in(
+                    self._conn, self._ledger, runs, gathering.commit_lsn, gathering.passed
                 )
-                faults.hit("intake.progress_moved")
-        self._committed(runs)
+            self._committed(has_runs=bool(runs))
+        self.settled = gathering.passed
 
-    async def _insert(
-        self,
-        runs: Sequence[NewRun],
-        effects: Sequence[Effect],
-        seen: Sequence[tuple[int, str]],
-    ) -> None:
+    async def _insert(self, runs: Sequence[NewRun], group: Gathered) -> None:
         plain = [run for run in runs if run.debounce is None]
         if plain:
             await ledgers.insert_runs(self._conn, self._ledger, plain)
         for run in runs:
             if run.debounce is not None:
                 await ledgers.collect_run(self._conn, self._ledger, run)
-        if effects:
-            await ledgers.record_effects(self._conn, effects)
-        if seen:
-            await ledgers.record_seen(self._conn, seen)
+        if group.effects:
+            await ledgers.record_effects(self._conn, group.effects)
+        if group.seen:
+            await ledgers.record_seen(self._conn, group.seen)
         faults.hit("intake.runs_inserted")
 
-    async def _spill(self) -> None:
+    async def _move_progress(self, lanes: Iterable[int] = ()) -> None:
+        gathering = self._gathering
+        await ledgers.move_progress(
+            self._conn, self._ledger, gathering.commit_lsn, gathering.passed, lanes
+        )
+        faults.hit("intake.progress_moved")
+
+    def _committed(self, *, has_runs: bool) -> None:
+        """The ledger is durable: confirm it, and tell whoever waits for it."""
+        faults.hit("intake.committed")
+        self._durable, self._written_at = self._gathering.passed, time.monotonic()
+        self._stream.confirm(self._durable)
+        faults.hit("intake.confirmed")
+        if has_runs:
+            self._on_runs()
+        for attachment in self._gathering.attached:
+            self._on_attached(attachment)
+        self._gathering.attached.clear()
+
+    # One that is too large to gather.
+
+    async def _spill(self, gathered: Gathered) -> None:
         """Insert what a large transaction has brought so far; it commits with the rest of it.
 
         The ledger's transaction stays open until the end, so nobody sees half of it and a lost
         connection takes it all back.  What was complete before it is committed first.
         """
-        transaction = self._opened
         if self._spilled is None:
             await self._write_group()
             await self._conn.execute("begin")
             self._spilled = set()
-        runs = await self._runs([(transaction.begin, found) for found in transaction.found])
-        await self._insert(runs, transaction.effects, transaction.seen)
+        runs = await self._runs(gathered.found)
+        await self._insert(runs, gathered)
         self._spilled.update(_lanes(runs))
-        transaction.found, transaction.effects, transaction.seen = [], [], []
+        if self._gathering.open is not None:
+            self._gathering.open.gathered = Gathered()
 
-    async def _end_spilled(self, commit: Commit) -> None:
-        """Commit a large transaction's runs."""
-        await self._spill()
-        lanes, self._spilled, self._open = self._spilled or set(), None, None
-        self._commit_lsn, self._passed = commit.commit_lsn, max(self._passed, commit.end_lsn)
-        await ledgers.move_progress(self._conn, self._ledger, self._commit_lsn, self._passed, lanes)
-        faults.hit("intake.progress_moved")
+    async def _end_spilled(self) -> None:
+        """Commit a large transaction's runs; its rest has just joined the empty group."""
+        rest, self._gathering.group = self._gathering.group, Gathered()
+        await self._spill(rest)
+        lanes, self._spilled = self._spilled or set(), None
+        await self._move_progress(lanes)
         await self._conn.execute("commit")
-        self._committed(())
-        self._on_runs()
-
-    def _committed(self, runs: Sequence[NewRun]) -> None:
-        """The ledger is durable: confirm it, and tell whoever waits for it."""
-        faults.hit("intake.committed")
-        self._durable, self._written_at = self._passed, time.monotonic()
-        self._stream.confirm(self._durable)
-        faults.hit("intake.confirmed")
-        if runs:
-            self._on_runs()
-        for attachment in self._attached:
-            self._on_attached(attachment)
-        self._attached.clear()
+        self._committed(has_runs=True)
+        self.settled = self._gathering.passed
 
     async def _write_idle(self, last: Item) -> None:
         """Write a position down that no run needed, but not often: writing makes WAL itself.
 
         A server that asks for an answer may be waiting for it to shut down: it gets one at once.
         """
-        if self._passed <= self._durable or self._spilled is not None:
-            return
+        passed = self._gathering.passed
         asked = isinstance(last, Idle) and last.reply_requested
         waited = time.monotonic() - self._written_at
-        if asked or waited > IDLE_SECONDS or self._passed - self._durable > IDLE_BYTES:
-            await ledgers.move_progress(self._conn, self._ledger, self._commit_lsn, self._passed)
-            self._committed(())
+        if passed > self._durable and (
+            asked or waited > IDLE_SECONDS or passed - self._durable > IDLE_BYTES
+        ):
+            await self._move_progress()
+            self._committed(has_runs=False)
 
     # From matches to runs.
 
-    async def _runs(self, found: Sequence[tuple[Begin, Match | TooDeep]]) -> list[NewRun]:
+    async def _runs(self, found: Sequence[tuple[Begin, Found]]) -> list[NewRun]:
         begins = {id(one): begin for begin, one in found}
         candidates = [one for _, one in found if isinstance(one, Match)]
         verdicts = await self._judge.judge(candidates)
+        runs = [new_run(begins[id(_match_of(v))], v) for v in verdicts]
+        deep = [new_run(begin, one) for begin, one in found if isinstance(one, TooDeep)]
+        failed = sum(1 for verdict in verdicts if isinstance(verdict, Raised))
         metrics.changes.labels("unmatched").inc(len(candidates) - len(verdicts))
-        runs = [_new_run(begins[id(_match_of(v))], v) for v in verdicts]
-        deep = [_new_run(begin, one) for begin, one in found if isinstance(one, TooDeep)]
-        metrics.changes.labels("matched").inc(len(runs))
+        metrics.changes.labels("failed").inc(failed)
+        metrics.changes.labels("matched").inc(len(runs) - failed)
         metrics.changes.labels("skipped").inc(len(deep))
         return [*runs, *deep]
 
@@ -345,40 +252,3 @@ def _match_of(verdict: Match | Raised) -> Match:
 
 def _lanes(runs: Iterable[NewRun]) -> set[int]:
     return {run.attachment_id for run in runs}
-
-
-def _new_run(begin: Begin, found: Match | Raised | TooDeep) -> NewRun:
-    match = found.match if isinstance(found, Raised) else found
-    attachment, change, origin = match.attachment, match.change, match.origin
-    state, error = _state_of(found)
-    return NewRun(
-        attachment_id=attachment.id,
-        attachment_version=attachment.version,
-        commit_lsn=begin.commit_lsn,
-        ordinal=change.ordinal,
-        committed_at=begin.committed_at,
-        change=document.document(change, attachment),
-        key=document.key_of(document.row_of(change), attachment),
-        lane=document.lane_of(change, attachment),
-        max_attempts=attachment.max_attempts,
-        debounce=attachment.debounce if state is RunState.PENDING else None,
-        cause_run=None if origin is None else origin.run_id,
-        depth=0 if origin is None else origin.depth + 1,
-        state=state,
-        error=error,
-    )
-
-
-def _state_of(found: Match | Raised | TooDeep) -> tuple[RunState, dict[str, Any] | None]:
-    match found:
-        case Match():
-            return RunState.PENDING, None
-        case Raised(_, sqlstate, message):
-            reason = f"the condition raised an error on this row: {message}"
-            return RunState.DEAD, {"reason": reason, "sqlstate": sqlstate}
-        case TooDeep(attachment, _, origin):
-            reason = (
-                f"agents have answered agents {origin.depth + 1} times in a row, and"
-                f" {attachment.name} allows {attachment.max_depth} (max_depth)"
-            )
-            return RunState.SKIPPED, {"reason": reason}
