@@ -63,6 +63,11 @@ def expected() -> Mapping[int, Expected]:
     return {number: Expected(**raw) for number, raw in _read("labels.yaml").items()}
 
 
+def ticket_at(number: int) -> Ticket:
+    """Give the ticket that comes in as *number*, from 1; after the last the first comes again."""
+    return tickets()[(number - 1) % len(tickets())]
+
+
 def definition() -> dict[str, Json]:
     """The demo's agent: the arguments of agent.attach(), and `parameters` of the model."""
     return _read("agents.yaml")
@@ -71,6 +76,11 @@ def definition() -> dict[str, Json]:
 def schema() -> bytes:
     """The SQL that makes the support desk in an empty database."""
     return _file("schema.sql").read_bytes()
+
+
+def story() -> bytes:
+    """The SQL that makes the views of what became of each ticket."""
+    return _file("story.sql").read_bytes()
 
 
 def _read(name: str) -> Json:
