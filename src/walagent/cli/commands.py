@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("init", "walagent.cli.prepare", "Prepare the database: schema, publication, slot."),
         Command("migrate", "walagent.cli.prepare", "Bring the schema up to date."),
         Command("doctor", "walagent.cli.doctor", "Say what is not in order, and what mends it."),
+        Command("demo", "walagent.cli.demo", "Play support tickets through agents; needs nothing."),
     ),
     "Agents": (
         Command("apply", "walagent.cli.apply", "Make models, agents and attachments as in a file."),

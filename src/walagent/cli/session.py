@@ -47,14 +47,24 @@ class Session:
             yield places
 
     @asynccontextmanager
-    async def connection(self, *, create: bool = False) -> AsyncGenerator[Connection]:
-        """Open a connection in autocommit; what PostgreSQL raises is translated."""
+    async def connect(
+        self, places: Places, *, replication: bool = False
+    ) -> AsyncGenerator[Connection]:
+        """Open a connection in autocommit; what PostgreSQL raises is translated.
+
+        Args:
+            replication: as the login that reads the WAL; an ordinary connection all the same.
+        """
+        dsn = places.replication_dsn if replication else places.dsn
         with translating():
-            async with (
-                self.places(create=create) as places,
-                await connect(places.dsn, application="walagent cli") as conn,
-            ):
+            async with await connect(dsn, application="walagent cli") as conn:
                 yield conn
+
+    @asynccontextmanager
+    async def connection(self, *, create: bool = False) -> AsyncGenerator[Connection]:
+        """Give a connection to the database that is meant, and to nothing else."""
+        async with self.places(create=create) as places, self.connect(places) as conn:
+            yield conn
 
 
 def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]:
