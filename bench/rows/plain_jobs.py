@@ -16,18 +16,18 @@ def walagent(place: Place) -> Mapping[str, Any]:
     """Runs whose model says one word: the least a run can be, with one step to record."""
     with scripted([workload.ANSWER]) as answers:
         attach(place.url, answers)
-        queue_runs(place.url, 5000)
-        return _drain("ours/drain", place, 5000)
+        queue_runs(place.url, 10_000)
+        return _drain("ours/drain", place, 10_000)
 
 
 def procrastinate(place: Place) -> Mapping[str, Any]:
     """procrastinate, which also finishes each job by itself."""
-    return _drain("peers/procrastinate_jobs", place, 2000)
+    return _drain("peers/procrastinate_jobs", place, 4000)
 
 
 def pgqueuer(place: Place) -> Mapping[str, Any]:
     """pgqueuer, which acknowledges in bulk: after a crash such jobs run again."""
-    return _drain("peers/pgqueuer_jobs", place, 20_000)
+    return _drain("peers/pgqueuer_jobs", place, 40_000)
 
 
 def _drain(script: str, place: Place, count: int) -> Mapping[str, Any]:
