@@ -77,7 +77,7 @@ async def perform(play: Play, audience: Audience) -> Summary:
         with translating():
             audience.tell("preparing the database")
             first, model = await _prepare(conn, play)
-            audience.tell(f"attaching {model}")
+            audience.tell(f"{model} is attached to support_tickets")
             watcher = _Watcher(conn, audience, play, first, began)
             interrupted = await _serve_while(dsn, watcher)
             stories = await read_stories(conn)
