@@ -7,6 +7,8 @@ the same way: the steps are the state.  The worker carries the move out and reco
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from walagent.agent.transcript import reply_from_json
 from walagent.attachment import Attachment, Effect, Tool
 from walagent.message import Json, Reply, Stop, ToolCall
@@ -99,10 +101,22 @@ def next_move(steps: Sequence[Step], attachment: Attachment, check: Check) -> Mo
     reply = reply_from_json(steps[at].content)
     after = steps[at + 1 :]
     if reply.calls:
-        return _next_call(reply, after, recent, attachment, check)
+        must = must_call(steps, attachment)
+        return _next_call(reply, after, recent, attachment, _checked(check, must))
     if any(step.kind == StepKind.NOTE for step in after):
         return AskModel()
     return _judge_words(reply, steps, recent, attachment)
+
+
+def _checked(check: Check, must: str | None) -> Check:
+    """Refuse any tool but the one that must be called first: not every server enforces it."""
+    if must is None or must == "required":
+        return check
+
+    def first(tool: Tool, arguments: Mapping[str, Json]) -> str | None:
+        return check(tool, arguments) if tool.name == must else f"{must} must be called first"
+
+    return first
 
 
 def _next_call(
@@ -197,19 +211,21 @@ def _is_answer(step: Step) -> bool:
 
 def _used_up(steps: Sequence[Step], attachment: Attachment) -> str | None:
     """Name the limit that the run has reached, if its next move would go beyond it."""
+    if _has_ended(steps):
+        return None
     limits = attachment.limits
     replies = [step for step in steps if step.kind == StepKind.REPLY]
     open_calls = bool(replies) and not _is_settled(steps)
-    if not open_calls and len(replies) >= limits.max_steps and not _has_ended(steps):
+    if not open_calls and len(replies) >= limits.max_steps:
         return f"{limits.max_steps} replies of the model were not enough (max_steps)"
+    if _goes_in_circles(steps):
+        return f"the same call had the same result {MAX_SAME_CALLS} times"
     tokens = sum(step.tokens for step in steps)
     if limits.max_tokens is not None and tokens > limits.max_tokens:
         return f"{tokens} tokens used, {limits.max_tokens} allowed (max_tokens)"
     cost = sum(step.cost or 0 for step in steps)
     if limits.max_cost is not None and cost > limits.max_cost:
         return f"{cost:.6f} US dollars spent, {limits.max_cost} allowed (max_cost)"
-    if _goes_in_circles(steps):
-        return f"the same call had the same result {MAX_SAME_CALLS} times"
     return None
 
 
@@ -221,8 +237,11 @@ def _is_settled(steps: Sequence[Step]) -> bool:
 
 
 def _has_ended(steps: Sequence[Step]) -> bool:
-    last = steps[-1]
-    return last.kind == StepKind.REPLY and not reply_from_json(last.content).calls
+    """Whether the model has said its last words; ending the run goes beyond no limit."""
+    last = steps[-1] if steps else None
+    return (
+        last is not None and last.kind == StepKind.REPLY and not reply_from_json(last.content).calls
+    )
 
 
 def _goes_in_circles(steps: Sequence[Step]) -> bool:
@@ -231,13 +250,18 @@ def _goes_in_circles(steps: Sequence[Step]) -> bool:
     for step in steps:
         if step.kind == StepKind.REPLY:
             calls.update(
-                (call.id, (call.name, repr(call.arguments)))
+                (call.id, (call.name, _canonical(call.arguments)))
                 for call in reply_from_json(step.content).calls
             )
         elif step.kind == StepKind.RESULT and step.content["call_id"] in calls:
             what = (*calls[step.content["call_id"]], str(step.content["content"]))
             seen[what] = seen.get(what, 0) + 1
     return any(count >= MAX_SAME_CALLS for count in seen.values())
+
+
+def _canonical(arguments: Mapping[str, Json] | None) -> str:
+    """Write equal arguments alike: PostgreSQL gives keys back in an order of its own."""
+    return orjson.dumps(arguments, default=str, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _since_retry(steps: Sequence[Step]) -> Sequence[Step]:
