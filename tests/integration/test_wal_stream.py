@@ -22,6 +22,7 @@ from tests.integration.wal_reading import (
     changes,
     confirmed,
     follow,
+    reaches,
     read_all,
     read_to,
     until,
@@ -215,7 +216,7 @@ async def test_a_slow_consumer_gets_everything(conn: AsyncConnection, dsn: str) 
     await conn.execute(WIDE)
     end, found = await wal_end(conn), list[Item]()
     async with open_stream(dsn, options) as stream:
-        while not any(isinstance(item, Commit) and item.end_lsn >= end for item in found):
+        while not any(reaches(item, end) for item in found):
             await asyncio.sleep(0.02)  # stands for the consumer's work
             found += await stream.next_batch()
     assert [change.ordinal for change in changes(found)] == list(range(20_000))
@@ -350,7 +351,7 @@ async def test_unwanted_tables_cost_no_decoding_but_count(conn: AsyncConnection,
 
 MEMORY = """
 import asyncio, resource, sys
-from walagent.change import Commit, Piece
+from walagent.change import Commit, Idle, Piece
 from walagent.lsn import Lsn
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import ReplicationStream, open_stream
@@ -362,6 +363,8 @@ async def main(dsn, slot, protocol, end):
             if isinstance(item, Piece):
                 rows += len(item.changes)
             if isinstance(item, Commit) and item.end_lsn >= end:
+                break
+            if isinstance(item, Idle) and item.wal_end >= end:
                 break
     print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
@@ -378,7 +381,13 @@ async def memory(dsn: str, options: StreamOptions, end: Lsn) -> tuple[int, int]:
         stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
     )
-    out, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(DEADLINE * 2):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     rows, used = out.split()
     return int(rows), int(used)
 

@@ -51,16 +51,22 @@ async def read_to(stream: ReplicationStream, end: Lsn) -> list[Item]:
     async with asyncio.timeout(DEADLINE):
         while True:
             for item in await stream.next_batch():
-                match item:
-                    case Idle(lsn):
-                        pass
-                    case Commit(_, lsn):
-                        items.append(item)
-                    case _:
-                        items.append(item)
-                        continue
-                if lsn >= end:
+                if not isinstance(item, Idle):
+                    items.append(item)
+                if reaches(item, end):
                     return items
+
+
+def reaches(item: Item, end: Lsn) -> bool:
+    """Whether everything up to *end* has come.
+
+    The WAL may end with records that are no commit; then only an idle mark gets there.
+    """
+    match item:
+        case Commit(_, lsn) | Idle(lsn, _):
+            return lsn >= end
+        case _:
+            return False
 
 
 async def read_all(
