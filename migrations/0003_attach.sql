@@ -626,6 +626,30 @@ begin
 end;
 $$;
 
+-- What the agent is shown, the role that it runs as must be allowed to see.  The WAL itself knows
+-- no privileges.
+create function agent.check_sight(_relation regclass, _columns text[], _run_as name)
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _hidden text;
+begin
+    select a.attname into _hidden
+      from pg_catalog.pg_attribute a
+     where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped
+       and (_columns is null or a.attname = any (_columns) or a.attname = any (agent.key_columns(_relation)))
+       and not has_column_privilege(_run_as, _relation, a.attnum, 'select')
+     limit 1;
+    if _hidden is not null then
+        raise exception 'role "%" may not read column "%" of %, and would be shown it', _run_as, _hidden, _relation
+            using errcode = '42501',
+                  hint = format('grant select on %s to %I, or name the columns to be shown in columns=[…]', _relation, _run_as);
+    end if;
+end;
+$$;
+
 -- Check one attachment with the rights of whoever attaches, and fill in what follows from it.
 --
 -- `definition` is set here and nowhere else: whatever a statement puts there is overwritten.
@@ -660,6 +684,7 @@ begin
     end if;
     perform agent.check_relation(new.relation, new.ops);
     perform agent.check_columns(new.relation, new.columns, 'columns');
+    perform agent.check_sight(new.relation, new.columns, new.run_as);
     perform agent.check_columns(new.relation, new.writes, 'writes');
     perform agent.check_columns(new.relation, new.lane_key, 'lane_key');
     if new.backfill and agent.key_columns(new.relation) = '{}' then
@@ -714,6 +739,7 @@ begin
                     where c.oid = _attachment.relation),
         'table', (select relname from pg_catalog.pg_class where oid = _attachment.relation),
         'key_columns', agent.key_columns(_attachment.relation),
+        'row_security', (select relrowsecurity from pg_catalog.pg_class where oid = _attachment.relation),
         'condition_columns', _used,
         'row_filter', _filter,
         'debounce_seconds', extract(epoch from _attachment.debounce),

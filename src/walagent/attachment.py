@@ -96,6 +96,7 @@ class Attachment:
     max_depth: int = 3
     max_attempts: int = 5
     backfill: bool = False
+    row_security: bool = False  # whether a row must be seen by `run_as` before a model is shown it
     system_prompt: str = ""
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
@@ -128,6 +129,7 @@ class Attachment:
             max_depth=raw["max_depth"],
             max_attempts=raw["max_attempts"],
             backfill=raw["backfill"],
+            row_security=raw.get("row_security", False),
             system_prompt=raw["system_prompt"],
             tools=tuple(Tool.from_json(tool) for tool in raw["tools"]),
             tool_choice=raw["tool_choice"],

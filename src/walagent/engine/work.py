@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from psycopg import sql
+
 from walagent import faults, metrics
 from walagent.agent.arguments import what_is_wrong
 from walagent.agent.loop import (
@@ -26,6 +28,7 @@ from walagent.agent.loop import (
 from walagent.agent.model import Model
 from walagent.agent.models.cost import cost_of, worst_case_cost
 from walagent.agent.prompt import build_request, marker
+from walagent.agent.tools.statements import sight_statement
 from walagent.agent.transcript import reply_to_json, result_to_json
 from walagent.attachment import Attachment
 from walagent.engine.toolbox import Toolbox
@@ -64,10 +67,27 @@ class Work:
 
     async def carry_on(self) -> RunState:
         """Work until the run ends or waits; return how."""
+        if self._attachment.row_security and not self._steps and not await self._is_seen():
+            reason = f"{self._attachment.run_as} cannot see this row (row level security, or gone)"
+            return await self._end(RunState.SKIPPED, error={"reason": reason})
         while True:
             state = await self._carry_out(self._next())
             if state is not None:
                 return state
+
+    async def _is_seen(self) -> bool:
+        """Whether `run_as` can see the row: the WAL knows no policies, so nobody has asked yet."""
+        question = sight_statement(self._attachment, self._claim.change)
+        if question is None:
+            return False
+        async with self._shop.pool.connection() as conn, conn.transaction():
+            await conn.execute(
+                sql.SQL("set transaction read only; set local role {}").format(
+                    sql.Identifier(self._attachment.run_as)
+                )
+            )
+            row = await (await conn.execute(*question)).fetchone()
+        return bool(row and row[0])
 
     def _next(self) -> Move:
         return next_move(self._steps, self._attachment, what_is_wrong)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment, Tool
 from walagent.errors import ToolFailedError
@@ -30,6 +31,21 @@ def statement_of(
     if tool.kind == "builtin":
         return _update_row(attachment, arguments, change)
     return _function_call(tool, arguments), dict(arguments)
+
+
+def sight_statement(
+    attachment: Attachment, change: Mapping[str, Any]
+) -> tuple[sql.Composed, list[Json]] | None:
+    """Compose the question whether the row of a change can be seen; None without a key."""
+    key = _row_key(attachment, change)
+    if key is None:
+        return None
+    table = sql.Identifier(attachment.schema, attachment.table)
+    text = sql.SQL(
+        "select exists (select from {table} as t, jsonb_populate_record(null::{table}, %s) as k"
+        " where {same})"
+    ).format(table=table, same=_same_key(key))
+    return text, [Jsonb(key)]
 
 
 def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
@@ -68,9 +84,8 @@ def _update_row(
     attachment: Attachment, arguments: Mapping[str, Json], change: Mapping[str, Any]
 ) -> tuple[str, dict[str, Json]]:
     """Update the row of the change, found by its key; only columns in `writes` can be named."""
-    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
-    key = {name: row.get(name) for name in attachment.key_columns}
-    if not key or any(value is None for value in key.values()):
+    key = _row_key(attachment, change)
+    if key is None:
         raise ToolFailedError("the change does not say which row it was: no key came with it")
     columns = [name for name in arguments if name in attachment.writes]
     table = sql.Identifier(attachment.schema, attachment.table)
@@ -85,8 +100,18 @@ def _update_row(
         sets=sql.SQL(", ").join(
             sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
         ),
-        same=sql.SQL(" and ").join(
-            sql.SQL("t.{0} = k.{0}").format(sql.Identifier(name)) for name in key
-        ),
+        same=_same_key(key),
     )
     return text.as_string(), {"set": {name: arguments[name] for name in columns}, "key": key}
+
+
+def _row_key(attachment: Attachment, change: Mapping[str, Any]) -> dict[str, Json] | None:
+    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
+    key = {name: row.get(name) for name in attachment.key_columns}
+    return None if not key or any(value is None for value in key.values()) else key
+
+
+def _same_key(key: Mapping[str, Json]) -> sql.Composed:
+    return sql.SQL(" and ").join(
+        sql.SQL("t.{0} = k.{0}").format(sql.Identifier(name)) for name in key
+    )
