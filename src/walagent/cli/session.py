@@ -71,7 +71,6 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
     """Add --config, --dsn and --replication-dsn; the command gets them as its first argument."""
 
     @click.option(
-        "-c",
         "--config",
         "config_path",
         type=click.Path(dir_okay=False, path_type=Path),
