@@ -1,6 +1,7 @@
 """Which model plays in the demo: the embedded one, or any other that is named."""
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ EMBEDDED = "embedded/e5"
 class Choice:
     """A model's name, and what the registry is to be told about it."""
 
-    name: str = EMBEDDED
-    entry: ModelEntry = ModelEntry()
+    name: str
+    entry: ModelEntry
 
 
 def choose_model(
@@ -78,10 +79,11 @@ async def register_model(conn: AsyncConnection[Any], choice: Choice) -> ModelSpe
             await apply(conn, Config(models={choice.name: choice.entry}))
     specs = await load_models(conn)
     if choice.name not in specs:
+        near = get_close_matches(choice.name, specs, n=1)
+        guess = f"did you mean {near[0]}? " if near else ""
         raise ConfigError(
-            f"there is no model {choice.name}",
-            hint="give its provider, too: --provider anthropic or openai; "
-            f"known without: {', '.join(sorted(specs))}",
+            f"there is no model {choice.name} in the registry",
+            hint=f"{guess}give the provider of a model that is new: --provider anthropic or openai",
         )
     await make_model(specs[choice.name]).aclose()
     return specs[choice.name]

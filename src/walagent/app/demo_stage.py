@@ -33,7 +33,9 @@ select a.application_name || ', process ' || a.pid
   from pg_replication_slots s left join pg_stat_activity a on a.pid = s.active_pid
  where s.database = %s and s.active
 """
-_DROP_SLOTS = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s"
+_DROP_SLOTS = (
+    "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s"
+)
 
 
 @asynccontextmanager

@@ -20,7 +20,8 @@ select count(*) as rows,
        coalesce(sum(runs), 0)::integer as runs,
        coalesce(sum(effects), 0)::integer as effects,
        coalesce(sum(greatest(runs - 1, 0)
-                    + greatest(effects - greatest(cardinality(acted), 1), 0)), 0)::integer as duplicates,
+                    + greatest(effects - greatest(cardinality(acted), 1), 0)), 0)::integer
+           as duplicates,
        count(*) filter (where runs = 0) as missing,
        count(*) filter (where runs > 0 and finished_at is null) as unfinished,
        count(*) filter (where state in ('failed', 'dead')) as failed,
@@ -75,11 +76,11 @@ class Summary:
 
     @property
     def holds(self) -> bool:
-        """Whether every promise was kept, as far as the demo came."""
+        """Whether every ticket was worked, and once; of an interrupted demo as far as it came."""
         counts = self.counts
         if counts.duplicates or counts.broken_invariants:
             return False
-        return self.interrupted or not (counts.missing or counts.unfinished)
+        return self.interrupted or not (counts.missing or counts.unfinished or counts.failed)
 
     def as_json(self) -> dict[str, Json]:
         """Write it as one object; `correct` of `judged` are the tools of all but the examples."""
@@ -118,7 +119,9 @@ def score(stories: Sequence[Story], uses: Iterable[str]) -> Score:
         len(pairs),
         tool=many(lambda story, label: list(story.acted) == [label.tool]),
         category=many(lambda story, label: story.category == label.category),
-        handed_over=many(lambda story, label: _HAND_OVER in story.acted and label.tool != _HAND_OVER),
+        handed_over=many(
+            lambda story, label: _HAND_OVER in story.acted and label.tool != _HAND_OVER
+        ),
         commonest_tool=_commonest([label.tool for _, label in pairs]),
         commonest_category=_commonest([label.category for _, label in pairs]),
     )

@@ -1,6 +1,6 @@
 """The application: a process of its own that writes tickets and knows nothing of agents.
 
-    DATABASE_URL=… python -m walagent.demo.writer --first 1 --count 90 --rate 4
+DATABASE_URL=… python -m walagent.demo.writer --first 1 --count 90 --rate 4
 """
 
 import argparse
