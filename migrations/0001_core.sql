@@ -4,7 +4,7 @@
 -- superuser rights, only CREATE on the database.  What must be atomic under contention is a
 -- function in a later file; what can be said as a constraint is one here.
 
-create schema agent;
+create schema if not exists agent;
 comment on schema agent is 'walagent: agents attached to tables, their runs and what they did';
 
 -- The one clock of everything below: leases, back-off, expiry.  A function of our own, so that

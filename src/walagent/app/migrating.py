@@ -55,6 +55,11 @@ async def migrate(
     return plan
 
 
+def is_new(plan: Sequence[Migration]) -> bool:
+    """Whether a plan is that of a database that has never seen us."""
+    return len(plan) == len(find_migrations())
+
+
 def due(known: Sequence[Migration], applied: Sequence[Applied]) -> list[Migration]:
     """Choose what is to be applied; a pure decision.
 

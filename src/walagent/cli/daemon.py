@@ -11,7 +11,7 @@ from walagent import log
 from walagent.app.applying import apply
 from walagent.app.dsn import Places
 from walagent.app.loading import load_config
-from walagent.app.migrating import migrate, plan_migrations
+from walagent.app.migrating import is_new, migrate, plan_migrations
 from walagent.app.serve import Hooks, serve, work
 from walagent.cli.output import say
 from walagent.cli.session import Session, Where, open_session, where_options
@@ -81,16 +81,21 @@ class _Reload:
 
 @asynccontextmanager
 async def _prepared(session: Session) -> AsyncGenerator[Places]:
-    """Give a database whose schema is up to date: the embedded one is brought there, others not.
+    """Give a database whose schema is up to date.
 
-    A production database is changed when a person says so, and perhaps by another role.
+    A database that has never seen us is prepared, and the embedded one brought up to date.  An
+    older schema of a database that others look after is upgraded when a person says so.
     """
     async with session.places(create=True) as places:
         async with session.connect(places) as conn:
-            if places.embedded is not None:
+            due = await plan_migrations(conn)
+            if places.embedded is not None or is_new(due):
                 await migrate(conn)
+            if places.embedded is not None:
                 say(f"embedded database in {places.embedded.data_dir}; open it with: walagent psql")
-            elif due := await plan_migrations(conn):
+            elif is_new(due):
+                say(f"prepared the database: {len(due)} migrations applied")
+            elif due:
                 raise PreconditionError(
                     f"the database lacks {len(due)} migrations, first {due[0].name}",
                     hint="walagent init (or, without making a slot, walagent migrate)",

@@ -1,3 +1,4 @@
--- Whether our schema is there, and whether it remembers its migrations.
-select to_regnamespace('agent') is not null,
+-- Is there anything in a schema of our name, and is it ours?  An empty one is as good as none.
+select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+                where n.nspname = 'agent'),
        to_regclass('agent.migration') is not null
