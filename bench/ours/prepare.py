@@ -65,6 +65,7 @@ def queue_runs(url: str, count: int) -> None:
     with psycopg.connect(url, autocommit=True) as conn:
         workload.insert_tickets(conn, count)
         asyncio.run(_take_in(url, conn, count))
+        conn.execute("analyze")  # as on a server that has run for a while
 
 
 async def _take_in(url: str, conn: psycopg.Connection, count: int) -> None:

@@ -51,6 +51,7 @@ async def _drain(options: argparse.Namespace) -> dict:
         await queries.install()
         names, payloads = ["job"] * options.count, [b"7"] * options.count
         await queries.enqueue(names, payloads, [0] * options.count)
+        await pool.execute("analyze")  # as on a server that has run for a while
         meter = Meter(options.postmaster)
         await app.run(
             dequeue_timeout=timedelta(seconds=1),

@@ -46,6 +46,7 @@ async def _drain(options: argparse.Namespace) -> dict:
     async with app.open_async():
         await app.schema_manager.apply_schema_async()
         await job.batch_defer_async(*({"number": number} for number in range(options.count)))
+        await connector.execute_query_async("analyze")  # as on a server that has run for a while
         meter = Meter(options.postmaster)
         await app.run_worker_async(
             concurrency=options.slots, wait=False, install_signal_handlers=False
