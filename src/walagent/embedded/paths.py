@@ -14,11 +14,16 @@ def home() -> Path:
     """The folder of everything walagent keeps on this machine.
 
     `WALAGENT_HOME`, else `walagent` in the XDG data folder.
+
+    Raises:
+        PreconditionError: this user has no home.
     """
-    if chosen := os.environ.get("WALAGENT_HOME"):
-        return Path(chosen).expanduser().absolute()
+    chosen = os.environ.get("WALAGENT_HOME")
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser().absolute() / "walagent"
+    try:
+        return Path(chosen or f"{data}/walagent").expanduser().absolute()
+    except RuntimeError as error:
+        raise PreconditionError("this user has no home", hint="set WALAGENT_HOME") from error
 
 
 def default_data_dir() -> Path:

@@ -93,6 +93,12 @@ class EmbeddedServer:
             self._wait_for(self._own_or_join, "another process holds it, but runs no server")
             if self._postmaster is None:
                 self._launch()
+        except OSError as error:
+            self._stop()
+            raise PreconditionError(
+                f"no PostgreSQL on {self.data_dir}: {error}",
+                hint="that must be a folder that we may write to; WALAGENT_HOME names another",
+            ) from error
         except BaseException:
             self._stop()
             raise
