@@ -49,7 +49,7 @@ class Watcher:
         self._conn = conn
         self._audience = audience
         self._tickets = tickets
-        self._told: set[str] = set()
+        self._told: list[str] = []
         self._seen: object = None
         self._stirred = time.monotonic()  # when something new was last seen
         self.first_at: float | None = None  # when the first of these tickets had been worked
@@ -73,7 +73,8 @@ class Watcher:
         if writer.returncode:
             raise WalagentError(f"the process that writes tickets ended with {writer.returncode}")
         await self._see_that_it_runs()
-        see_that_it_works(stories, quiet)
+        if self._told:
+            see_that_it_works(stories, self._told[0], quiet)
         all_in = writer.returncode == 0
         return quiet > _PATIENCE or (all_in and all(story.ended for story in stories))
 
@@ -83,9 +84,10 @@ class Watcher:
         mine = (story for story in stories if story.ticket >= self._tickets.first)
         if self.first_at is None and any(story.ended for story in mine):
             self.first_at = now
-        for error in {story.error for story in stories if story.error} - self._told:
-            self._told.add(error)
-            self._audience.tell(f"a run has trouble: {error}")
+        for error in (story.error for story in stories):
+            if error and error not in self._told:
+                self._told.append(error)
+                self._audience.tell(f"a run has trouble: {error}")
         seen = [(story.steps, story.ended) for story in stories]
         if seen != self._seen:
             self._seen, self._stirred = seen, now
@@ -101,21 +103,24 @@ class Watcher:
             )
 
 
-def see_that_it_works(stories: Sequence[Story], quiet: float) -> None:
+def see_that_it_works(stories: Sequence[Story], trouble: str, quiet: float) -> None:
     """Give up early where the model will never work a ticket.
 
+    Args:
+        trouble: the first error that a run had.
+        quiet: seconds without anything new.
+
     Raises:
-        PreconditionError: the first runs have all failed, or no model answers.
+        PreconditionError: all runs have failed, or no model answers.
     """
-    errors = [story.error for story in stories if story.error]
-    if not errors or any(story.steps for story in stories):
+    if any(story.steps for story in stories):
         return
     failed = [story for story in stories if story.state in {"failed", "dead"}]
     if len(failed) == len(stories):
-        raise PreconditionError(f"every run fails: {errors[0]}", hint="name another model")
+        raise PreconditionError(f"every run fails: {trouble}", hint="name another model")
     if quiet > _HOPE:
         raise PreconditionError(
-            f"no ticket could be worked: {errors[0]}", hint="is the model's address right?"
+            f"no ticket could be worked: {trouble}", hint="is the model's address right?"
         )
 
 
