@@ -17,6 +17,8 @@
 -- earlier run with FOR SHARE: whoever ends it waits for us, and then sees the mark.  If the earlier
 -- run is locked by somebody else, nothing is marked and the run is looked at again next time.
 --
+-- `more` says on every row whether the lanes still had runs to give.
+--
 -- Args: _done_lanes, _done_counts: how many runs of which attachment this worker has let go of
 -- since its last claim, so that no finishing transaction needs to touch the shared lane row.
 create function agent.claim_runs(
@@ -29,7 +31,8 @@ create function agent.claim_runs(
     returns table (
         run_id bigint, attachment_id bigint, attachment_version integer, lease bigint, attempt integer,
         max_attempts integer, reason text, change jsonb, key text, depth integer, commit_lsn text,
-        committed_at timestamptz, created_at timestamptz, started_at timestamptz, merged jsonb, steps jsonb
+        committed_at timestamptz, created_at timestamptz, started_at timestamptz, merged jsonb, steps jsonb,
+        more boolean
     )
     language plpgsql
 as $$
@@ -129,7 +132,8 @@ begin
                            'tokens', coalesce(s.input_tokens, 0) + coalesce(s.cached_tokens, 0)
                                      + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
                         order by s.seq)
-                  from agent.step s where s.run_id = c.id)
+                  from agent.step s where s.run_id = c.id),
+               exists (select from agent.lane l where l.attachment_id = any (_lanes) and l.queued)
           from claimed c
          order by c.id;
 end;
@@ -269,11 +273,11 @@ $$;
 -- End a run, and let the next of its lane go.  Two statements on purpose: the second must see what
 -- a claim marked while we waited for its lock.
 --
--- Raises WA001 when another worker holds the run.
+-- Returns whether one was waiting.  Raises WA001 when another worker holds the run.
 create function agent.finish_run(
     _run_id bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric
 )
-    returns void
+    returns boolean
     language plpgsql
 as $$
 begin
@@ -286,15 +290,17 @@ begin
         perform agent.fence(_run_id, _lease);  -- raises, and says why
     end if;
     update agent.run set blocked_by = null where blocked_by = _run_id;
+    return found;
 end;
 $$;
 
 create function agent.unblock(_run_id bigint)
-    returns void
+    returns boolean
     language plpgsql
 as $$
 begin
     update agent.run set blocked_by = null where blocked_by = _run_id;
+    return found;
 end;
 $$;
 
@@ -303,11 +309,13 @@ create function agent.finish_with_step(
     _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
     _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric
 )
-    returns void
+    returns boolean
     language plpgsql
 as $$
+declare
+    _unblocked boolean;
 begin
-    perform agent.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
+    _unblocked := agent.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
     values (_run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _step_cost, _duration_ms)
@@ -315,6 +323,7 @@ begin
     if not found then
         raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
     end if;
+    return _unblocked;
 end;
 $$;
 

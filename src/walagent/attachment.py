@@ -93,6 +93,7 @@ class Attachment:
     writes: tuple[str, ...] = ()
     lane_key: tuple[str, ...] | None = None
     debounce: float | None = None  # seconds
+    cap: int | None = None  # runs at the same time
     max_depth: int = 3
     max_attempts: int = 5
     backfill: bool = False
@@ -126,6 +127,7 @@ class Attachment:
             writes=tuple(raw["writes"]),
             lane_key=None if raw["lane_key"] is None else tuple(raw["lane_key"]),
             debounce=None if raw["debounce_seconds"] is None else float(raw["debounce_seconds"]),
+            cap=raw["cap"],
             max_depth=raw["max_depth"],
             max_attempts=raw["max_attempts"],
             backfill=raw["backfill"],

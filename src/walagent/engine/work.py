@@ -58,6 +58,7 @@ class Work:
         self._claim = claim
         self._attachment = attachment
         self._steps: list[Step] = list(claim.steps)
+        self.unblocked = False  # whether ending it let another run go
 
     @property
     def spent(self) -> Spent:
@@ -211,7 +212,7 @@ class Work:
     ) -> RunState:
         faults.hit("run.finished")
         async with self._shop.pool.connection() as conn:
-            await runs.finish_run(
+            self.unblocked = await runs.finish_run(
                 conn,
                 self._claim,
                 state,

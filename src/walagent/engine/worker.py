@@ -58,6 +58,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._stopping = False
         self._due: float | None = None
+        self._more = False  # whether the last claim left runs behind
         self.beat_at = time.monotonic()
 
     def wake(self) -> None:
@@ -109,7 +110,9 @@ class Worker:
         done, self._done = self._done, Counter()
         with translating():
             async with self._pool.connection() as conn:
-                claims = await runs.claim_runs(conn, self._settings.name, free, self._lease, done)
+                claims, self._more = await runs.claim_runs(
+                    conn, self._settings.name, free, self._lease, done
+                )
         for claim in claims:
             faults.hit("run.claimed")
             task = tasks.create_task(self._work(claim), name=f"run {claim.run_id}")
@@ -119,8 +122,8 @@ class Worker:
 
     async def _rest(self, taken: int) -> None:
         """Wait until another claim makes sense."""
-        if taken and len(self._active) < self._settings.slots and not self._wake.is_set():
-            return  # the last claim found work, there may be more
+        if taken and self._more and len(self._active) < self._settings.slots:
+            return
         patience = min(self._settings.poll, max(self._due or self._settings.poll, 0.01))
         try:
             async with asyncio.timeout(patience):
@@ -136,10 +139,14 @@ class Worker:
                 self._due = await runs.tick(conn)
 
     def _let_go(self, claim: Claim) -> None:
+        """Free a run's slot.  Claim again only if that can bring something: it costs a commit."""
+        was_full = len(self._active) >= self._settings.slots
         self._active.pop(claim.run_id, None)
         self._cancelled.discard(claim.run_id)
         self._done[claim.attachment_id] += 1
-        self._wake.set()
+        attachment = self._definitions.get((claim.attachment_id, claim.attachment_version))
+        if was_full or self._more or attachment is None or attachment.cap is not None:
+            self._wake.set()
 
     # One run.
 
@@ -152,6 +159,8 @@ class Worker:
             async with asyncio.timeout(attachment.limits.max_seconds):
                 with translating():
                     state = await work.carry_on()
+            if work.unblocked:
+                self._wake.set()
         except asyncio.CancelledError:
             if claim.run_id not in self._cancelled:
                 raise
@@ -205,8 +214,9 @@ class Worker:
                             spent=spent,
                         )
                         self._due = min(outcome.delay, self._due or outcome.delay)
+                        self._wake.set()
                     else:
-                        await runs.finish_run(
+                        unblocked = await runs.finish_run(
                             conn,
                             claim,
                             outcome.state,
@@ -214,6 +224,8 @@ class Worker:
                             error=outcome.error,
                             spent=spent,
                         )
+                        if unblocked:
+                            self._wake.set()
         except WalagentError as error:
             log.warning("run.unsettled", run_id=claim.run_id, error=error)
             return None

@@ -55,8 +55,8 @@ class Spent:
 
 async def claim_runs(
     conn: Connection, worker: str, slots: int, lease_for: timedelta, done: Mapping[int, int]
-) -> list[Claim]:
-    """Take up to *slots* runs.
+) -> tuple[list[Claim], bool]:
+    """Take up to *slots* runs; say too whether there were more.
 
     Args:
         done: how many runs of which attachment this worker has let go of since its last claim.
@@ -66,7 +66,9 @@ async def claim_runs(
         "select * from agent.claim_runs(%s, %s, %s, %s, %s)",
         [worker, slots, lease_for, list(done), list(done.values())],
     )
-    return [_claim(row) for row in await cursor.fetchall()]
+    rows = await cursor.fetchall()
+    more = [row.pop("more") for row in rows]
+    return [_claim(row) for row in rows], any(more)
 
 
 def _claim(row: dict[str, Any]) -> Claim:
@@ -103,20 +105,26 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
     error: Mapping[str, Json] | None,
     spent: Spent,
     last: NewStep | None = None,
-) -> None:
-    """End a run, together with its last step where there is one to record."""
+) -> bool:
+    """End a run, together with its last step where there is one to record.
+
+    Returns:
+        whether another run of its lane was waiting for it.
+    """
     end = [state.value, result, None if error is None else Jsonb(error), spent.tokens, spent.cost]
     if last is None:
-        await conn.execute(
+        cursor = await conn.execute(
             "select agent.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric)",
             [claim.run_id, claim.lease, *end],
         )
     else:
-        await conn.execute(
+        cursor = await conn.execute(
             "select agent.finish_with_step("
             "%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s, %s, %s::numeric)",
             [claim.run_id, claim.lease, *last.values, *end],
         )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
 
 
 async def park_run(  # noqa: PLR0913 - a row's columns
