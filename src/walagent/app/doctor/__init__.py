@@ -45,15 +45,17 @@ async def examine(
         probe: also ask each model in use for one tool call; that costs a few hundred tokens.
     """
     facts = await server.read_server(conn)
-    for finding in await _examine_server(conn, facts, places, config):
+    lacking = await server.missing_privileges(conn) if facts.migrated else []
+    readable = facts.migrated and not lacking
+    for finding in await _examine_server(conn, facts, places, config, readable=readable):
         yield finding
-    if not facts.migrated:
-        yield problem("the schema is not there yet", "walagent init")
+    if not readable:
+        no_schema = problem("the schema is not there yet", "walagent init")
+        for finding in check_privileges(facts, lacking) if facts.migrated else (no_schema,):
+            yield finding
         return
     for finding in await _examine_schema(conn, facts):
         yield finding
-    if await server.missing_privileges(conn):
-        return
     models = await _models(conn)
     for finding in check_models(models):
         yield finding
@@ -66,12 +68,17 @@ async def examine(
 
 
 async def _examine_server(
-    conn: Connection, facts: server.ServerFacts, places: Places, config: Config
+    conn: Connection,
+    facts: server.ServerFacts,
+    places: Places,
+    config: Config,
+    *,
+    readable: bool,
 ) -> list[Finding]:
     skew = facts.clock - time.time()
     name = config.replication.slot
     slot = await inspect_slot(conn, name)
-    ledger = await ledgers.read_ledger(conn, name) if facts.migrated else None
+    ledger = await ledgers.read_ledger(conn, name) if readable else None
     return [
         *check_server(facts, config, slot, skew),
         *check_reader(await _identity(places), facts.database, ledger),
@@ -80,13 +87,11 @@ async def _examine_server(
 
 
 async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[Finding]:
-    if lacking := await server.missing_privileges(conn):
-        return list(check_privileges(facts, lacking))  # the rest could not be read
     missing = await missing_publications(conn, PUBLICATIONS)
     published = await published_tables(conn, PUBLICATIONS[0])
     return [
         await _migrations(conn),
-        *check_privileges(facts, lacking),
+        *check_privileges(facts, ()),
         *check_tables(await server.attached_tables(conn), facts.role),
         *check_publications(missing, published),
         *check_gaps(await reading.list_gaps(conn)),
