@@ -139,43 +139,29 @@ create function agent.spec_skip(_spec text, _at integer)
 as $$ select _at + length(substring(substr(_spec, _at) from '^\s*')) $$;
 
 -- One value from *_at* on: quoted, or bare up to one of *_stops*.
+--
+-- By searching, not letter by letter: a long prompt would take seconds.
 create function agent.spec_value(_spec text, _at integer, _key text, _stops text, out value text, out next integer)
     language plpgsql
     immutable
 as $$
-declare
-    _char text;
 begin
-    value := '';
-    next := _at;
     if substr(_spec, _at, 1) = '"' then
-        next := _at + 1;
-        loop
-            _char := substr(_spec, next, 1);
-            if _char = '' then
-                raise exception 'spec: the quote that opens the value of "%" at character % is not closed', _key, _at
-                    using errcode = 'WA010';
-            elsif _char = '\' then
-                _char := substr(_spec, next + 1, 1);
-                value := value || case _char when 'n' then E'\n' when 't' then E'\t' else _char end;
-                next := next + 2;
-            elsif _char = '"' and substr(_spec, next + 1, 1) = '"' then
-                value := value || '"';
-                next := next + 2;
-            elsif _char = '"' then
-                next := next + 1;
-                return;
-            else
-                value := value || _char;
-                next := next + 1;
-            end if;
-        end loop;
+        value := substring(substr(_spec, _at) from '^"(?:[^"\\]|\\.|"")*"(?!")');
+        if value is null then
+            raise exception 'spec: the quote that opens the value of "%" at character % is not closed', _key, _at
+                using errcode = 'WA010';
+        end if;
+        next := _at + length(value);
+        select coalesce(string_agg(case m[2] when 'n' then E'\n' when 't' then E'\t' else coalesce(m[1], m[2], '"') end, ''
+                                   order by n), '')
+          into value
+          from regexp_matches(substr(value, 2, length(value) - 2), '([^"\\]+)|\\(.)|""', 'g') with ordinality as found (m, n);
+        return;
     end if;
-    while next <= length(_spec) and strpos(_stops, substr(_spec, next, 1)) = 0 loop
-        value := value || substr(_spec, next, 1);
-        next := next + 1;
-    end loop;
-    value := rtrim(value);
+    value := substring(substr(_spec, _at) from case _stops when ',' then '^[^,]*' else '^[^],]*' end);
+    next := _at + length(value);
+    value := regexp_replace(value, '\s+$', '');
     if value = '' then
         raise exception 'spec: "%" has no value at character %', _key, _at using errcode = 'WA010';
     end if;
@@ -464,11 +450,10 @@ declare
     _bare  text;
     _char  text;
 begin
-    if _text ~ '\$' or _text ~* '\me''' or strpos(_text, '--') > 0 or strpos(_text, '/*') > 0 then
-        return false;
-    end if;
-    _bare := regexp_replace(_text, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"', '', 'g');
-    if _bare ~ '[;''"]' then
+    -- What strings and quoted names hold is not looked at.  An escape string, a dollar quote or a
+    -- comment could mislead this, but it stands before all that it misleads, and is seen.
+    _bare := regexp_replace(_text, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"', E'\x01', 'g');
+    if _bare ~ '[;''"$]' or _bare ~* '\me\x01' or strpos(_bare, '--') > 0 or strpos(_bare, '/*') > 0 then
         return false;
     end if;
     foreach _char in array regexp_split_to_array(_bare, '') loop
@@ -481,15 +466,41 @@ begin
 end;
 $$;
 
+-- The condition of a view over *_relation*, as PostgreSQL writes it back: each name with its schema,
+-- each cast spelled out.  So it means the same on any search_path, and no function that is made
+-- later and fits better can take the place of the one that was checked.
+--
+-- The text before it is compared, not searched for: a table's name may hold whatever its owner likes.
+create function agent.where_of(_view regclass, _relation regclass, _aliases text[])
+    returns text
+    language plpgsql
+    stable
+    set search_path = ''
+as $$
+declare
+    _text text := pg_get_viewdef(_view);
+    _head text := E' SELECT\n   FROM '
+                  || (select string_agg(_relation::text || ' ' || a, E',\n    ' order by n)
+                        from unnest(_aliases) with ordinality as x (a, n))
+                  || E'\n  WHERE ';
+begin
+    if left(_text, length(_head)) <> _head then
+        raise exception 'the condition cannot be read back from %', _text using errcode = 'WA012';
+    end if;
+    return rtrim(substr(_text, length(_head) + 1), ';');
+end;
+$$;
+
 -- Compile a condition by making a view of it, look at what PostgreSQL understood, and drop it.
 --
--- Returns the columns it reads.  Raises PostgreSQL's own error for what does not compile, and
--- WA012 for what would not give the same answer each time it is asked: subqueries, volatile
--- functions, and functions that are neither PostgreSQL's nor an extension's (such a function
--- could change role in the middle of the reader's evaluation).
-create function agent.compile_condition(_relation regclass, _condition text)
-    returns text[]
+-- Returns the columns it reads, and its text with all names spelled out: that is what is evaluated
+-- later.  Raises PostgreSQL's own error for what does not compile, and WA012 for what would not give
+-- the same answer each time it is asked: subqueries, volatile functions, a row's place in the
+-- table, and functions and domains that are neither PostgreSQL's nor an extension's (they could
+-- change role in the middle of the reader's evaluation).
+create function agent.compile_condition(_relation regclass, _condition text, out columns text[], out compiled text)
     language plpgsql
+    set standard_conforming_strings = on
 as $$
 declare
     _rule     record;
@@ -511,11 +522,17 @@ begin
     if _rule.tree like '%{SUBLINK%' then
         raise exception 'a condition may not hold a subquery: its answer must depend on the row alone'
             using errcode = 'WA012';
+    elsif _rule.tree like '%{COERCETODOMAIN%' then
+        raise exception 'a condition may not cast to a domain: its check could be any function' using errcode = 'WA012';
+    elsif _rule.tree ~ ':varattno -' then
+        raise exception 'a condition may not read ctid, xmin or tableoid: the WAL does not carry them'
+            using errcode = 'WA012';
     end if;
     for _function in
         select distinct p.oid::regprocedure as name, p.provolatile, p.pronamespace = 'pg_catalog'::regnamespace
                or exists (select from pg_catalog.pg_depend d
-                           where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e') as trusted
+                           where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+                  and (select rolsuper from pg_catalog.pg_roles o where o.oid = p.proowner) as trusted
           from regexp_matches(_rule.tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') as m
                join pg_catalog.pg_proc p on p.oid = m[1]::oid
     loop
@@ -524,14 +541,13 @@ begin
                 using errcode = 'WA012';
         end if;
     end loop;
-    return (
-        with used as (
-            select distinct a.attname::text as name
-              from pg_catalog.pg_depend d
-                   join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
-             where d.classid = 'pg_rewrite'::regclass and d.objid = _rule.oid
-               and d.refobjid = _relation and d.refobjsubid > 0)
-        select coalesce(array_agg(name order by name), '{}') from used);
+    select coalesce(array_agg(distinct a.attname::text), '{}') into columns
+      from pg_catalog.pg_depend d
+           join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+     where d.classid = 'pg_rewrite'::regclass and d.objid = _rule.oid
+       and d.refobjid = _relation and d.refobjsubid > 0;
+    compiled := agent.where_of('pg_temp.walagent_condition', _relation, '{new,old}');
+    drop view pg_temp.walagent_condition;
 end;
 $$;
 
@@ -540,13 +556,16 @@ $$;
 -- A filter runs inside the walsender, where an error would end the stream for ever.  So only what
 -- cannot raise becomes one: comparisons, boolean logic and null tests over the new row's columns
 -- and constants, with functions that PostgreSQL itself calls leakproof.
+--
+-- Args: _condition: as agent.compile_condition() has spelled it out.
 create function agent.row_filter(_relation regclass, _condition text)
     returns text
     language plpgsql
+    set standard_conforming_strings = on
 as $$
 declare
     _tree text;
-    _definition text;
+    _text text;
 begin
     begin
         execute format('create temporary view walagent_filter as select from %s as new where (%s)', _relation, _condition);
@@ -554,7 +573,7 @@ begin
         return null;  -- it reads the old row
     end;
     select r.ev_action::text into _tree from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_filter'::regclass;
-    _definition := pg_get_viewdef('pg_temp.walagent_filter'::regclass);
+    _text := agent.where_of('pg_temp.walagent_filter', _relation, '{new}');
     drop view pg_temp.walagent_filter;
     _tree := split_part(split_part(_tree, ' :quals ', 2), ' :merge', 1);
     if _tree = ''
@@ -565,7 +584,9 @@ begin
                    where not p.proleakproof and m[1] <> '0') then
         return null;
     end if;
-    return substring(_definition from '\sWHERE\s(.*);$');
+    -- Before version 16, PostgreSQL writes new.status even where there is only one table.
+    return (select string_agg(coalesce(m[1], m[2], ''), '' order by n)
+              from regexp_matches(_text, '(''(?:[^'']|'''')*''|"(?:[^"]|"")*")|\mnew\.|(.)', 'g') with ordinality as t (m, n));
 end;
 $$;
 
@@ -626,8 +647,8 @@ begin
 end;
 $$;
 
--- What the agent is shown, the role that it runs as must be allowed to see.  The WAL itself knows
--- no privileges.
+-- What the agent is shown, the role that it runs as must be allowed to see, and what its tools are
+-- given of the row.  The WAL itself knows no privileges.
 create function agent.check_sight(_relation regclass, _columns text[], _run_as name)
     returns void
     language plpgsql
@@ -684,7 +705,10 @@ begin
     end if;
     perform agent.check_relation(new.relation, new.ops);
     perform agent.check_columns(new.relation, new.columns, 'columns');
-    perform agent.check_sight(new.relation, new.columns, new.run_as);
+    perform agent.check_sight(
+        new.relation,
+        case when new.columns is not null then new.columns || array(select value from jsonb_each_text(new.bind)) end,
+        new.run_as);
     perform agent.check_columns(new.relation, new.writes, 'writes');
     perform agent.check_columns(new.relation, new.lane_key, 'lane_key');
     if new.backfill and agent.key_columns(new.relation) = '{}' then
@@ -708,15 +732,16 @@ declare
     _tools jsonb;
     _names text[];
     _used  text[] := '{}';
+    _compiled text;
     _filter text;
 begin
     select * into _agent from agent.agent where name = _attachment.agent;
     if _attachment.condition is not null then
-        _used := agent.compile_condition(_attachment.relation, _attachment.condition);
-        drop view pg_temp.walagent_condition;
+        select columns, compiled into _used, _compiled
+          from agent.compile_condition(_attachment.relation, _attachment.condition);
     end if;
     if _attachment.server_filter then
-        _filter := agent.row_filter(_attachment.relation, _attachment.condition);
+        _filter := agent.row_filter(_attachment.relation, _compiled);
         if _filter is null or _attachment.ops <> '{insert}' then
             raise exception 'server_filter needs a condition of plain comparisons on the new row, and the operation insert alone'
                 using errcode = 'WA012', hint = 'without server_filter the condition is judged when the row has arrived, and may be anything';
@@ -740,7 +765,7 @@ begin
         'table', (select relname from pg_catalog.pg_class where oid = _attachment.relation),
         'key_columns', agent.key_columns(_attachment.relation),
         'row_security', (select relrowsecurity from pg_catalog.pg_class where oid = _attachment.relation),
-        'condition_columns', _used,
+        'condition', _compiled, 'condition_columns', _used,
         'row_filter', _filter,
         'debounce_seconds', extract(epoch from _attachment.debounce),
         'approval_seconds', extract(epoch from _attachment.approval_ttl),
