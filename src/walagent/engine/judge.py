@@ -1,7 +1,8 @@
 """Let PostgreSQL judge the conditions of matched changes, many a round trip.
 
 On a connection of its own, in a read-only transaction, as the attachment's `run_as`: a condition
-can neither write nor see more than the agent may.
+can neither write nor see more than the agent may.  It names what it uses with schemas, and there
+is no search_path: what was made after it was checked cannot be found.
 """
 
 from collections.abc import Sequence
@@ -87,7 +88,8 @@ class Judge:
         async with self._conn.transaction():
             await self._conn.execute(
                 sql.SQL(
-                    "set transaction read only; set local role {}; set local statement_timeout = {}"
+                    "set transaction read only; set local role {}; set local search_path = '';"
+                    " set local statement_timeout = {}"
                 ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT))
             )
             cursor = await self._conn.execute(predicate.statement(attachment), [document])
