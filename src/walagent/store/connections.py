@@ -1,8 +1,9 @@
 """Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
 
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import orjson
 from psycopg import AsyncConnection, OperationalError
@@ -24,13 +25,38 @@ _TCP: dict[str, Any] = {
 }
 
 
-def _dumps(value: Json) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+# An escaped NUL, which jsonb refuses; an even number of backslashes before it escape themselves.
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+_MARK = "\N{REPLACEMENT CHARACTER}"
+
+
+def to_json(value: Json) -> bytes:
+    """Write JSON that jsonb takes: NUL and lone surrogates, which it refuses, become a mark."""
+    try:
+        document = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        document = orjson.dumps(_encodable(value), option=orjson.OPT_NON_STR_KEYS)
+    if b"u0000" in document:
+        document = _NUL.sub(rb"\1" + _MARK.encode(), document)
+    return document
+
+
+def _encodable(value: Json) -> Json:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            items = cast("dict[Json, Json]", value).items()
+            return {_encodable(key): _encodable(each) for key, each in items}
+        case list() | tuple():
+            return [_encodable(each) for each in cast("Sequence[Json]", value)]
+        case _:
+            return value
 
 
 def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
     set_json_loads(orjson.loads, context)
-    set_json_dumps(_dumps, context)
+    set_json_dumps(to_json, context)
 
 
 async def _configure(conn: AsyncConnection[Any]) -> None:

@@ -111,7 +111,8 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
     Returns:
         whether another run of its lane was waiting for it.
     """
-    end = [state.value, result, None if error is None else Jsonb(error), spent.tokens, spent.cost]
+    text = None if result is None else result.replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    end = [state.value, text, None if error is None else Jsonb(error), spent.tokens, spent.cost]
     if last is None:
         cursor = await conn.execute(
             "select agent.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric)",
