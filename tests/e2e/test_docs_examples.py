@@ -1,0 +1,222 @@
+"""What the documentation shows is run: statements, their results, and commands."""
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, AsyncCursor, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import TupleRow
+
+from tests.docs_pages import ROOT, Block, blocks, pages
+
+HOST = "db.example"  # stands for the test server wherever a page connects to it
+OWN_DATABASE = "<!-- begins with an empty database called "  # a page's wish, up to the next blank
+PATIENCE = 60.0
+
+PLAYED = [page for page in pages() if any(block.runs for block in blocks(page))]
+
+
+@pytest.fixture
+def roles(server: str) -> Iterator[None]:
+    """Remove the roles that a page makes; they outlive its database."""
+    with psycopg.connect(server, autocommit=True) as admin:
+        before = _roles(admin)
+        yield
+        for name in _roles(admin) - before:
+            admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def _roles(admin: psycopg.Connection) -> set[str]:
+    return {name for (name,) in admin.execute("select rolname from pg_roles")}
+
+
+@pytest.fixture
+def stage(page: Path, server: str, roles: None, request: pytest.FixtureRequest) -> Iterator[str]:
+    """The page's database: a migrated one, or an empty one of the name that it asks for."""
+    _, asked, rest = page.read_text("utf-8").partition(OWN_DATABASE)
+    if not asked:
+        yield request.getfixturevalue("dsn")
+        return
+    name = sql.Identifier(rest.split()[0])
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(sql.SQL("create database {}").format(name))
+        try:
+            yield make_conninfo(server, dbname=rest.split()[0])
+        finally:
+            admin.execute(_END_READERS, [rest.split()[0]])
+            admin.execute(_DROP_SLOTS, [rest.split()[0]])
+            admin.execute(sql.SQL("drop database {} with (force)").format(name))
+
+
+_END_READERS = """
+select pg_terminate_backend(active_pid, 5000)
+  from pg_replication_slots where database = %s and active
+"""
+_DROP_SLOTS = (
+    "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s"
+)
+
+
+@pytest.mark.parametrize("page", PLAYED, ids=lambda page: str(page.relative_to(ROOT)))
+async def test_a_page_can_be_followed_from_top_to_bottom(
+    page: Path, stage: str, tmp_path: Path
+) -> None:
+    """Each example does what stands below it, in the order of the page."""
+    async with _Player(stage, tmp_path).playing() as player:
+        await player.play([block for block in blocks(page)])
+
+
+class _Player:
+    """Follows one page."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self._dsn = dsn
+        self._folder = folder
+        self._given = conninfo_to_dict(dsn)
+        self._daemons: list[asyncio.subprocess.Process] = []
+        self._environ = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("PG")},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "src"),
+            "WALAGENT_HOME": str(folder / "home"),
+            "OPENAI_API_KEY": "fake-key",
+        }
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncGenerator["_Player"]:
+        """End the daemons that a page has started."""
+        try:
+            yield self
+        finally:
+            for daemon in self._daemons:
+                if daemon.returncode is None:
+                    daemon.terminate()
+                await asyncio.wait_for(daemon.wait(), 30)
+
+    async def play(self, page: Sequence[Block]) -> None:
+        """Do what each block says, and compare what comes of it."""
+        shown: str | None = None
+        for block in page:
+            match block.language:
+                case "sql" if block.runs:
+                    shown = await self._run_sql(block)
+                case "console" if block.runs:
+                    shown = await self._run_commands(block)
+                case "text" if "result" in block.words:
+                    assert shown == block.text, str(block)
+                case "yaml" if name := block.option("file"):
+                    (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    (self._folder / name).write_text(block.text)
+                case _:
+                    pass
+
+    # SQL.
+
+    async def _run_sql(self, block: Block) -> str:
+        user = block.option("as") or str(self._given["user"])
+        async with await AsyncConnection.connect(self._dsn, autocommit=True, user=user) as conn:
+            cursor = conn.cursor()
+            try:
+                await cursor.execute(block.text.encode())
+            except psycopg.Error as error:
+                assert error.sqlstate == block.option("fails"), f"{block}: {error}"
+                return _as_psql_says(error)
+            assert not block.option("fails"), f"{block} did not fail"
+            return await _last_result(cursor)
+
+    # Commands.
+
+    async def _run_commands(self, block: Block) -> str:
+        shown = ""
+        for command in _commands(block.text):
+            if set_ := re.fullmatch(r"export (\w+)=(\S+)", command):
+                self._environ[set_[1]] = self._here(set_[2])
+            elif command.endswith(" &"):
+                await self._start(command.removesuffix(" &"))
+            else:
+                shown = await self._finish(command, block)
+        return shown
+
+    async def _start(self, command: str) -> None:
+        """Start a daemon, and wait until it reads the stream."""
+        daemon = await self._spawn(f"exec {command}", stderr=asyncio.subprocess.PIPE)
+        self._daemons.append(daemon)
+        assert daemon.stderr is not None
+        async with asyncio.timeout(PATIENCE):
+            said = b""
+            while b"reader.streaming" not in said:
+                line = await daemon.stderr.readline()
+                assert line, said.decode()
+                said += line
+
+    async def _finish(self, command: str, block: Block) -> str:
+        process = await self._spawn(
+            command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        async with asyncio.timeout(PATIENCE):
+            out, said = await process.communicate()
+        code = int(block.option("exits") or 0)
+        assert process.returncode == code, f"{block}: {command}\n{said.decode()}"
+        return (out + said).decode().rstrip()
+
+    async def _spawn(self, command: str, **pipes: int) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_shell(
+            self._here(command),
+            cwd=self._folder,
+            env=self._environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            **pipes,
+        )
+
+    def _here(self, text: str) -> str:
+        """Put the test server in the place of the page's."""
+        place = f"{quote(str(self._given['host']), safe='')}:{self._given.get('port', 5432)}"
+        return text.replace(HOST, place)
+
+
+def _commands(text: str) -> Iterator[str]:
+    """The lines after `$ `, each with what follows a backslash."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        if line.startswith("$ "):
+            command = line.removeprefix("$ ")
+            while command.endswith("\\"):
+                command = command.removesuffix("\\") + next(lines).removeprefix("> ").strip()
+            yield command
+
+
+async def _last_result(cursor: AsyncCursor[TupleRow]) -> str:
+    """The rows of the last statement, as psql prints them."""
+    while cursor.nextset():
+        pass
+    if cursor.description is None:
+        return cursor.statusmessage or ""
+    names = [column.name for column in cursor.description]
+    result = cursor.pgresult
+    assert result is not None
+    lines = [
+        [(result.get_value(row, n) or b"").decode() for n in range(len(names))]
+        for row in range(result.ntuples)
+    ]
+    widths = [max(len(line[n]) for line in [names, *lines]) for n in range(len(names))]
+    rule = "-+-".join("-" * width for width in widths)
+    table = [
+        " | ".join(c.ljust(w) for c, w in zip(ln, widths, strict=True)) for ln in [names, *lines]
+    ]
+    return "\n".join(line.rstrip() for line in [table[0], rule, *table[1:]])
+
+
+def _as_psql_says(error: psycopg.Error) -> str:
+    """An error as psql prints it."""
+    lines = [f"ERROR:  {error.diag.message_primary}"]
+    if error.diag.message_hint:
+        lines.append(f"HINT:  {error.diag.message_hint}")
+    return "\n".join(lines)
