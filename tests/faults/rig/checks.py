@@ -1,0 +1,80 @@
+"""What must be true in the end, asked in SQL alone: nothing of the code under test is used here.
+
+Each query lists what is wrong, so that a failing test shows it.
+"""
+
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from tests.faults.rig.stage import CALLS, REPLIES
+from tests.faults.rig.waiting import DEADLINE, fetch, until
+
+ALL_ENDED = """
+select (select count(*) from agent.run where agent.is_final(state))
+       >= (select count(*) from written)
+"""
+
+_WRONG = {
+    # Exactly one run per change that the writer committed, and none that it did not.
+    "runs": """
+        select w.item, w.version, w.n as written, r.n as runs
+          from (select item, version, count(*) as n from written group by 1, 2) w
+               full join
+               (select (change -> 'new' ->> 'id')::bigint as item,
+                       (change -> 'new' ->> 'version')::integer as version, count(*) as n
+                  from agent.run group by 1, 2) r using (item, version)
+         where w.n is distinct from r.n limit 20""",
+    "effects": """
+        select w.item, w.version, w.n as written, e.n as effects
+          from (select item, version, count(*) as n from written group by 1, 2) w
+               full join
+               (select item, version, count(*) as n from effect where tool = 'sql' group by 1, 2) e
+               using (item, version)
+         where w.n is distinct from e.n limit 20""",
+    "order of a row's effects": """
+        select item, version, before
+          from (select item, version, lag(version) over (partition by item order by seq) as before
+                  from effect where tool = 'sql') e
+         where before >= version limit 20""",
+    "order of a row's runs": """
+        select key, id
+          from (select key, id, (change -> 'new' ->> 'version')::integer as version,
+                       lag((change -> 'new' ->> 'version')::integer)
+                           over (partition by key order by id) as before
+                  from agent.run) r
+         where before >= version limit 20""",
+    "states": """
+        select state, count(*), min(id), min(error::text)
+          from agent.run where state <> 'succeeded' group by 1""",
+    "steps": f"""
+        select run_id, array_agg(kind order by seq)
+          from agent.step
+         group by 1
+        having count(*) filter (where kind = 'reply') <> {REPLIES}
+            or count(*) filter (where kind = 'result' and content ->> 'is_error' = 'false')
+               <> {CALLS}
+            or count(*) <> {REPLIES + CALLS} limit 20""",
+    "rows that no agent marked": """
+        select id from item where status <> 'seen' limit 20""",
+    "promises": "select * from agent.broken_invariant limit 20",
+    "gaps": "select * from agent.gap",
+}
+
+LAG = """
+select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) < %s
+  from pg_replication_slots where slot_name = %s
+"""
+
+
+async def all_is_well(conn: AsyncConnection[Any]) -> None:
+    """See that everything happened once, in order, and that nothing is left between states."""
+    wrong = {what: await fetch(conn, query) for what, query in _WRONG.items()}
+    assert {what: rows for what, rows in wrong.items() if rows} == {}
+
+
+async def caught_up(
+    conn: AsyncConnection[Any], slot: str, *, lag: int = 1 << 20, seconds: float = DEADLINE
+) -> None:
+    """Wait until the slot keeps at most *lag* bytes of WAL back."""
+    await until(conn, LAG, lag, slot, seconds=seconds)

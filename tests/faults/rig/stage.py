@@ -1,0 +1,111 @@
+"""The scene of most tests here: tables, tools that leave traces, a scripted model, attachments.
+
+A writer changes `item` and notes each change in `written` in the same transaction.  The agent
+answers each change by noting it in `effect`, and by marking the row.  So `written` says what must
+have happened, and `effect` says what has.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent.message import Json
+
+SCHEMA = """
+create table item (
+    id      bigint primary key,
+    version integer not null,
+    note    text,
+    status  text not null default 'new'
+);
+create table written (
+    seq     bigint primary key generated always as identity,
+    item    bigint not null,
+    version integer not null
+);
+create table effect (
+    seq     bigint primary key generated always as identity,
+    tool    text not null,
+    item    bigint not null,
+    version integer not null
+);
+create function note_change(item bigint, version integer)
+    returns text
+    language sql
+as $$
+    insert into public.effect (tool, item, version) values ('sql', item, version);
+    select 'noted'
+$$;
+"""
+
+# The clock of leases, retries and debounce, so that a test can let time pass.
+CLOCK = """
+create table clock (shift interval not null);
+insert into clock values ('0');
+create or replace function agent.now()
+    returns timestamptz
+    language sql
+    stable
+as $$ select statement_timestamp() + (select shift from public.clock) $$;
+"""
+
+# Attempts are plenty: a kill costs every run in work one.
+ATTACH = """
+select agent.attach('item', 'model=script, tools=[note_change], writes=[status],
+    on=[insert, update], bind=[item=id, version=version], max_attempts=50');
+"""
+SCRIPT = {
+    "replies": [
+        {"call": "note_change"},
+        {"call": "update_row", "arguments": {"status": "seen"}},
+        "Noted.",
+    ]
+}
+REPLIES, CALLS = 3, 2  # in each run of that script
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A test's own database, its slot, and its folder."""
+
+    conn: AsyncConnection[Any]
+    dsn: str
+    slot: str
+    folder: Path
+
+
+async def set_up(place: Place, *, latency: float = 0.0) -> None:
+    """Make the tables, and the model `script`.
+
+    Args:
+        latency: seconds before each answer of the model.
+    """
+    await place.conn.execute(SCHEMA)
+    await add_model(
+        place.conn, "script", write_script(place.folder, {"latency": latency, **SCRIPT})
+    )
+
+
+def write_script(folder: Path, script: Mapping[str, Json]) -> Path:
+    """Write a model's script down, for a daemon to read."""
+    path = folder / "script.json"
+    path.write_text(json.dumps(script))
+    return path
+
+
+async def add_model(conn: AsyncConnection[Any], name: str, script: Path) -> None:
+    """Register a scripted model."""
+    await conn.execute(
+        "insert into agent.model (name, provider, model_id, base_url, input_price, output_price)"
+        " values (%s, 'scripted', 'scripted', %s, 0, 0)",
+        [name, str(script)],
+    )
+
+
+async def let_time_pass(conn: AsyncConnection[Any]) -> None:
+    """Let every lease run out and every wait end, where CLOCK is the clock."""
+    await conn.execute("update public.clock set shift = shift + interval '1 hour'")

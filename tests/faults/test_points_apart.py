@@ -1,0 +1,128 @@
+"""Deaths where more than one transaction of the database is concerned.
+
+A large transaction is taken in piece by piece; a tool that leaves the database has no step that
+commits with its effect.
+"""
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.faults.rig.inprocess import take_in, work
+from tests.faults.rig.stage import CLOCK, SCHEMA, Place, add_model, let_time_pass
+from tests.faults.rig.tools import OUTSIDE
+from tests.faults.rig.waiting import fetch
+from walagent import faults
+from walagent.agent.models.scripted import ScriptedModel, call
+from walagent.agent.tools.python import find_tools
+from walagent.engine.gather import SPILL_AFTER
+from walagent.store.tools import register_python_tools
+
+SOURCES = Path(__file__).parent.parent.parent / "src"
+LARGE = 3 * SPILL_AFTER  # rows: three pieces at least
+ENDED = """
+select bool_and(agent.is_final(state) or state = 'needs_review') from agent.run
+"""
+
+
+def test_every_point_in_the_code_is_known() -> None:
+    """A misspelt point would never fire, and nobody would notice."""
+    texts = [path.read_text() for path in SOURCES.rglob("*.py")]
+    found = {name for text in texts for name in re.findall(r'faults\.hit\("([^"]+)"\)', text)}
+    assert found == set(faults.POINTS)
+
+
+async def attach(place: Place, spec: str) -> None:
+    """Make the scene with one attachment that is in effect."""
+    conn, dsn, slot = place.conn, place.dsn, place.slot
+    await conn.execute(SCHEMA + CLOCK)
+    await register_python_tools(conn, find_tools(["tests.faults.rig.tools"]).values())
+    await add_model(conn, "script", place.folder)
+
+    async def in_effect() -> bool:
+        query = "select exists (select from agent.attachment_version where active_from is not null)"
+        return (await fetch(conn, query))[0][0]
+
+    async def at_once() -> bool:
+        return True
+
+    await take_in(dsn, slot, at_once)  # makes slot and ledger
+    await conn.execute("select agent.attach('item', %s)", [spec])
+    assert not await take_in(dsn, slot, in_effect)
+
+
+@pytest.mark.parametrize(
+    ("point", "skip"),
+    [
+        ("intake.runs_inserted", 1),
+        pytest.param("intake.runs_inserted", 0, marks=pytest.mark.slow),
+        pytest.param("intake.runs_inserted", 2, marks=pytest.mark.slow),
+        pytest.param("intake.progress_moved", 0, marks=pytest.mark.slow),
+        pytest.param("intake.committed", 0, marks=pytest.mark.slow),
+        pytest.param("frame.received", 20, marks=pytest.mark.slow),
+    ],
+)
+async def test_half_a_large_transaction_is_never_taken_in(
+    place: Place, point: str, skip: int
+) -> None:
+    """A reader that dies between its pieces leaves none of them, or has committed all."""
+    conn, dsn, slot = place.conn, place.dsn, place.slot
+    await attach(place, "model=script")
+    await conn.execute("insert into item select n, 1 from generate_series(1, %s) n", [LARGE])
+
+    async def taken_in() -> bool:
+        (count,) = (await fetch(conn, "select count(*) from agent.run"))[0]
+        assert count in {0, LARGE}
+        return count == LARGE
+
+    with ExitStack() as fault:
+        fault.enter_context(faults.armed(point, skip=skip))
+        assert await take_in(dsn, slot, taken_in), f"{point} never fired"
+        fault.close()
+    await taken_in()
+    assert not await take_in(dsn, slot, taken_in)
+    ids = "select count(distinct change -> 'new' ->> 'id') from agent.run"
+    assert await fetch(conn, ids) == [(LARGE,)]
+    assert await fetch(conn, "select * from agent.broken_invariant") == []
+
+
+@pytest.mark.parametrize("point", ["tool.started", "tool.done"])
+@pytest.mark.parametrize("tool", ["tell_again", "tell_once"])
+async def test_a_tool_that_leaves_the_database_is_never_repeated_blindly(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tool: str, point: str
+) -> None:
+    """An idempotent one is called again with the same key; of an unsafe one a person is asked."""
+    conn, dsn, slot = place.conn, place.dsn, place.slot
+    outside = place.folder / "outside"
+    outside.touch()
+    monkeypatch.setenv(OUTSIDE, str(outside))
+    await attach(place, f"model=script, tools=[{tool}], bind=[item=id]")
+    await conn.execute("insert into item values (1, 1)")
+
+    async def taken_in() -> bool:
+        return (await fetch(conn, "select exists (select from agent.run)"))[0][0]
+
+    async def ended() -> bool:
+        return (await fetch(conn, ENDED))[0][0]
+
+    await take_in(dsn, slot, taken_in)
+    models = {"script": ScriptedModel([call(tool), "Told."])}
+    with faults.armed(point):
+        assert await work(dsn, models, ended), f"{point} never fired"
+    await let_time_pass(conn)
+    assert not await work(dsn, models, ended)
+
+    told = outside.read_text().splitlines()
+    if tool == "tell_once":
+        assert len(told) == (point == "tool.done")
+        assert await fetch(conn, "select state from agent.run") == [("needs_review",)]
+        await conn.execute("select agent.resolve(id, true, 'told') from agent.run")
+        assert not await work(dsn, models, ended)
+    else:
+        assert len(told) == 1 + (point == "tool.done")
+        assert len(set(told)) == 1
+    assert outside.read_text().splitlines() == told
+    assert await fetch(conn, "select state, result from agent.run") == [("succeeded", "Told.")]
+    assert await fetch(conn, "select * from agent.broken_invariant") == []
