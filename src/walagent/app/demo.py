@@ -62,7 +62,8 @@ async def perform(play: Play, audience: Audience) -> Summary:
             audience.tell(f"{model} is attached to support_tickets")
             watcher = Watcher(conn, audience, tickets)
             interrupted = await _serve_while(dsn, watcher)
-            stories = [story for story in await read_stories(conn) if story.ended]
+            new = (s for s in await read_stories(conn) if s.ticket >= tickets.first)
+            stories = [story for story in new if story.ended]
             return Summary(
                 model,
                 await count(conn),

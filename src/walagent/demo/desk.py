@@ -10,6 +10,12 @@ from walagent.demo.tickets import CUSTOMERS, definition, schema, story, ticket_a
 Connection = AsyncConnection[Any]
 
 _JSON = ("bind", "examples", "parameters")
+_CHANGE = """
+update agent.agent
+   set model = %(model)s, parameters = %(parameters)s
+ where name = %(name)s
+   and (model, parameters) is distinct from (%(model)s, %(parameters)s)
+"""
 
 
 async def open_desk(conn: Connection) -> int:
@@ -39,26 +45,30 @@ async def take_payments(conn: Connection, first: int, count: int) -> None:
             )
 
 
-async def attach_agent(conn: Connection, model: str, *, embedded: bool) -> str:
-    """Attach the agent with agent.attach(), and give its name.
+async def attach_agent(conn: Connection, model: str, *, embedded: bool) -> None:
+    """Attach the agent with agent.attach(); one that is attached already gets this model.
 
     Args:
         embedded: whether the definition's parameters mean something to this model.
     """
-    given = {**definition(), "model": model}
+    given = definition() | {"model": model}
     if not embedded:
-        del given["parameters"]
+        given["parameters"] = {}
     arguments = {key: Jsonb(value) if key in _JSON else value for key, value in given.items()}
-    await conn.execute(
-        sql.SQL("select agent.attach({})").format(
-            sql.SQL(", ").join(
-                sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
-                for name in arguments
-            )
-        ),
-        arguments,
+    if await _is_attached(conn, given["name"]):
+        await conn.execute(_CHANGE, arguments)
+        await conn.execute("select agent.resume(%(name)s)", arguments)
+        return
+    names = sql.SQL(", ").join(
+        sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
+        for name in arguments
     )
-    return str(given["name"])
+    await conn.execute(sql.SQL("select agent.attach({})").format(names), arguments)
+
+
+async def _is_attached(conn: Connection, name: str) -> bool:
+    cursor = await conn.execute("select from agent.attachment where name = %s", [name])
+    return await cursor.fetchone() is not None
 
 
 async def _is_open(conn: Connection) -> bool:
