@@ -76,7 +76,7 @@ begin
               from agent.run r
              where r.attachment_id = _lane.id and r.state = 'pending'
                and r.blocked_by is null and r.not_before is null
-             order by r.id
+             order by r.id + 0
              limit _want + 32
                for update skip locked
         ), ahead as materialized (
@@ -86,7 +86,7 @@ begin
                      where p.attachment_id = _lane.id and p.lane = c.lane and p.id <> c.id
                        and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
                        and (p.id < c.id or p.state <> 'pending')
-                     order by p.id desc
+                     order by p.id + 0 desc
                      limit 1) as by
               from candidate c
         ), held as materialized (

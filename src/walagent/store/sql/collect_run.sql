@@ -6,7 +6,7 @@ with collecting as (
      where r.attachment_id = %(attachment)s
        and r.lane is not distinct from %(lane)s
        and r.state = 'pending' and r.not_before is not null
-     order by r.id
+     order by r.id + 0
      limit 1
        for no key update
 ), given as (
