@@ -1,7 +1,7 @@
 """Errors in, words on stderr and an exit code out: the one place that decides it."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Never
 
 import click
@@ -14,9 +14,8 @@ USAGE = 2  # a wrong option, file, spec or name
 PERSON = 3  # a person must act first; the systemd unit stays down
 
 
-def end(group: BaseExceptionGroup[WalagentError]) -> Never:
+def end(errors: Sequence[WalagentError]) -> Never:
     """Say every error once, each with its hint, and leave."""
-    errors = list(dict.fromkeys(_flat(group)))
     for error in unique(errors):
         click.secho(mask(f"walagent: {error}"), fg="red", err=True)
         if error.hint:
@@ -31,18 +30,10 @@ def exit_code(error: WalagentError) -> int:
     return PERSON if error.next in {Next.STOP, Next.ASK_PERSON} else FAILED
 
 
-def unique(errors: list[WalagentError]) -> Iterator[WalagentError]:
+def unique(errors: Sequence[WalagentError]) -> Iterator[WalagentError]:
     """Leave out what has been said: parts of one daemon often fail for one reason."""
     said: set[str] = set()
     for error in errors:
         if str(error) not in said:
             said.add(str(error))
-            yield error
-
-
-def _flat(group: BaseExceptionGroup[WalagentError]) -> Iterator[WalagentError]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _flat(error)
-        else:
             yield error

@@ -1,6 +1,6 @@
 """The group of all commands: loads one when it is called, and ends every error in one place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -9,6 +9,8 @@ import click
 
 from walagent import __version__
 from walagent.cli.commands import Command
+from walagent.cli.ending import end
+from walagent.errors import WalagentError
 
 
 class Commands(click.Group):
@@ -61,13 +63,23 @@ class Commands(click.Group):
             with formatter.section(heading):
                 formatter.write_dl([(c.name.ljust(width), c.help) for c in commands])
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's signature
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401, RET503 - click's; end() never returns
         """Run the command; an error of ours becomes words and an exit code."""
-        from walagent.errors import WalagentError
-
         try:
             return super().invoke(ctx)
-        except* WalagentError as group:
-            from walagent.cli.ending import end
+        except WalagentError as error:
+            ours = [error]
+        except BaseExceptionGroup as group:
+            found, others = group.split(WalagentError)
+            if found is None or others is not None:
+                raise  # a bug shows where it is, whatever else failed with it
+            ours = list(_flat(found))
+        end(ours)
 
-            end(group)
+
+def _flat(group: BaseExceptionGroup[WalagentError]) -> Iterator[WalagentError]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flat(error)
+        else:
+            yield error

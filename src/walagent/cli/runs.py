@@ -15,7 +15,9 @@ _STATES = click.Choice([state.value for state in RunState])
 @click.command("runs")
 @click.option("--state", "states", multiple=True, type=_STATES, help="Only runs in it; repeatable.")
 @click.option("--attachment", help="Only runs of this attachment.")
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1), metavar="N")
+@click.option(
+    "--limit", default=50, show_default=True, type=click.IntRange(1), metavar="N", help="At most N."
+)
 @json_option()
 @where_options
 def runs_(
