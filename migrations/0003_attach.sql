@@ -221,7 +221,8 @@ end;
 $$;
 comment on function agent.json_schema_of(oid, integer) is 'The JSON Schema of values of a type: enum labels, CHECK lists, domains, arrays, composites';
 
--- The values of `CHECK (x IN ('a', 'b'))` as PostgreSQL prints it, or NULL for any other check.
+-- The values of `CHECK (x IN ('a', 'b'))` as PostgreSQL prints it, also with `OR x IS NULL`; NULL for
+-- any other check, for it may allow more than its list, or just the others.
 create function agent.check_list(_definition text)
     returns text[]
     language sql
@@ -229,7 +230,9 @@ create function agent.check_list(_definition text)
 as $$
     select array_agg(replace(m[1], '''''', '''') order by n)
       from regexp_matches(
-               substring(_definition from '^CHECK \(+[^=]*= ANY \(+ARRAY\[(.*)\]'),
+               substring(_definition from '^CHECK \(+(?:[[:alnum:]_$]+|"(?:[^"]|"")+")\)?(?:::[a-z ]+)? = ANY \(+ARRAY\['
+                                          '((?:''(?:[^'']|'''')*''::[^],'']+(?:, )?)+)'
+                                          '\](?:\)::[a-z ]+\[\])?\)+(?: OR \([^'']+ IS NULL\)+)?$'),
                '''((?:[^'']|'''')*)''::', 'g') with ordinality as found (m, n)
 $$;
 
@@ -263,23 +266,38 @@ as $$
      where i.indrelid = _relation and i.indisprimary
 $$;
 
--- A SQL function as a tool: where to call it, with what, and what the model is told of it.
+-- The names of the arguments that a function is called with, in order; '' for one without.
+create function agent.argument_names(_function regprocedure)
+    returns text[]
+    language sql
+    stable
+as $$
+    select array(select coalesce(p.proargnames[n], '')
+                   from generate_series(1, coalesce(cardinality(p.proallargtypes), p.pronargs)) n
+                  where coalesce(p.proargmodes[n], 'i') in ('i', 'b', 'v')
+                  order by n)
+      from pg_catalog.pg_proc p where p.oid = _function
+$$;
+
+-- A SQL function as a tool: where to call it, with what, and what the model is told of it.  Without
+-- a search_path, so that every type is written with its schema.
 create function agent.function_tool(_function regprocedure)
     returns jsonb
     language plpgsql
     stable
+    set search_path = ''
 as $$
 declare
     _p pg_catalog.pg_proc;
+    _names text[] := agent.argument_names(_function);
     _arguments jsonb;
     _properties jsonb;
     _required jsonb;
 begin
     select * into _p from pg_catalog.pg_proc where oid = _function;
-    select coalesce(jsonb_agg(jsonb_build_object('name', coalesce(_p.proargnames[n], ''),
-                                                 'type', format_type(t, null)) order by n), '[]'),
-           coalesce(jsonb_object_agg(coalesce(nullif(_p.proargnames[n], ''), '$' || n), agent.json_schema_of(t)), '{}'),
-           coalesce(jsonb_agg(_p.proargnames[n] order by n) filter (where n <= _p.pronargs - _p.pronargdefaults), '[]')
+    select coalesce(jsonb_agg(jsonb_build_object('name', _names[n], 'type', format_type(t, null)) order by n), '[]'),
+           coalesce(jsonb_object_agg(_names[n], agent.json_schema_of(t)), '{}'),
+           coalesce(jsonb_agg(_names[n] order by n) filter (where n <= _p.pronargs - _p.pronargdefaults), '[]')
       into _arguments, _properties, _required
       from unnest(_p.proargtypes::oid[]) with ordinality as a (t, n);
     return jsonb_build_object(
@@ -296,7 +314,7 @@ begin
 end;
 $$;
 
-create function agent.find_function(_name text, _run_as name)
+create function agent.find_function(_name text)
     returns regprocedure
     language plpgsql
     stable
@@ -321,19 +339,37 @@ begin
     if _found is null then
         return null;
     end if;
-    if not has_function_privilege(_run_as, _found[1], 'execute') then
-        raise exception 'tool "%": role "%" may not execute %', _name, _run_as, _found[1]
-            using errcode = 'WA011', hint = format('grant execute on function %s to %I', _found[1], _run_as);
-    end if;
-    if exists (select from pg_catalog.pg_proc p
-                where p.oid = _found[1] and p.pronargs > 0
-                  and (p.proargnames is null or '' = any (p.proargnames[1:p.pronargs]))) then
-        raise exception 'tool "%": every argument of % needs a name, for the model to know it by', _name, _found[1]
-            using errcode = 'WA011';
-    end if;
     return _found[1];
 end;
 $$;
+
+-- Refuse a function that *_run_as* may not call, or that cannot be called by the names of arguments.
+create function agent.check_function(_name text, _function regprocedure, _run_as name)
+    returns void
+    language plpgsql
+    stable
+as $$
+begin
+    if not has_function_privilege(_run_as, _function, 'execute') then
+        raise exception 'tool "%": role "%" may not execute %', _name, _run_as, _function
+            using errcode = 'WA011', hint = format('grant execute on function %s to %I', _function, _run_as);
+    elsif '' = any (agent.argument_names(_function)) then
+        raise exception 'tool "%": every argument of % needs a name, for the model to know it by', _name, _function
+            using errcode = 'WA011';
+    elsif exists (select from pg_catalog.pg_proc p join pg_catalog.pg_type t on t.oid = any (p.proargtypes)
+                   where p.oid = _function and (p.provariadic <> 0 or t.typtype = 'p')) then
+        raise exception 'tool "%": % takes arguments of any type or number, and a model must be told which', _name, _function
+            using errcode = 'WA011';
+    end if;
+end;
+$$;
+
+-- The name by which a model knows a tool; providers take no dots.
+create function agent.tool_name(_name text)
+    returns text
+    language sql
+    immutable
+as $$ select regexp_replace(_name, '[^A-Za-z0-9_]', '_', 'g') $$;
 
 -- One tool of an attachment, frozen: registered in agent.tool, or a SQL function of that name.
 --
@@ -350,8 +386,11 @@ declare
     _bind     jsonb;
     _key      text;
 begin
-    select * into _row from agent.tool where name = _name and enabled;
-    if _row.kind = 'builtin' and _row.target = 'update_row' then
+    select * into _row from agent.tool where name = _name;
+    if not _row.enabled then
+        raise exception 'the tool "%" is disabled', _name
+            using errcode = 'WA011', hint = format('update agent.tool set enabled = true where name = %L', _name);
+    elsif _row.kind = 'builtin' and _row.target = 'update_row' then
         _tool := agent.update_tool(_attachment);
     elsif _row.kind in ('builtin', 'python') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
@@ -359,13 +398,10 @@ begin
         if _row.kind = 'sql' then
             _function := to_regprocedure(_row.target);
             if _function is null then
-                _function := agent.find_function(_row.target, _attachment.run_as);
-            elsif not has_function_privilege(_attachment.run_as, _function, 'execute') then
-                raise exception 'tool "%": role "%" may not execute %', _name, _attachment.run_as, _function
-                    using errcode = 'WA011', hint = format('grant execute on function %s to %I', _function, _attachment.run_as);
+                _function := agent.find_function(_row.target);
             end if;
         else
-            _function := agent.find_function(_name, _attachment.run_as);
+            _function := agent.find_function(_name);
         end if;
         if _function is null then
             raise exception 'there is no tool "%"', _name
@@ -373,6 +409,7 @@ begin
                       hint = 'a tool is a row of agent.tool or a function on your search_path; '
                              || agent.suggest(_name, (select array_agg(name) from agent.tool where enabled));
         end if;
+        perform agent.check_function(_name, _function, _attachment.run_as);
         _tool := agent.function_tool(_function);
     end if;
     if _row.name is not null then
@@ -396,7 +433,7 @@ begin
         end if;
     end loop;
     return jsonb_build_object('timeout', 30) || _tool || jsonb_build_object(
-        'name', regexp_replace(_name, '[^A-Za-z0-9_]', '_', 'g'),
+        'name', agent.tool_name(_name),
         'bind', _bind,
         'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve),
         'input_schema', agent.without_arguments(_tool -> 'input_schema', array(select jsonb_object_keys(_bind))));
@@ -482,12 +519,12 @@ declare
     _head text := E' SELECT\n   FROM '
                   || (select string_agg(_relation::text || ' ' || a, E',\n    ' order by n)
                         from unnest(_aliases) with ordinality as x (a, n))
-                  || E'\n  WHERE ';
+                  || E'\n  WHERE';
 begin
     if left(_text, length(_head)) <> _head then
         raise exception 'the condition cannot be read back from %', _text using errcode = 'WA012';
     end if;
-    return rtrim(substr(_text, length(_head) + 1), ';');
+    return btrim(substr(_text, length(_head) + 1), E' \n;');
 end;
 $$;
 
@@ -540,6 +577,17 @@ begin
             raise exception 'a condition may not call %: only stable functions of PostgreSQL and of extensions', _function.name
                 using errcode = 'WA012';
         end if;
+    end loop;
+    for _function in
+        select o.oid::regoperator as name
+          from regexp_matches(_rule.tree, ':opno (\d+)', 'g') as m
+               join pg_catalog.pg_operator o on o.oid = m[1]::oid
+         where o.oprnamespace <> 'pg_catalog'::regnamespace
+           and not exists (select from pg_catalog.pg_depend d
+                            where d.classid = 'pg_operator'::regclass and d.objid = o.oid and d.deptype = 'e')
+    loop
+        raise exception 'a condition may not use the operator %: only those of PostgreSQL and of extensions', _function.name
+            using errcode = 'WA012';
     end loop;
     select coalesce(array_agg(distinct a.attname::text), '{}') into columns
       from pg_catalog.pg_depend d
@@ -619,7 +667,8 @@ create function agent.check_relation(_relation regclass, _ops text[])
     stable
 as $$
 declare
-    _c pg_catalog.pg_class;
+    _c   pg_catalog.pg_class;
+    _kin regclass;
 begin
     select * into _c from pg_catalog.pg_class where oid = _relation;
     if _c.oid is null then
@@ -632,10 +681,22 @@ begin
     elsif _c.relnamespace in ('agent'::regnamespace, 'pg_catalog'::regnamespace) then
         raise exception '% is a table of the system: an agent there would feed on itself', _relation using errcode = 'WA013';
     end if;
-    if not _ops && '{update,delete}' then
+    select a.relation into _kin
+      from agent.attachment a
+     where a.relation <> _relation
+       and (a.relation in (select relid from pg_partition_ancestors(_relation) p (relid))
+            or _relation in (select relid from pg_partition_ancestors(a.relation) p (relid)));
+    if found then
+        raise exception '% is attached to, and the changes of partitions are told as their parent''s', _kin
+            using errcode = 'WA013', hint = 'attach to the parent alone, with a condition';
+    end if;
+    if _ops = '{insert}' then
         return;
     end if;
-    if _c.relreplident = 'n' or (_c.relreplident = 'd' and agent.key_columns(_relation) = '{}') then
+    -- All but inserts are published together: also where only truncates are wanted.
+    if _c.relreplident = 'n'
+       or _c.relreplident = 'd' and agent.key_columns(_relation) = '{}'
+       or _c.relreplident = 'i' and not exists (select from pg_catalog.pg_index where indrelid = _relation and indisreplident) then
         raise exception '% has no replica identity: publishing its updates would make the application''s own UPDATE and DELETE fail', _relation
             using errcode = 'WA013', hint = format('alter table %s add primary key (…), or: alter table %s replica identity full', _relation, _relation);
     end if;
@@ -671,6 +732,18 @@ begin
 end;
 $$;
 
+-- Whether the current role may change what *_attached_by* attached: that role, its members, and who
+-- owns this schema.  The role may have been dropped.
+create function agent.may_change(_attached_by name)
+    returns boolean
+    language sql
+    stable
+as $$
+    select exists (select from pg_catalog.pg_roles where rolname = _attached_by and pg_has_role(oid, 'member'))
+           or exists (select from pg_catalog.pg_class
+                       where oid = 'agent.attachment'::regclass and pg_has_role(relowner, 'member'))
+$$;
+
 -- Check one attachment with the rights of whoever attaches, and fill in what follows from it.
 --
 -- `definition` is set here and nowhere else: whatever a statement puts there is overwritten.
@@ -683,8 +756,7 @@ begin
         new.id := old.id;
         new.attached_by := old.attached_by;
         new.attached_at := old.attached_at;
-        if not pg_has_role(old.attached_by, 'member')
-           and current_user <> (select pg_get_userbyid(relowner) from pg_catalog.pg_class where oid = tg_relid) then
+        if not agent.may_change(old.attached_by) then
             raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
         end if;
         -- Pausing changes neither what is matched nor what a run does: no new version.
@@ -736,6 +808,9 @@ declare
     _filter text;
 begin
     select * into _agent from agent.agent where name = _attachment.agent;
+    if found then
+        perform agent.check_model(_agent.model);
+    end if;
     if _attachment.condition is not null then
         select columns, compiled into _used, _compiled
           from agent.compile_condition(_attachment.relation, _attachment.condition);
@@ -758,6 +833,7 @@ begin
             using errcode = 'WA011', hint = agent.suggest(_agent.tool_choice, _names || '{auto,required}');
     end if;
     perform agent.check_approve(_attachment.approve, _names);
+    perform agent.check_tools(_tools, _attachment.bind);
     return to_jsonb(_attachment) - '{paused,paused_reason,attached_at,source,definition}'::text[] || jsonb_build_object(
         'relation_oid', _attachment.relation::oid::bigint,
         'schema', (select nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
@@ -771,10 +847,50 @@ begin
         'approval_seconds', extract(epoch from _attachment.approval_ttl),
         'agent_version', _agent.version,
         'model', _agent.model, 'system_prompt', _agent.system_prompt, 'tools', _tools,
-        'tool_choice', _agent.tool_choice, 'examples', _agent.examples, 'parameters', _agent.parameters,
+        'tool_choice', agent.tool_name(_agent.tool_choice), 'examples', _agent.examples, 'parameters', _agent.parameters,
         'max_steps', _agent.max_steps, 'max_tokens', _agent.max_tokens, 'max_cost', _agent.max_cost,
         'max_seconds', _agent.max_seconds, 'max_attempts', _agent.max_attempts,
         'max_output_tokens', _agent.max_output_tokens);
+end;
+$$;
+
+create function agent.check_model(_name text)
+    returns void
+    language plpgsql
+    stable
+as $$
+begin
+    if not exists (select from agent.model where name = _name and enabled) then
+        raise exception 'there is no model "%"', _name
+            using errcode = 'WA014',
+                  hint = agent.suggest(_name, (select array_agg(name) from agent.model where enabled));
+    end if;
+end;
+$$;
+
+-- Each tool once, and each bound argument an argument of one: a misspelled one would stay the model's.
+create function agent.check_tools(_tools jsonb, _bind jsonb)
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _stray text;
+begin
+    select t ->> 'name' into _stray from jsonb_array_elements(_tools) t group by 1 having count(*) > 1 limit 1;
+    if found then
+        raise exception 'the tool "%" is named twice', _stray using errcode = 'WA011';
+    end if;
+    select a into _stray
+      from jsonb_object_keys(_bind) a
+     where not exists (select from jsonb_array_elements(_tools) t where t -> 'bind' ? a)
+     limit 1;
+    if found then
+        raise exception 'bind names argument "%", which no tool has', _stray
+            using errcode = 'WA011',
+                  hint = agent.suggest(_stray, array(select jsonb_object_keys(t -> 'input_schema' -> 'properties')
+                                                       from jsonb_array_elements(_tools) t));
+    end if;
 end;
 $$;
 
@@ -829,7 +945,7 @@ create function agent.check_detach()
     language plpgsql
 as $$
 begin
-    if not pg_has_role(old.attached_by, 'member') then
+    if not agent.may_change(old.attached_by) then
         raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
     end if;
     return old;
@@ -1048,11 +1164,7 @@ declare
     _name text := coalesce(attach.name, (select relname from pg_catalog.pg_class where oid = attach.target));
     _id   bigint;
 begin
-    if not exists (select from agent.model m where m.name = attach.model and m.enabled) then
-        raise exception 'there is no model "%"', attach.model
-            using errcode = 'WA014',
-                  hint = agent.suggest(attach.model, (select array_agg(m.name) from agent.model m where m.enabled));
-    end if;
+    perform agent.check_model(attach.model);
     if exists (select from agent.attachment a where a.name = _name) then
         raise exception 'there is an attachment "%" already', _name
             using errcode = 'WA013', hint = 'give this one another name, or agent.detach the old one first';

@@ -122,8 +122,8 @@ begin
          where p.pronamespace = 'agent'::regnamespace
            and p.proname in ('now', 'attach', 'detach', 'pause', 'resume', 'parse_spec', 'spec_skip', 'spec_value', 'spec_list',
                'spec_ops', 'spec_bind', 'spec_cast', 'suggest', 'edit_distance', 'json_schema_of', 'check_list', 'column_schema',
-               'key_columns', 'function_tool', 'find_function', 'resolve_tool', 'without_arguments', 'update_tool',
-               'is_one_expression', 'where_of', 'compile_condition', 'row_filter', 'check_sight', 'check_columns', 'check_relation', 'define', 'check_approve'));
+               'key_columns', 'argument_names', 'function_tool', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'without_arguments', 'update_tool',
+               'is_one_expression', 'where_of', 'compile_condition', 'row_filter', 'check_sight', 'check_columns', 'check_relation', 'may_change', 'define', 'check_model', 'check_tools', 'check_approve'));
 end;
 $$;
 comment on function agent.grant_developer(name) is 'Let a role attach agents to tables that it may read';
