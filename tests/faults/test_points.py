@@ -101,7 +101,7 @@ async def scene(place: Place) -> Scene:
     await conn.execute(SCHEMA + TOPIC + CLOCK)
     await register_python_tools(conn, find_tools(["tests.faults.rig.tools"]).values())
     for name in ("item", "topic"):
-        await add_model(conn, name, place.folder)
+        await add_model(place, name)
     models = {
         "item": ScriptedModel(
             [

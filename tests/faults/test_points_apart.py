@@ -21,7 +21,7 @@ from walagent.engine.gather import SPILL_AFTER
 from walagent.store.tools import register_python_tools
 
 SOURCES = Path(__file__).parent.parent.parent / "src"
-LARGE = 3 * SPILL_AFTER  # rows: three pieces at least
+LARGE = 10 * SPILL_AFTER  # rows: several pieces, whatever comes at once
 ENDED = """
 select bool_and(agent.is_final(state) or state = 'needs_review') from agent.run
 """
@@ -39,7 +39,7 @@ async def attach(place: Place, spec: str) -> None:
     conn, dsn, slot = place.conn, place.dsn, place.slot
     await conn.execute(SCHEMA + CLOCK)
     await register_python_tools(conn, find_tools(["tests.faults.rig.tools"]).values())
-    await add_model(conn, "script", place.folder)
+    await add_model(place, "script")
 
     async def in_effect() -> bool:
         query = "select exists (select from agent.attachment_version where active_from is not null)"

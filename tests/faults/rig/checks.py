@@ -11,7 +11,8 @@ from tests.faults.rig.stage import CALLS, REPLIES
 from tests.faults.rig.waiting import DEADLINE, fetch, until
 
 ALL_ENDED = """
-select (select count(*) from agent.run where agent.is_final(state))
+select (select count(*) from agent.run join agent.attachment a on a.id = attachment_id
+         where a.name = 'item' and agent.is_final(state))
        >= (select count(*) from written)
 """
 
@@ -23,33 +24,37 @@ _WRONG = {
                full join
                (select (change -> 'new' ->> 'id')::bigint as item,
                        (change -> 'new' ->> 'version')::integer as version, count(*) as n
-                  from agent.run group by 1, 2) r using (item, version)
+                  from agent.run where change ->> 'table' = 'item' group by 1, 2) r
+               using (item, version)
          where w.n is distinct from r.n limit 20""",
     "effects": """
-        select w.item, w.version, w.n as written, e.n as effects
-          from (select item, version, count(*) as n from written group by 1, 2) w
+        select tool, w.item, w.version, w.n as written, e.n as effects
+          from (select tool, item, version, count(*) as n
+                  from written cross join unnest('{sql,python}'::text[]) as tool group by 1, 2, 3) w
                full join
-               (select item, version, count(*) as n from effect where tool = 'sql' group by 1, 2) e
-               using (item, version)
+               (select tool, item, version, count(*) as n from effect group by 1, 2, 3) e
+               using (tool, item, version)
          where w.n is distinct from e.n limit 20""",
     "order of a row's effects": """
         select item, version, before
-          from (select item, version, lag(version) over (partition by item order by seq) as before
-                  from effect where tool = 'sql') e
+          from (select item, version,
+                       lag(version) over (partition by tool, item order by seq) as before
+                  from effect) e
          where before >= version limit 20""",
     "order of a row's runs": """
         select key, id
           from (select key, id, (change -> 'new' ->> 'version')::integer as version,
                        lag((change -> 'new' ->> 'version')::integer)
                            over (partition by key order by id) as before
-                  from agent.run) r
+                  from agent.run where change ->> 'table' = 'item') r
          where before >= version limit 20""",
     "states": """
         select state, count(*), min(id), min(error::text)
           from agent.run where state <> 'succeeded' group by 1""",
     "steps": f"""
         select run_id, array_agg(kind order by seq)
-          from agent.step
+          from agent.step join agent.run r on r.id = run_id
+         where r.change ->> 'table' = 'item'
          group by 1
         having count(*) filter (where kind = 'reply') <> {REPLIES}
             or count(*) filter (where kind = 'result' and content ->> 'is_error' = 'false')

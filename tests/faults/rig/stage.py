@@ -1,8 +1,8 @@
 """The scene of most tests here: tables, tools that leave traces, a scripted model, attachments.
 
 A writer changes `item` and notes each change in `written` in the same transaction.  The agent
-answers each change by noting it in `effect`, and by marking the row.  So `written` says what must
-have happened, and `effect` says what has.
+answers each change by noting it in `effect`, once by a tool in SQL and once by one in Python, and
+by marking the row.  So `written` says what must have happened, and `effect` says what has.
 """
 
 import json
@@ -55,17 +55,17 @@ as $$ select statement_timestamp() + (select shift from public.clock) $$;
 
 # Attempts are plenty: a kill costs every run in work one.
 ATTACH = """
-select agent.attach('item', 'model=script, tools=[note_change], writes=[status],
+select agent.attach('item', 'model=script, tools=[note_change, note_in_python], writes=[status],
     on=[insert, update], bind=[item=id, version=version], max_attempts=50');
 """
 SCRIPT = {
     "replies": [
-        {"call": "note_change"},
+        [{"call": "note_change"}, {"call": "note_in_python"}],
         {"call": "update_row", "arguments": {"status": "seen"}},
         "Noted.",
     ]
 }
-REPLIES, CALLS = 3, 2  # in each run of that script
+REPLIES, CALLS = 3, 3  # in each run of that script
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +85,17 @@ async def set_up(place: Place, *, latency: float = 0.0) -> None:
         latency: seconds before each answer of the model.
     """
     await place.conn.execute(SCHEMA)
-    await add_model(
-        place.conn, "script", write_script(place.folder, {"latency": latency, **SCRIPT})
-    )
+    await add_model(place, "script", {"latency": latency, **SCRIPT})
 
 
-def write_script(folder: Path, script: Mapping[str, Json]) -> Path:
-    """Write a model's script down, for a daemon to read."""
-    path = folder / "script.json"
-    path.write_text(json.dumps(script))
-    return path
-
-
-async def add_model(conn: AsyncConnection[Any], name: str, script: Path) -> None:
-    """Register a scripted model."""
-    await conn.execute(
+async def add_model(place: Place, name: str, script: Mapping[str, Json] | None = None) -> None:
+    """Register a scripted model; *script* is written down for a daemon to read."""
+    path = place.folder / f"{name}.json"
+    path.write_text(json.dumps(script or {}))
+    await place.conn.execute(
         "insert into agent.model (name, provider, model_id, base_url, input_price, output_price)"
         " values (%s, 'scripted', 'scripted', %s, 0, 0)",
-        [name, str(script)],
+        [name, str(path)],
     )
 
 
