@@ -17,7 +17,7 @@ from walagent.attachment import Attachment
 from walagent.config import Replication
 from walagent.engine.backfill import Backfill
 from walagent.engine.backoff import delay
-from walagent.engine.intake import Intake, ResubscribeError
+from walagent.engine.intake import Intake, ResubscribeError, Starter
 from walagent.engine.judge import Judge
 from walagent.errors import (
     DatabaseLostError,
@@ -52,6 +52,7 @@ class Reader:
         *,
         name: str,
         on_runs: Callable[[], None] = lambda: None,
+        starter: Starter | None = None,
         on_streaming: Callable[[], None] = lambda: None,
         fan_out: FanOut | None = None,
     ) -> None:
@@ -60,6 +61,7 @@ class Reader:
         Args:
             name: of this reader, for `agent.progress`.
             on_runs: called after runs were committed.
+            starter: a worker in this process, which can be given runs at once.
             on_streaming: called each time that the stream is open.
             fan_out: gets every transaction beside intake.
         """
@@ -68,6 +70,7 @@ class Reader:
         self._settings = settings
         self._name = name
         self._on_runs = on_runs
+        self._starter = starter
         self._on_streaming = on_streaming
         self._fan_out = fan_out
         self._relations: frozenset[tuple[str, str]] = frozenset()  # that the WAL told of
@@ -170,6 +173,7 @@ class Reader:
                 on_runs=self._on_runs,
                 on_attached=self._heard_of,
                 fixed_relations=self._fixed(registry),
+                starter=self._starter,
             )
             self._trouble = None
             log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))

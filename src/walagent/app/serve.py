@@ -36,7 +36,6 @@ from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
 from walagent.store.translate import translating
 
-
 _FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
 
 
@@ -142,6 +141,7 @@ class _Daemon:
                 config.replication,
                 name=name,
                 on_runs=worker.wake,
+                starter=worker,
                 on_streaming=self._streaming,
             )
             if reading

@@ -23,9 +23,9 @@ from walagent.engine.new_runs import new_run
 from walagent.lsn import Lsn
 from walagent.matching.match import Match, TooDeep
 from walagent.matching.registry import Registry
-from walagent.run import NewRun
+from walagent.run import Claim, NewRun
 from walagent.store import ledger as ledgers
-from walagent.store.ledger import Ledger
+from walagent.store.ledger import Ledger, Start
 from walagent.store.translate import translating
 
 IDLE_SECONDS = 30.0  # how long a position without runs may wait to be written down
@@ -41,6 +41,18 @@ class Stream(Protocol):
 
     def confirm(self, lsn: Lsn) -> None:
         """Say that everything up to *lsn* is durable on our side."""
+        ...
+
+
+class Starter(Protocol):
+    """A worker in this process, which can be given runs as they are inserted."""
+
+    def offer(self) -> Start | None:
+        """Say what it could take now; None when it has no slot free."""
+        ...
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Work runs that were given to it."""
         ...
 
 
@@ -72,6 +84,7 @@ class Intake:
         on_runs: Callable[[], None] = lambda: None,
         on_attached: Callable[[Attachment], None] = lambda _: None,
         fixed_relations: frozenset[tuple[str, str]] | None = None,
+        starter: Starter | None = None,
     ) -> None:
         """Take over *conn*, a connection of intake's own in autocommit mode.
 
@@ -81,6 +94,7 @@ class Intake:
             on_runs: called after runs were committed.
             on_attached: called after an attachment's new version came into effect, durably.
             fixed_relations: the relations the stream was opened for, if it cannot learn of more.
+            starter: a worker in this process, to spare quiet times a claim and its commit.
         """
         self._stream = stream
         self._conn = conn
@@ -91,6 +105,7 @@ class Intake:
         self._on_runs = on_runs
         self._on_attached = on_attached
         self._fixed = fixed_relations
+        self._starter = starter
         self._spilled: set[int] | None = None  # lanes of the open transaction's inserted runs
         self._durable = ledger.end_lsn  # this much of what is gathered is written down
         self._written_at = time.monotonic()
@@ -149,12 +164,21 @@ class Intake:
                 async with self._conn.transaction():
                     await self._insert(runs, group)
                     await self._move_progress(_lanes(runs))
+                self._committed(has_runs=bool(runs))
             else:
-                await ledgers.take_in(
-                    self._conn, self._ledger, runs, gathering.commit_lsn, gathering.passed
-                )
-            self._committed(has_runs=bool(runs))
+                await self._take_in(runs)
         self.settled = gathering.passed
+
+    async def _take_in(self, runs: Sequence[NewRun]) -> None:
+        """Insert runs and move the ledger on, in one round trip; start what can start."""
+        gathering = self._gathering
+        offer = self._starter.offer() if self._starter and runs else None
+        claims = await ledgers.take_in(
+            self._conn, self._ledger, runs, gathering.commit_lsn, gathering.passed, offer
+        )
+        if claims and self._starter:
+            self._starter.start(claims)
+        self._committed(has_runs=len(claims) < len(runs))
 
     async def _insert(self, runs: Sequence[NewRun], group: Gathered) -> None:
         plain = [run for run in runs if run.debounce is None]

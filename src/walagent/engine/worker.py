@@ -10,7 +10,7 @@ Any number of workers on any number of machines share `agent.run`.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -26,6 +26,7 @@ from walagent.log import log
 from walagent.run import Claim, RunState
 from walagent.store import attachments, runs
 from walagent.store.connections import Pool
+from walagent.store.ledger import Start
 from walagent.store.translate import translating
 
 _GATHER = 0.003  # seconds that a claim waits for more slots to come free while runs are short
@@ -56,6 +57,7 @@ class Worker:
         self._done: Counter[int] = Counter()  # runs let go of per attachment, since the last claim
         self._definitions: dict[tuple[int, int], Attachment] = {}
         self._wake = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None  # while we run
         self._stopping = False
         self._due: float | None = None
         self._more = False  # whether the last claim left runs behind
@@ -87,21 +89,40 @@ class Worker:
                     conn, self._settings.name, self._settings.slots, __version__
                 )
         async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
             beat = tasks.create_task(self._beat(), name="heartbeat")
             ears = tasks.create_task(self._listen(), name="listen")
             try:
                 while not self._stopping:
-                    taken = await self.work_some(tasks)
+                    taken = await self.work_some()
                     await self._rest(taken)
                 await self._drain()
             finally:
+                self._tasks = None
                 beat.cancel()
                 ears.cancel()
         with translating():
             async with self._pool.connection() as conn:
                 await runs.forget_worker(conn, self._settings.name)
 
-    async def work_some(self, tasks: asyncio.TaskGroup) -> int:
+    def offer(self) -> Start | None:
+        """Say what could be started now: runs that come in while we are not busy need no claim."""
+        room = self._settings.slots - len(self._active)
+        if self._tasks is None or self._stopping or room <= 0:
+            return None
+        return Start(self._settings.name, self._lease, room)
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Work runs that this worker holds."""
+        if self._tasks is None:
+            return  # we have ended meanwhile; their leases run out
+        for claim in claims:
+            faults.hit("run.claimed")
+            task = self._tasks.create_task(self._work(claim), name=f"run {claim.run_id}")
+            self._active[claim.run_id] = (claim, task)
+            task.add_done_callback(lambda _, c=claim: self._let_go(c))
+
+    async def work_some(self) -> int:
         """Claim runs for the free slots and start them; return how many."""
         self._wake.clear()
         free = self._settings.slots - len(self._active)
@@ -113,11 +134,7 @@ class Worker:
                 claims, self._more = await runs.claim_runs(
                     conn, self._settings.name, free, self._lease, done
                 )
-        for claim in claims:
-            faults.hit("run.claimed")
-            task = tasks.create_task(self._work(claim), name=f"run {claim.run_id}")
-            self._active[claim.run_id] = (claim, task)
-            task.add_done_callback(lambda _, c=claim: self._let_go(c))
+        self.start(claims)
         return len(claims)
 
     async def _rest(self, taken: int) -> None:

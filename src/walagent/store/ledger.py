@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from psycopg import AsyncConnection
 
 from walagent.errors import FencedError
 from walagent.lsn import Lsn
-from walagent.run import NewRun
+from walagent.run import Claim, NewRun
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -103,28 +104,88 @@ def _ledger(row: Sequence[Any]) -> Ledger:
     )
 
 
-async def take_in(
-    conn: Connection, ledger: Ledger, runs: Sequence[NewRun], commit_lsn: Lsn, end_lsn: Lsn
-) -> int:
-    """Insert runs and move the ledger on, at once; return how many runs were new.
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Whom runs may start with at once, and for how long it then holds them."""
+
+    worker: str
+    lease: timedelta
+    room: int  # free slots
+
+
+async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
+    conn: Connection,
+    ledger: Ledger,
+    runs: Sequence[NewRun],
+    commit_lsn: Lsn,
+    end_lsn: Lsn,
+    start: Start | None = None,
+) -> list[Claim]:
+    """Insert runs and move the ledger on, at once.
+
+    Args:
+        start: a worker of this process that has slots free.
+
+    Returns:
+        the runs that it has been given.
 
     Raises (as PostgreSQL errors, see `store.translate`):
         FencedError: a newer reader took over; nothing was written.
     """
+    marked = _startable(runs, start.room) if start else frozenset[int]()
     cursor = await conn.execute(
-        "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s)",
+        "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s)",
         [
             ledger.slot,
             ledger.epoch,
             ledger.generation,
             str(commit_lsn),
             str(end_lsn),
-            _documents(runs),
+            _documents(runs, marked),
             sorted({run.attachment_id for run in runs}),
+            start.worker if start and marked else None,
+            start.lease if start else None,
         ],
     )
     row = await cursor.fetchone()
-    return row[0] if row else 0
+    started = row[0] if row and row[0] else ()
+    by_position = {(r.attachment_id, str(r.commit_lsn), r.ordinal): r for r in runs}
+    return [_claim(run_id, by_position[tuple(position)]) for run_id, *position in started]
+
+
+def _startable(runs: Sequence[NewRun], room: int) -> frozenset[int]:
+    """Choose, by place, the first run of each lane, as many as there is room for."""
+    lanes = {
+        (r.attachment_id, r.lane if r.lane is not None else n): n
+        for n, r in reversed(list(enumerate(runs)))
+    }
+    return frozenset(sorted(lanes.values())[: max(room, 0)])
+
+
+def _claim(run_id: int, run: NewRun) -> Claim:
+    """A run that was started as it was inserted: the first attempt, nothing recorded yet."""
+    now = datetime.now(tz=UTC)
+    return Claim(
+        run_id=run_id,
+        attachment_id=run.attachment_id,
+        attachment_version=run.attachment_version,
+        lease=1,
+        attempt=1,
+        max_attempts=run.max_attempts,
+        reason="change",
+        change=to_plain(run.change),
+        key=run.key,
+        depth=run.depth,
+        commit_lsn=str(run.commit_lsn),
+        committed_at=run.committed_at,
+        created_at=now,
+        started_at=now,
+    )
+
+
+def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a change as it will be read back from the database."""
+    return orjson.loads(orjson.dumps(change, default=exact))
 
 
 async def insert_runs(conn: Connection, ledger: Ledger, runs: Sequence[NewRun]) -> int:
@@ -217,9 +278,13 @@ async def record_gap(
     )
 
 
-def _documents(runs: Sequence[NewRun]) -> str:
+def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> str:
     """Write runs as one JSON array: one parameter is far cheaper than one per column."""
-    return orjson.dumps([_document(run) for run in runs], default=exact).decode()
+    documents = [
+        {**_document(run), "x": True} if n in marked else _document(run)
+        for n, run in enumerate(runs)
+    ]
+    return orjson.dumps(documents, default=exact).decode()
 
 
 def _document(run: NewRun) -> Mapping[str, Any]:

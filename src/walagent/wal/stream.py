@@ -32,7 +32,7 @@ from walagent.wal.transactions import PgoutputTransactions, Transactions
 from walagent.wal.wal2json import Wal2jsonTransactions
 from walagent.wal.wire import Wire
 
-_BUFFER: Final = 4 << 20  # bytes of frames decoded and not taken: some 30,000 small rows
+_BUFFER: Final = 1 << 19  # bytes of frames decoded and not taken: some 4,000 small rows, 5 MB
 _PROMPT: Final = 0.05  # seconds in which confirmations are told as one
 _GOODBYE: Final = 1.0  # seconds that ending the stream may take
 
