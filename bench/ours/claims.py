@@ -49,7 +49,13 @@ async def _follow(url: str, count: int) -> dict[int, float]:
         open_worker(url, slots=20, model_of=lambda _: clock) as worker,
     ):
         reader = Reader(
-            url, url, REPLICATION, name="bench", on_runs=worker.wake, on_streaming=streaming.set
+            url,
+            url,
+            REPLICATION,
+            name="bench",
+            on_runs=worker.wake,
+            starter=worker,
+            on_streaming=streaming.set,
         )
         reading = asyncio.create_task(reader.run())
         working = asyncio.create_task(worker.run())

@@ -16,9 +16,7 @@ from walagent.matching.origin import Origin, origin_of
 from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
 from walagent.store.ledger import Effect
 
-SPILL_AFTER = (
-    1000  # changes gathered before they are written: a few MB, and a commit's worth of work
-)
+SPILL_AFTER = 1000  # changes gathered before they are written: a few MB, one good commit
 
 Found = Match | TooDeep
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import Any, Final
 
 import orjson
@@ -155,11 +156,10 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
 
 def _startable(runs: Sequence[NewRun], room: int) -> frozenset[int]:
     """Choose, by place, the first run of each lane, as many as there is room for."""
-    lanes = {
-        (r.attachment_id, r.lane if r.lane is not None else n): n
-        for n, r in reversed(list(enumerate(runs)))
-    }
-    return frozenset(sorted(lanes.values())[: max(room, 0)])
+    lanes: dict[tuple[int, object], int] = {}
+    for n, run in enumerate(runs):
+        lanes.setdefault((run.attachment_id, n if run.lane is None else run.lane), n)
+    return frozenset(islice(lanes.values(), room))
 
 
 def _claim(run_id: int, run: NewRun) -> Claim:
