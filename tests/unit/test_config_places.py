@@ -1,6 +1,7 @@
 """Which database is meant, and where it was named."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -15,19 +16,19 @@ FILE = Config(database=Database(dsn="host=file", replication_dsn="host=file user
 
 
 def named(
-    config: Config = FILE, dsn: str | None = None, **variables: str
+    config: Config = FILE, dsn: str | None = None, variables: Mapping[str, str] | None = None
 ) -> tuple[str, str] | None:
     """Say which DSN is chosen, and who named it."""
-    choice = choose(config, Environment(variables), dsn=dsn)
+    choice = choose(config, Environment(variables or {}), dsn=dsn)
     return choice and (choice.dsn, choice.named_by)
 
 
 def test_a_flag_wins_over_the_environment_and_that_over_the_file() -> None:
     """From the most to the least deliberate."""
     everything = {"DATABASE_URL": "host=url", "PGHOST": "libpq"}
-    assert named(dsn="host=flag", **everything) == ("host=flag", "--dsn")
-    assert named(**everything) == ("host=url", "DATABASE_URL")
-    assert named(PGHOST="libpq") == ("", "PGHOST")
+    assert named(dsn="host=flag", variables=everything) == ("host=flag", "--dsn")
+    assert named(variables=everything) == ("host=url", "DATABASE_URL")
+    assert named(variables={"PGHOST": "libpq"}) == ("", "PGHOST")
     assert named() == ("host=file", "database.dsn")
     assert named(Config()) is None
 
@@ -35,12 +36,13 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file() -> None:
 @pytest.mark.parametrize("name", ["PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"])
 def test_a_variable_of_libpq_that_names_a_server_counts(name: str) -> None:
     """Libpq reads them itself, so the connection string is empty."""
-    assert named(Config(), **{name: "x"}) == ("", name)
+    assert named(Config(), variables={name: "x"}) == ("", name)
 
 
 def test_a_password_in_the_environment_names_no_server() -> None:
     """Nor does a user; many have them set for other reasons."""
-    assert named(Config(), PGPASSWORD="x", PGUSER="y", PGSSLMODE="require") is None
+    others = {"PGPASSWORD": "x", "PGUSER": "y", "PGSSLMODE": "require"}
+    assert named(Config(), variables=others) is None
 
 
 def test_the_reader_may_have_a_login_of_its_own() -> None:
