@@ -104,15 +104,17 @@ class _Player:
     async def play(self, page: Sequence[Block]) -> None:
         """Do what each block says, and compare what comes of it."""
         shown: str | None = None
-        for block in page:
+        for block, following in zip(page, [*page[1:], None], strict=True):
             match block.language:
+                case "sql" if following is not None and "waits" in block.words:
+                    shown = await self._wait_for(following.text, block)
                 case "sql" if block.runs:
                     shown = await self._run_sql(block)
                 case "console" if block.runs:
                     shown = await self._run_commands(block)
                 case "text" if "result" in block.words:
-                    assert shown == block.text, str(block)
-                case "yaml" if name := block.option("file"):
+                    assert _bare(shown) == _bare(block.text), str(block)
+                case _ if name := block.option("file"):
                     (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
                     (self._folder / name).write_text(block.text)
                 case _:
@@ -131,6 +133,15 @@ class _Player:
                 return _as_psql_says(error)
             assert not block.option("fails"), f"{block} did not fail"
             return await _last_result(cursor)
+
+    async def _wait_for(self, wanted: str, block: Block) -> str:
+        """Ask until the answer is *wanted*; what a daemon does takes its time."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while _bare(shown := await self._run_sql(block)) != _bare(wanted):
+            if asyncio.get_running_loop().time() > deadline:
+                break
+            await asyncio.sleep(0.1)
+        return shown
 
     # Commands.
 
@@ -194,7 +205,7 @@ def _commands(text: str) -> Iterator[str]:
 
 
 async def _last_result(cursor: AsyncCursor[TupleRow]) -> str:
-    """The rows of the last statement, as psql prints them."""
+    """The rows of the last statement, much as psql prints them."""
     while cursor.nextset():
         pass
     if cursor.description is None:
@@ -206,12 +217,15 @@ async def _last_result(cursor: AsyncCursor[TupleRow]) -> str:
         [(result.get_value(row, n) or b"").decode() for n in range(len(names))]
         for row in range(result.ntuples)
     ]
-    widths = [max(len(line[n]) for line in [names, *lines]) for n in range(len(names))]
-    rule = "-+-".join("-" * width for width in widths)
-    table = [
-        " | ".join(c.ljust(w) for c, w in zip(ln, widths, strict=True)) for ln in [names, *lines]
+    return "\n".join(" | ".join(line) for line in [names, ["---"], *lines])
+
+
+def _bare(shown: str | None) -> list[str]:
+    """Lines without what only makes a table look like one."""
+    return [
+        "---" if set(line) <= {"-", "+"} else re.sub(r" *\| *", "|", line.rstrip())
+        for line in (shown or "").splitlines()
     ]
-    return "\n".join(line.rstrip() for line in [table[0], rule, *table[1:]])
 
 
 def _as_psql_says(error: psycopg.Error) -> str:
