@@ -25,7 +25,7 @@ class ServerFacts:
     max_senders: int
     senders: int
     keep_megabytes: int  # max_slot_wal_keep_size; -1: no limit
-    plugin_libraries: str  # "" where the server does not know the setting
+    plugin_libraries: str  # "" where the server has no such setting, or does not show us
     idle_timeout: int | None  # idle_replication_slot_timeout; 0: off, None: unknown to the server
     max_connections: int
     clock: float  # Unix time

@@ -1,4 +1,5 @@
--- What the server, the database and our role are like; numbers as the server counts them.
+-- What the server, the database and our role are like; numbers as the server counts them.  pg_settings
+-- leaves out what the role may not see, where current_setting() would raise.
 select current_setting('server_version_num')::integer as version,
        current_database() as database,
        current_user::text as role,
@@ -9,7 +10,7 @@ select current_setting('server_version_num')::integer as version,
        current_setting('max_wal_senders')::integer as max_senders,
        (select count(*) from pg_stat_activity where backend_type = 'walsender')::integer as senders,
        (select setting::bigint from pg_settings where name = 'max_slot_wal_keep_size') as keep_megabytes,
-       coalesce(current_setting('output_plugin_libraries', true), '') as plugin_libraries,
+       coalesce((select setting from pg_settings where name = 'output_plugin_libraries'), '') as plugin_libraries,
        (select setting::bigint from pg_settings where name = 'idle_replication_slot_timeout') as idle_timeout,
        current_setting('max_connections')::integer as max_connections,
        extract(epoch from clock_timestamp())::float8 as clock,
