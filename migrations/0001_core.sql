@@ -112,6 +112,7 @@ create table agent.attachment (
     backfill      boolean not null default false,
     server_filter boolean not null default false,
     max_depth     integer not null default 3 check (max_depth between 0 and 100),
+    search_path   text not null,
     approval_ttl  interval not null default '7 days' check (approval_ttl > interval '0'),
     paused        boolean not null default false,
     paused_reason text,
@@ -130,6 +131,7 @@ comment on column agent.attachment.writes is 'The columns that the tool update_r
 comment on column agent.attachment.bind is 'Tool arguments taken from the change: {"argument": "column"}';
 comment on column agent.attachment.approve is 'Tools whose calls wait for a person';
 comment on column agent.attachment.run_as is 'The role that tools run as, never the daemon''s';
+comment on column agent.attachment.search_path is 'Where names in the condition, of tools and inside the tools'' bodies are looked up: as it was for whoever attached';
 comment on column agent.attachment.lane_key is 'Changes with equal values here are worked one at a time, in commit order. NULL: the primary key; empty: no order';
 comment on column agent.attachment.cap is 'Runs at the same time; NULL: as many as the workers have slots';
 comment on column agent.attachment.max_depth is 'How many agents'' writes may have led to a change that this one still acts on; 0: only people''s and applications'' changes';

@@ -314,24 +314,38 @@ begin
 end;
 $$;
 
-create function agent.find_function(_name text)
-    returns regprocedure
+-- The schemas of a search_path.
+create function agent.schemas_of(_path text)
+    returns name[]
     language plpgsql
-    stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _schema text;
-    _found  regprocedure[];
+    _schemas name[];
 begin
-    _schema := case when _name like '%.%' then split_part(_name, '.', 1) end;
-    select array_agg(p.oid::regprocedure)
-      into _found
-      from pg_catalog.pg_proc p
-           join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-     where p.prokind = 'f'
-       and p.proname = case when _schema is null then _name else split_part(_name, '.', 2) end
-       and case when _schema is null then pg_function_is_visible(p.oid) and n.nspname <> 'pg_catalog'
-                else n.nspname = _schema end;
+    perform set_config('search_path', _path, true);
+    _schemas := pg_catalog.current_schemas(false);
+    return _schemas;
+end;
+$$;
+
+-- The function that a name means on a search_path, or NULL.  Only functions of the first schema that
+-- has one with these arguments count, as when it is called.
+create function agent.find_function(_name text, _path text)
+    returns regprocedure
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _schemas name[] := case when _name like '%.%' then array[split_part(_name, '.', 1)] else agent.schemas_of(_path) end;
+    _found   regprocedure[];
+begin
+    select array_agg(f.oid order by f.oid) into _found
+      from (select distinct on (p.proargtypes) p.oid::regprocedure as oid
+              from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+             where p.prokind = 'f' and n.nspname = any (_schemas)
+               and p.proname = case when _name like '%.%' then split_part(_name, '.', 2) else _name end
+             order by p.proargtypes, array_position(_schemas, n.nspname)) f;
     if cardinality(_found) > 1 then
         raise exception 'tool "%" is ambiguous: %', _name, array_to_string(_found, ', ')
             using errcode = 'WA011', hint = 'register the one you mean: insert into agent.tool (name, kind, target) values (…, ''sql'', ''schema.name(types)'')';
@@ -377,7 +391,7 @@ as $$ select regexp_replace(_name, '[^A-Za-z0-9_]', '_', 'g') $$;
 create function agent.resolve_tool(_name text, _attachment agent.attachment)
     returns jsonb
     language plpgsql
-    stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _row      agent.tool;
@@ -396,12 +410,12 @@ begin
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else
         if _row.kind = 'sql' then
-            _function := to_regprocedure(_row.target);
-            if _function is null then
-                _function := agent.find_function(_row.target);
-            end if;
-        else
-            _function := agent.find_function(_name);
+            perform set_config('search_path', _attachment.search_path, true);
+            _function := pg_catalog.to_regprocedure(_row.target);
+            perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+        end if;
+        if _function is null then
+            _function := agent.find_function(coalesce(_row.target, _name), _attachment.search_path);
         end if;
         if _function is null then
             raise exception 'there is no tool "%"', _name
@@ -535,11 +549,16 @@ $$;
 -- the same answer each time it is asked: subqueries, volatile functions, a row's place in the
 -- table, and functions and domains that are neither PostgreSQL's nor an extension's (they could
 -- change role in the middle of the reader's evaluation).
-create function agent.compile_condition(_relation regclass, _condition text, out columns text[], out compiled text)
+create function agent.compile_condition(
+    _relation regclass, _condition text, _path text, out columns text[], out compiled text
+)
     language plpgsql
+    set search_path = pg_catalog, pg_temp
     set standard_conforming_strings = on
 as $$
 declare
+    _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (%s)',
+                                       _relation, _relation, _condition);
     _rule     record;
     _function record;
 begin
@@ -548,8 +567,9 @@ begin
             using errcode = 'WA012', hint = 'no comments, no dollar quotes, no E-strings, no semicolons, balanced parentheses';
     end if;
     begin
-        execute format('create temporary view walagent_condition as select from %s as new, %s as old where (%s)',
-                       _relation, _relation, _condition);
+        perform set_config('search_path', _path, true);
+        execute _statement;
+        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     exception when insufficient_privilege then
         raise exception 'the condition cannot be checked: %', sqlerrm
             using errcode = 'WA012', hint = format('grant temporary on database %I to %I', current_database(), current_user);
@@ -609,6 +629,7 @@ $$;
 create function agent.row_filter(_relation regclass, _condition text)
     returns text
     language plpgsql
+    set search_path = pg_catalog, pg_temp
     set standard_conforming_strings = on
 as $$
 declare
@@ -738,6 +759,7 @@ create function agent.may_change(_attached_by name)
     returns boolean
     language sql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
     select exists (select from pg_catalog.pg_roles where rolname = _attached_by and pg_has_role(oid, 'member'))
            or exists (select from pg_catalog.pg_class
@@ -747,12 +769,26 @@ $$;
 -- Check one attachment with the rights of whoever attaches, and fill in what follows from it.
 --
 -- `definition` is set here and nowhere else: whatever a statement puts there is overwritten.
+--
+-- Nothing is called here but by its full name, and no operator is used: the search_path is still that
+-- of whoever attaches, who may have put functions and operators of their own before PostgreSQL's.
 create function agent.check_attachment()
     returns trigger
     language plpgsql
 as $$
 begin
-    if tg_op = 'UPDATE' then
+    new := agent.checked_attachment(tg_op, old, new, pg_catalog.current_schemas(false));
+    return new;
+end;
+$$;
+
+create function agent.checked_attachment(_op text, old agent.attachment, new agent.attachment, _schemas name[])
+    returns agent.attachment
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if _op = 'UPDATE' then
         new.id := old.id;
         new.attached_by := old.attached_by;
         new.attached_at := old.attached_at;
@@ -770,6 +806,8 @@ begin
         new.attached_by := current_user;
         new.attached_at := now();
         new.version := 1;
+        new.search_path := coalesce(new.search_path, (select string_agg(quote_ident(s), ', ' order by n)
+                                                        from unnest(_schemas) with ordinality as x (s, n)), '');
     end if;
     if not pg_has_role(current_user, new.run_as, 'member') then
         raise exception 'you are not a member of role "%" and cannot attach an agent that runs as it', new.run_as
@@ -813,7 +851,7 @@ begin
     end if;
     if _attachment.condition is not null then
         select columns, compiled into _used, _compiled
-          from agent.compile_condition(_attachment.relation, _attachment.condition);
+          from agent.compile_condition(_attachment.relation, _attachment.condition, _attachment.search_path);
     end if;
     if _attachment.server_filter then
         _filter := agent.row_filter(_attachment.relation, _compiled);
@@ -943,6 +981,7 @@ create trigger freeze_attachment
 create function agent.check_detach()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if not agent.may_change(old.attached_by) then
@@ -1051,6 +1090,7 @@ $$;
 create function agent.touch_attachments()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     update agent.attachment set version = version + 1 where agent = new.name;
@@ -1060,8 +1100,16 @@ $$;
 create function agent.count_version()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _other agent.attachment;
 begin
+    select * into _other from agent.attachment a where a.agent = old.name and not agent.may_change(a.attached_by) limit 1;
+    if found then
+        raise exception 'agent "%" works in attachment "%", which belongs to role "%"', old.name, _other.name, _other.attached_by
+            using errcode = '42501';
+    end if;
     new.version := old.version + 1;
     new.updated_at := now();
     return new;

@@ -51,10 +51,6 @@ create view agent.broken_invariant with (security_invoker = on) as
       from agent.merged_change m join agent.run r using (attachment_id, generation, commit_lsn, ordinal);
 comment on view agent.broken_invariant is 'Promises that do not hold; always empty';
 
-revoke all on schema agent from public;
-revoke all on all tables in schema agent from public;
-revoke all on all functions in schema agent from public;
-
 -- The daemon's role.  It reads and writes runs; it owns nothing and may alter no attachment's definition.
 -- It must also be a member of every run_as role: grant app to walagent_runner.
 create function agent.grant_runner(role name)
@@ -122,8 +118,13 @@ begin
          where p.pronamespace = 'agent'::regnamespace
            and p.proname in ('now', 'attach', 'detach', 'pause', 'resume', 'parse_spec', 'spec_skip', 'spec_value', 'spec_list',
                'spec_ops', 'spec_bind', 'spec_cast', 'suggest', 'edit_distance', 'json_schema_of', 'check_list', 'column_schema',
-               'key_columns', 'argument_names', 'function_tool', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'without_arguments', 'update_tool',
-               'is_one_expression', 'where_of', 'compile_condition', 'row_filter', 'check_sight', 'check_columns', 'check_relation', 'may_change', 'define', 'check_model', 'check_tools', 'check_approve'));
+               'key_columns', 'argument_names', 'function_tool', 'schemas_of', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'without_arguments', 'update_tool',
+               'is_one_expression', 'where_of', 'compile_condition', 'row_filter', 'check_sight', 'check_columns', 'check_relation', 'may_change', 'checked_attachment', 'define', 'check_model', 'check_tools', 'check_approve'));
 end;
 $$;
 comment on function agent.grant_developer(name) is 'Let a role attach agents to tables that it may read';
+
+-- At the end, so that it holds for what this file makes, too.
+revoke all on schema agent from public;
+revoke all on all tables in schema agent from public;
+revoke all on all functions in schema agent from public;

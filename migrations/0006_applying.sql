@@ -10,6 +10,7 @@
 create or replace function agent.touch_attachments()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if coalesce(current_setting('walagent.applying', true), '') <> 'on' then

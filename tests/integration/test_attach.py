@@ -98,7 +98,7 @@ REFUSED_TABLES = [
     ("passing", "insert", "is temporary and not written to the WAL"),
     ("agent.run", "insert", "is a table of the system"),
     ("pg_catalog.pg_class", "insert", "is a table of the system"),
-    ("no_key", "update", "alter table no_key add primary key (…), or: alter table no_key replica"),
+    ("no_key", "update", "alter table public.no_key add primary key (…), or: alter table"),
     ("no_identity", "delete", "has no replica identity"),
     ("lost_index", "update", "has no replica identity"),
     ("keyless_parts", "update", "has no replica identity"),
@@ -343,8 +343,8 @@ insert into agent.tool (name, kind, target, enabled) values ('looks', 'sql', 'lo
 """
 REFUSED_TOOLS = [
     ("tools=[nothing_here]", 'there is no tool "nothing_here"'),
-    ("tools=[twice]", 'tool "twice" is ambiguous: twice(integer), twice(text)'),
-    ("tools=[unnamed]", "every argument of unnamed(integer,text) needs a name"),
+    ("tools=[twice]", 'tool "twice" is ambiguous: public.twice(integer), public.twice(text)'),
+    ("tools=[unnamed]", "every argument of public.unnamed(integer,text) needs a name"),
     ("tools=[many]", "many"),
     ("tools=[anything]", "anything"),
     ("tools=[acts]", 'there is no tool "acts"'),
@@ -420,7 +420,7 @@ async def test_run_as_must_be_able_to_execute_the_tool(conn: AsyncConnection) ->
         error = await refused(
             conn, "select agent.attach('support_tickets', %s)", spec, state="WA011"
         )
-        grant = f"grant execute on function refund_user(bigint,numeric) to {name}"
+        grant = f"grant execute on function public.refund_user(bigint,numeric) to {name}"
         assert error.diag.message_hint == grant
         await run_all(conn, grant)
         await attach(conn, f"tools=[refund_user], run_as={name}")
@@ -433,7 +433,7 @@ async def test_update_row_needs_a_key(conn: AsyncConnection) -> None:
     error = await refused(
         conn, "select agent.attach('no_key', 'model=fake, writes=[t]')", state="WA011"
     )
-    assert "needs a primary key on no_key" in told(error)
+    assert "needs a primary key on public.no_key" in told(error)
 
 
 async def test_writes_bring_the_tool_that_writes(conn: AsyncConnection) -> None:
