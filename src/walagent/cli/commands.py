@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("resume", "walagent.cli.agents", "Let a paused attachment start runs again."),
         Command("agents", "walagent.cli.agents", "List agents, and what they are attached to."),
         Command("models", "walagent.cli.agents", "List models."),
+        Command("backfills", "walagent.cli.backfill", "Show how far backfills are."),
     ),
     "Runs": (
         Command("runs", "walagent.cli.runs", "List runs, newest first."),

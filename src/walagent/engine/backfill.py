@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Relation, Row
 from walagent.engine.judge import Judge, Raised
+from walagent.engine.new_runs import state_of
 from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
@@ -122,20 +123,26 @@ class Backfill:
             for n, row in enumerate(rows)
             if row.key not in seen
         }
+        keys = {id(match): key for key, match in matches.items()}
         verdicts = await self._judge.judge(list(matches.values()))
-        held = {id(verdict) for verdict in verdicts if not isinstance(verdict, Raised)}
-        runs = [
-            (
-                key,
-                document.document(match.change, attachment),
-                document.lane_of(match.change, attachment),
-            )
-            for key, match in matches.items()
-            if id(match) in held
-        ]
+        runs = [_new_run(attachment, keys, verdict) for verdict in verdicts]
         async with self._conn.transaction():
             await backfills.insert_runs(self._conn, attachment, runs)
             await backfills.move(self._conn, attachment.id, rows[-1].cursor, len(rows), len(runs))
+
+
+def _new_run(
+    attachment: Attachment, keys: Mapping[int, str], verdict: Match | Raised
+) -> dict[str, Any]:
+    match = verdict.match if isinstance(verdict, Raised) else verdict
+    state, error = state_of(verdict)
+    return {
+        "k": keys[id(match)],
+        "c": document.document(match.change, attachment),
+        "n": document.lane_of(match.change, attachment),
+        "s": state.value,
+        "e": error,
+    }
 
 
 def _row(

@@ -13,7 +13,7 @@ def new_run(begin: Begin, found: Match | Raised | TooDeep) -> NewRun:
     """Write down what a change starts: a run, or one that has ended before it began."""
     match = found.match if isinstance(found, Raised) else found
     attachment, change, origin = match.attachment, match.change, match.origin
-    state, error = _state_of(found)
+    state, error = state_of(found)
     return NewRun(
         attachment_id=attachment.id,
         attachment_version=attachment.version,
@@ -32,7 +32,8 @@ def new_run(begin: Begin, found: Match | Raised | TooDeep) -> NewRun:
     )
 
 
-def _state_of(found: Match | Raised | TooDeep) -> tuple[RunState, dict[str, Any] | None]:
+def state_of(found: Match | Raised | TooDeep) -> tuple[RunState, dict[str, Any] | None]:
+    """Say how a new run stands, and why it has ended where it has."""
     match found:
         case Match():
             return RunState.PENDING, None

@@ -47,7 +47,7 @@ def _present_row(attachment: Attachment, table: sql.Identifier) -> sql.Composabl
     )
     return sql.SQL(
         "left join lateral (\n"
-        "           select t as whole\n"
+        "           select (t.*)::{table} as whole\n"
         "             from jsonb_populate_record(null::{table}, given.key) as wanted\n"
         "                  join {table} as t on {same}\n"
         "            where given.key is not null) as present on true"

@@ -90,19 +90,16 @@ async def seen(conn: Connection, attachment_id: int, keys: Sequence[str]) -> set
 
 
 async def insert_runs(
-    conn: Connection,
-    attachment: Attachment,
-    runs: Sequence[tuple[str, Mapping[str, Any], str | None]],
+    conn: Connection, attachment: Attachment, runs: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Insert one run for each row: (key, change, lane)."""
-    documents = [{"k": key, "c": change, "n": lane} for key, change, lane in runs]
+    """Insert one run for each row: k key, c change, n lane, s state, e error."""
     await conn.execute(
         query("insert_backfill_runs"),
         {
             "attachment": attachment.id,
             "version": attachment.version,
             "max_attempts": attachment.max_attempts,
-            "runs": orjson.dumps(documents, default=exact).decode(),
+            "runs": orjson.dumps(runs, default=exact).decode(),
         },
     )
 

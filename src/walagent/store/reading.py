@@ -55,6 +55,11 @@ async def list_approvals(conn: Connection) -> list[Found]:
     return await _fetch(conn, "list_approvals")
 
 
+async def list_backfills(conn: Connection) -> list[Found]:
+    """List backfills, those that are going on first."""
+    return await _fetch(conn, "list_backfills")
+
+
 async def list_gaps(conn: Connection, *, resolved: bool = False) -> list[Found]:
     """List gaps; those that a person has dealt with only if *resolved*."""
     return await _fetch(conn, "list_gaps", all=resolved)
