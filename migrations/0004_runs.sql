@@ -517,9 +517,14 @@ as $$
 $$;
 
 -- A person's decision: check who it is, with that person's rights.
+--
+-- The role that runs the agent may not decide, nor whoever logged in as it and took another role.
+-- Questions end unanswered only when their time is up (agent.tick) or their run is cancelled
+-- (agent.cancel, with the owner's rights).
 create function agent.check_decision()
     returns trigger
     language plpgsql
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
     if old.state <> 'pending' then
@@ -533,12 +538,16 @@ begin
         if old.expires_at <= agent.now() then
             raise exception 'approval % has expired', old.id using errcode = 'WA005';
         end if;
-        if current_user = old.run_as and not (select rolsuper from pg_catalog.pg_roles where rolname = current_user) then
-            raise exception 'role "%" runs this agent and may not decide its calls', current_user
+        if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
+            raise exception 'role "%" runs this agent and may not decide its calls', old.run_as
                 using errcode = 'WA006', hint = 'let another role that holds agent.grant_approver decide';
         end if;
         new.decided_by := current_user;
         new.decided_at := agent.now();
+    elsif new.state = 'expired' and old.expires_at > agent.now()
+          or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
+        raise exception 'approval % is still to be decided', old.id
+            using errcode = 'WA005', hint = 'agent.approve or agent.reject it, or agent.cancel its run';
     end if;
     return new;
 end;
@@ -761,7 +770,7 @@ begin
         perform agent.insert_runs(_generation, _runs);
     else
         with given as (
-            select x.*, x.x and x.s = 'pending'
+            select x.*, coalesce(x.x, false) and x.s = 'pending'
                    and exists (
                        select from agent.lane l
                         where l.attachment_id = x.a and not l.queued and not l.paused and l.cap is null)
