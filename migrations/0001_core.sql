@@ -306,9 +306,10 @@ create table agent.approval (
     decided_by  name,
     decided_at  timestamptz,
     reason      text,
-    constraint asked_once_per_call unique (run_id, call_id),
     constraint decided_has_decider check ((state in ('approved', 'rejected')) = (decided_by is not null))
 );
+-- A call is asked about again only after a question that ended without an answer to it.
+create unique index asked_once_per_call on agent.approval (run_id, call_id) where state = 'pending';
 create index approval_pending on agent.approval (expires_at) where state = 'pending';
 comment on table agent.approval is 'A question to a person about one tool call, bound to the digest of its exact arguments';
 
