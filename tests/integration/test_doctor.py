@@ -36,7 +36,7 @@ def bad(findings: Iterator[Finding]) -> list[tuple[Level, str]]:
 def test_nothing_is_found_where_all_is_well() -> None:
     """A doctor who always finds something is not listened to."""
     assert bad(check_server(GOOD, Config(), SLOT, 0.1)) == []
-    assert bad(check_slot(Config(), SLOT, LEDGER)) == []
+    assert bad(check_slot(Config(), "app", SLOT, LEDGER)) == []
 
 
 @pytest.mark.parametrize(
@@ -110,6 +110,7 @@ def test_wal2json_must_be_allowed_where_servers_ask() -> None:
         (None, LEDGER, Level.PROBLEM, "is gone"),
         (replace(SLOT, wal_status="lost"), LEDGER, Level.PROBLEM, "is invalidated"),
         (replace(SLOT, invalidated="idle_timeout"), LEDGER, Level.PROBLEM, "idle_timeout"),
+        (replace(SLOT, database="other"), None, Level.PROBLEM, 'of database "other"'),
         (replace(SLOT, plugin="wal2json"), LEDGER, Level.PROBLEM, "plug-in wal2json"),
         (replace(SLOT, confirmed=Lsn(11)), LEDGER, Level.PROBLEM, "ahead of the ledger"),
         (replace(SLOT, active_pid=None), LEDGER, Level.WARNING, "nobody reads the slot"),
@@ -120,7 +121,7 @@ def test_a_slot_is_judged_against_the_ledger(
     slot: SlotState | None, ledger: Ledger | None, level: Level, said: str
 ) -> None:
     """What was lost is a problem; what is only late is a warning."""
-    ((found, text),) = bad(check_slot(Config(), slot, ledger))
+    ((found, text),) = bad(check_slot(Config(), "app", slot, ledger))
     assert found is level
     assert said in text
 

@@ -82,7 +82,7 @@ async def _examine_server(
     return [
         *check_server(facts, config, slot, skew),
         *check_reader(await _identity(places), facts.database, ledger),
-        *check_slot(config, slot, ledger),
+        *check_slot(config, facts.database, slot, ledger),
     ]
 
 

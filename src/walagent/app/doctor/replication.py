@@ -35,7 +35,9 @@ def check_reader(
         yield ok("the replication login can read the WAL")
 
 
-def check_slot(config: Config, slot: SlotState | None, ledger: Ledger | None) -> Iterator[Finding]:
+def check_slot(
+    config: Config, database: str, slot: SlotState | None, ledger: Ledger | None
+) -> Iterator[Finding]:
     """Judge the slot against the ledger."""
     name = config.replication.slot
     if slot is None and ledger is None:
@@ -44,6 +46,11 @@ def check_slot(config: Config, slot: SlotState | None, ledger: Ledger | None) ->
         yield problem(
             f"the slot {name} is gone: what was committed since is lost",
             "walagent init --new-slot; then attach with backfill what must not miss it",
+        )
+    elif slot.database != database:
+        yield problem(
+            f'the slot {name} is of database "{slot.database}"; names are shared by the server',
+            f"replication: {{slot: {name}_{database}}}",
         )
     elif slot.wal_status == "lost" or slot.invalidated:
         yield problem(
