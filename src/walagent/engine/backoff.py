@@ -12,3 +12,8 @@ def delay(attempt: int, asked: float | None = None) -> float:
     state = RetryCallState(retry_object=None, fn=None, args=(), kwargs={})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     state.attempt_number = max(1, attempt)
     return max(_WAIT(state), asked or 0.0)
+
+
+def pause_after(failures: int) -> float:
+    """Seconds to wait after losing the database for the *failures*-th time in a row."""
+    return max(0.05, min(delay(failures) - 0.9, 15.0))

@@ -4,12 +4,15 @@
 transaction and no connection is held while a model is asked.
 """
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import count
+from typing import Any, TypeVar
 
-from psycopg import sql
+from psycopg import AsyncConnection, sql
 
 from walagent import faults, metrics
 from walagent.agent.arguments import what_is_wrong
@@ -31,13 +34,17 @@ from walagent.agent.prompt import build_request, marker
 from walagent.agent.tools.statements import sight_statement
 from walagent.agent.transcript import reply_to_json, result_to_json
 from walagent.attachment import Attachment
+from walagent.engine.backoff import pause_after
 from walagent.engine.toolbox import Toolbox
-from walagent.errors import LimitReachedError
+from walagent.errors import DatabaseLostError, LimitReachedError, StepTakenError
 from walagent.message import Json, Request, Usage
 from walagent.run import Claim, RunState, Step, StepKind
 from walagent.store import runs
 from walagent.store.connections import Pool
 from walagent.store.runs import NewStep, Spent
+from walagent.store.translate import translating
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +159,7 @@ class Work:
             case Fail(reason):
                 return await self._end(RunState.FAILED, error={"reason": reason}, last=step)
             case _:
-                async with self._shop.pool.connection() as conn:
-                    await runs.record_step(conn, self._claim, step)
+                await self._keep(lambda conn: runs.record_step(conn, self._claim, step))
                 faults.hit("step.recorded")
                 return None
 
@@ -211,8 +217,8 @@ class Work:
         last: NewStep | None = None,
     ) -> RunState:
         faults.hit("run.finished")
-        async with self._shop.pool.connection() as conn:
-            self.unblocked = await runs.finish_run(
+        unblocked = await self._keep(
+            lambda conn: runs.finish_run(
                 conn,
                 self._claim,
                 state,
@@ -221,8 +227,28 @@ class Work:
                 spent=self.spent,
                 last=last,
             )
+        )
+        self.unblocked = bool(unblocked)
         faults.hit("run.committed")
         return state
+
+    async def _keep(self, write: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T | None:
+        """Write what a model has answered; a lost connection is no reason to ask it again.
+
+        Goes on for as long as the run is ours: another worker, its time or a person ends it.
+        """
+        for attempt in count(1):
+            try:
+                with translating():
+                    async with self._shop.pool.connection() as conn:
+                        return await write(conn)
+            except DatabaseLostError:
+                await asyncio.sleep(pause_after(attempt))
+            except StepTakenError:
+                if attempt == 1:
+                    raise
+                return None  # it was written before, and only the answer to that was lost
+        return None
 
 
 def _count(model: str, usage: Usage, cost: Decimal | None) -> None:

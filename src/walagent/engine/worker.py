@@ -10,7 +10,8 @@ Any number of workers on any number of machines share `agent.run`.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from psycopg import AsyncConnection, Error
 
 from walagent import __version__, faults, metrics
 from walagent.attachment import Attachment
+from walagent.engine.backoff import pause_after
 from walagent.engine.outcome import Outcome, outcome_of
 from walagent.engine.work import Work, Workshop
 from walagent.errors import DatabaseLostError, WalagentError
@@ -61,6 +63,7 @@ class Worker:
         self._stopping = False
         self._due: float | None = None
         self._more = False  # whether the last claim left runs behind
+        self._failures = 0  # turns in a row that lost the database
         self.beat_at = time.monotonic()
 
     def wake(self) -> None:
@@ -81,29 +84,54 @@ class Worker:
         """Work until `stop`, then let the runs end, and give back those that do not.
 
         Raises:
-            DatabaseLostError: no connection; start over.
+            DatabaseLostError: there was no connection to begin with; start over.
         """
-        with translating():
-            async with self._pool.connection() as conn:
-                await runs.register_worker(
-                    conn, self._settings.name, self._settings.slots, __version__
-                )
+        async with self._connection() as conn:
+            await runs.register_worker(conn, self._settings.name, self._settings.slots, __version__)
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             beat = tasks.create_task(self._beat(), name="heartbeat")
             ears = tasks.create_task(self._listen(), name="listen")
             try:
                 while not self._stopping:
-                    taken = await self.work_some()
-                    await self._rest(taken)
+                    await self._turn()
                 await self._drain()
             finally:
                 self._tasks = None
                 beat.cancel()
                 ears.cancel()
-        with translating():
-            async with self._pool.connection() as conn:
+        with suppress(DatabaseLostError):  # it is forgotten after a day anyway
+            async with self._connection() as conn:
                 await runs.forget_worker(conn, self._settings.name)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Give a connection for what must be answered within a lease, or is worth nothing.
+
+        Raises:
+            DatabaseLostError: also when there was no answer.
+        """
+        try:
+            with translating():
+                async with (
+                    asyncio.timeout(self._settings.lease),
+                    self._pool.connection() as conn,
+                ):
+                    yield conn
+        except TimeoutError as error:
+            raise DatabaseLostError("the database does not answer") from error
+
+    async def _turn(self) -> None:
+        """Claim and rest.  A lost database costs a pause, and no run in work its model's answer."""
+        try:
+            await self._rest(await self.work_some())
+            self._failures = 0
+        except DatabaseLostError as error:
+            self._failures += 1
+            log.warning("worker.waiting", error=error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_after(self._failures)):
+                    await self._wake.wait()
 
     def offer(self) -> Start | None:
         """Say what could be started now: runs that come in while we are not busy need no claim."""
@@ -129,11 +157,10 @@ class Worker:
         if free <= 0:
             return 0
         done, self._done = self._done, Counter()
-        with translating():
-            async with self._pool.connection() as conn:
-                claims, self._more = await runs.claim_runs(
-                    conn, self._settings.name, free, self._lease, done
-                )
+        async with self._connection() as conn:
+            claims, self._more = await runs.claim_runs(
+                conn, self._settings.name, free, self._lease, done
+            )
         self.start(claims)
         return len(claims)
 
@@ -151,9 +178,8 @@ class Worker:
             await asyncio.sleep(_GATHER)
 
     async def _tick(self) -> None:
-        with translating():
-            async with self._pool.connection() as conn:
-                self._due = await runs.tick(conn)
+        async with self._connection() as conn:
+            self._due = await runs.tick(conn)
 
     def _let_go(self, claim: Claim) -> None:
         """Free a run's slot.  Claim again only if that can bring something: it costs a commit."""
@@ -202,9 +228,8 @@ class Worker:
     async def _definition(self, claim: Claim) -> Attachment:
         key = (claim.attachment_id, claim.attachment_version)
         if key not in self._definitions:
-            with translating():
-                async with self._pool.connection() as conn:
-                    found = await attachments.attachment_version(conn, *key)
+            async with self._connection() as conn:
+                found = await attachments.attachment_version(conn, *key)
             if found is None:
                 raise WalagentError(f"version {key[1]} of attachment {key[0]} is gone")
             self._definitions[key] = found
@@ -216,33 +241,32 @@ class Worker:
             return None
         spent = work.spent if work else runs.Spent(0, None)
         try:
-            with translating():
-                async with self._pool.connection() as conn:
-                    if outcome.pause:
-                        await attachments.pause_broken(conn, claim.attachment_id, outcome.reason)
-                    if outcome.state in {RunState.WAITING_RETRY, RunState.PENDING}:
-                        await runs.park_run(
-                            conn,
-                            claim,
-                            outcome.state,
-                            delay=outcome.delay,
-                            refund=outcome.refund,
-                            error=outcome.error,
-                            spent=spent,
-                        )
-                        self._due = min(outcome.delay, self._due or outcome.delay)
+            async with self._connection() as conn:
+                if outcome.pause:
+                    await attachments.pause_broken(conn, claim.attachment_id, outcome.reason)
+                if outcome.state in {RunState.WAITING_RETRY, RunState.PENDING}:
+                    await runs.park_run(
+                        conn,
+                        claim,
+                        outcome.state,
+                        delay=outcome.delay,
+                        refund=outcome.refund,
+                        error=outcome.error,
+                        spent=spent,
+                    )
+                    self._due = min(outcome.delay, self._due or outcome.delay)
+                    self._wake.set()
+                else:
+                    unblocked = await runs.finish_run(
+                        conn,
+                        claim,
+                        outcome.state,
+                        result=None,
+                        error=outcome.error,
+                        spent=spent,
+                    )
+                    if unblocked:
                         self._wake.set()
-                    else:
-                        unblocked = await runs.finish_run(
-                            conn,
-                            claim,
-                            outcome.state,
-                            result=None,
-                            error=outcome.error,
-                            spent=spent,
-                        )
-                        if unblocked:
-                            self._wake.set()
         except WalagentError as error:
             log.warning("run.unsettled", run_id=claim.run_id, error=error)
             return None
@@ -256,10 +280,9 @@ class Worker:
             await asyncio.sleep(self._settings.lease / 3)
             claims = [claim for claim, _ in self._active.values()]
             try:
-                with translating():
-                    async with self._pool.connection() as conn:
-                        lost = await runs.heartbeat(conn, self._settings.name, claims, self._lease)
-                        self._due = await runs.tick(conn)
+                async with self._connection() as conn:
+                    lost = await runs.heartbeat(conn, self._settings.name, claims, self._lease)
+                    self._due = await runs.tick(conn)
             except DatabaseLostError as error:
                 log.warning("worker.heartbeat_failed", error=error)
                 continue
