@@ -5,9 +5,12 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import Connection
+from pydantic import BaseModel
 
 from tests.integration.cli_user import AGENTS, DESK, Ended, User
 from tests.unit.test_config_values import uncommented
+from walagent.app.wanted import wanted_attachment
+from walagent.config import AgentEntry, AttachmentEntry, ModelEntry
 
 
 @pytest.fixture
@@ -85,6 +88,33 @@ attachments:
 """
     assert applied(user, text).worked().out.count("+") == 3
     assert applied(user, text).worked().out == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("model", {"name"}),
+        ("agent", {"name", "version", "updated_at"}),
+        ("attachment", {"id", "name", "definition", "version", "attached_by", "attached_at",
+                        "search_path", "paused_reason"}),
+    ],
+)  # fmt: skip
+def test_every_column_can_be_set_by_a_file(db: Connection, kind: str, own: set[str]) -> None:
+    """A column that is added to the schema is not forgotten here."""
+    columns = db.execute(
+        "select attname::text from pg_attribute"
+        " where attrelid = %s::regclass and attnum > 0 and not attisdropped",
+        [f"agent.{kind}"],
+    )
+    settable = {name for (name,) in columns.fetchall()} - own
+    entry: dict[str, type[BaseModel]] = {"model": ModelEntry, "agent": AgentEntry}
+    keys = set(entry[kind].model_fields) - {"attach"} if kind in entry else set(_ATTACHMENT)
+    assert keys == settable
+
+
+_ATTACHMENT = wanted_attachment(
+    AttachmentEntry(table="t", agent="a", run_as="r", paused=False), relation=1
+)
 
 
 def test_what_changed_is_told_and_makes_one_version(user: User, db: Connection) -> None:

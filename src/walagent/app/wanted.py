@@ -50,6 +50,7 @@ def wanted_attachment(entry: AttachmentEntry, relation: int) -> dict[str, Json]:
         "debounce": None if entry.debounce is None else entry.debounce.total_seconds(),
         "cap": entry.cap,
         "backfill": entry.backfill,
+        "server_filter": entry.server_filter,
         "max_depth": entry.max_depth,
         "approval_ttl": entry.approval_ttl.total_seconds(),
         "source": "file",

@@ -88,10 +88,13 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name.replace("_", " "), overflow="fold")
+    # A column of nothing but blanks and zeros is left out here; in a pipe all are there.
+    shown = [name for name in columns if any(row.get(name) for row in rows)]
+    for name in shown:
+        title = name.replace("_", " ")
+        table.add_column(title, overflow="fold", min_width=max(map(len, title.split())))
     for row in rows:
-        table.add_row(*(Text(cell(row.get(name)), style=_style(row.get(name))) for name in columns))
+        table.add_row(*(Text(cell(row.get(name)), style=_style(row.get(name))) for name in shown))
     Console(highlight=False).print(table)
 
 

@@ -99,6 +99,9 @@ class Attach(Part):
     """How many runs at once; by default as many as the workers have slots."""
     backfill: bool = False
     """Run the agent on the rows that exist already, too."""
+    server_filter: bool = False
+    """Let the server filter by `when` before it sends a row; PostgreSQL then refuses to drop or
+    retype the columns that it reads."""
     max_depth: int = Field(default=3, ge=0, le=100)
     """How many agents' writes may have led to a change that is still acted on."""
     approval_ttl: Duration = timedelta(days=7)
