@@ -183,9 +183,39 @@ as $$
     end
 $$;
 
+-- Which columns a run has depends on its state and reason.  Functions in plpgsql on purpose: a
+-- constraint's expression is read and planned anew for every statement, a call of one is not.
+create function agent.fits_state(
+    _state agent.run_state, _lease_expires_at timestamptz, _next_attempt_at timestamptz, _finished_at timestamptz
+)
+    returns boolean
+    language plpgsql
+    immutable
+as $$
+begin
+    return (_lease_expires_at is not null) = (_state = 'running')
+       and (_next_attempt_at is not null) = (_state = 'waiting_retry')
+       and (_finished_at is not null) = agent.is_final(_state);
+end;
+$$;
+
+create function agent.fits_reason(_reason text, _commit_lsn pg_lsn, _ordinal integer, _backfill_key text)
+    returns boolean
+    language plpgsql
+    immutable
+as $$
+begin
+    return case _reason
+        when 'change' then _commit_lsn is not null and _ordinal is not null
+        when 'backfill' then _backfill_key is not null
+        else _reason = 'manual'
+    end;
+end;
+$$;
+
 create table agent.run (
     id                 bigint primary key generated always as identity,
-    reason             text not null default 'change' check (reason in ('change', 'backfill', 'manual')),
+    reason             text not null default 'change',  -- change, backfill or manual
     attachment_id      bigint not null,
     attachment_version integer not null,
     generation         integer not null default 0,  -- of the slot; 0 for runs that no WAL asked for
@@ -218,10 +248,9 @@ create table agent.run (
 
     -- The slot delivers at least once; this makes taking a change in exactly once.
     constraint run_once_per_change unique (attachment_id, generation, commit_lsn, ordinal),
-    constraint lease_while_running check ((state = 'running') = (lease_expires_at is not null)),
-    constraint time_while_waiting_retry check ((state = 'waiting_retry') = (next_attempt_at is not null)),
-    constraint finished_at_end check (agent.is_final(state) = (finished_at is not null)),
-    constraint change_has_position check (reason <> 'change' or (commit_lsn is not null and ordinal is not null))
+    constraint columns_fit_state
+        check (agent.fits_state(state, lease_expires_at, next_attempt_at, finished_at)),
+    constraint columns_fit_reason check (agent.fits_reason(reason, commit_lsn, ordinal, backfill_key))
 );
 comment on table agent.run is 'One piece of work, why it exists, and how far it is';
 comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} as the WAL told it';
@@ -243,22 +272,24 @@ create index run_collecting on agent.run (not_before) where not_before is not nu
 create index run_blocked on agent.run (blocked_by) where blocked_by is not null;
 create index run_unhappy on agent.run (state, id) where state in ('waiting_approval', 'needs_review', 'dead', 'failed');
 
-create function agent.refuse_transition()
+create function agent.check_transition()
     returns trigger
     language plpgsql
 as $$
 begin
-    raise exception 'run % cannot go from % to %', old.id, old.state, new.state
-        using errcode = 'WA003',
-              hint = 'docs/concepts.md shows which state may follow which';
+    if not agent.may_follow(old.state, new.state) then
+        raise exception 'run % cannot go from % to %', old.id, old.state, new.state
+            using errcode = 'WA003',
+                  hint = 'docs/concepts.md shows which state may follow which';
+    end if;
+    return new;
 end;
 $$;
--- The condition is inlined and costs next to nothing; the function runs only to refuse.
-create trigger refuse_transition
+create trigger check_transition
     before update of state on agent.run
     for each row
-    when (old.state is distinct from new.state and not agent.may_follow(old.state, new.state))
-    execute function agent.refuse_transition();
+    when (old.state is distinct from new.state)
+    execute function agent.check_transition();
 
 -- Changes after the first that a debouncing attachment merged into one run.
 create table agent.merged_change (

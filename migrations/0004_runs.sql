@@ -43,11 +43,15 @@ declare
     _left  integer := _slots;
     _want  integer;
     _taken bigint[] := '{}';
+    _here  bigint[];
     _now   bigint[];
+    _used  integer;
     _seen  integer;
+    _marks integer;
     _n     integer;
 begin
     if _done_lanes <> '{}' then
+        perform from agent.lane where attachment_id = any (_done_lanes) order by attachment_id for no key update;
         update agent.lane l
            set used = greatest(0, l.used - d.n), queued = true
           from unnest(_done_lanes, _done_counts) as d (id, n)
@@ -64,18 +68,25 @@ begin
 
     _n := coalesce(cardinality(_lanes), 0);
     for _lane in
-        select l.attachment_id as id, l.cap - l.used as room
+        select l.attachment_id as id, l.cap, l.used
           from agent.lane l where l.attachment_id = any (_lanes) order by l.served
     loop
         exit when _left <= 0;
-        _want := least(ceil(_left::numeric / _n)::integer, coalesce(_lane.room, _left));
+        -- The count is a hint; a cap is a promise, and few runs are running.
+        _used := case when _lane.cap is null then _lane.used
+                      else (select count(*) from agent.run r where r.attachment_id = _lane.id and r.state = 'running') end;
+        _want := greatest(0, least(ceil(_left::numeric / _n)::integer, _lane.cap - _used));
+        _here := '{}';
         _n := _n - 1;
 
+        -- Again while all that was seen had to be marked: behind a thousand changes of one row there
+        -- may be one of another.
+        for _round in 1 .. 25 loop
         with candidate as materialized (
             select r.id, r.lane
               from agent.run r
              where r.attachment_id = _lane.id and r.state = 'pending'
-               and r.blocked_by is null and r.not_before is null
+               and r.blocked_by is null and r.not_before is null and r.id <> all (_here)
              order by r.id + 0
              limit _want + 32
                for update skip locked
@@ -99,18 +110,22 @@ begin
                set blocked_by = a.by
               from ahead a
              where r.id = a.id and a.by in (select h.id from held h)
+            returning 1
         )
-        select array(select a.id from ahead a where a.by is null order by a.id limit _want),
-               (select count(*) from ahead)
-          into _now, _seen;
+        select array(select a.id from ahead a where a.by is null order by a.id limit _want - cardinality(_here)),
+               (select count(*) from ahead), (select count(*) from marked)
+          into _now, _seen, _marks;
+        _here := _here || _now;
+        exit when _marks = 0 or _seen < _want + 32 or cardinality(_here) = _want;
+        end loop;
 
         update agent.lane l
-           set used = l.used + cardinality(_now),
+           set used = _used + cardinality(_here),
                queued = _seen > cardinality(_now),
-               served = case when cardinality(_now) > 0 then nextval('agent.lane_turn') else l.served end
+               served = case when cardinality(_here) > 0 then nextval('agent.lane_turn') else l.served end
          where l.attachment_id = _lane.id;
-        _taken := _taken || _now;
-        _left := _left - cardinality(_now);
+        _taken := _taken || _here;
+        _left := _left - cardinality(_here);
     end loop;
 
     if _taken = '{}' then
@@ -142,6 +157,9 @@ comment on function agent.claim_runs(text, integer, interval, bigint[], integer[
 
 -- Hold a run still for the rest of the transaction, if it is ours.
 --
+-- `lease_expires_at is not null` says the same as `state = 'running'` (a constraint sees to it).
+-- Said the other way, the planner would read the index of all running runs to find this one.
+--
 -- Raises WA001 when another worker has it, WA002 when it is to be cancelled.
 create function agent.fence(_run_id bigint, _lease bigint)
     returns void
@@ -152,7 +170,7 @@ declare
 begin
     select r.cancel_requested into _run
       from agent.run r
-     where r.id = _run_id and r.lease = _lease and r.state = 'running'
+     where r.id = _run_id and r.lease = _lease and r.lease_expires_at is not null
        for no key update;
     if not found then
         raise exception 'run % is no longer held with lease %', _run_id, _lease using errcode = 'WA001';
@@ -214,6 +232,25 @@ begin
 end;
 $$;
 
+-- Forget what a tool has left in the session: role, settings, locks, temporary tables.  Connections are
+-- shared, and the next tool on this one is somebody else's.  In the tool's transaction, so that it
+-- holds whether that commits or not.
+create function agent.clean_session()
+    returns void
+    language plpgsql
+as $$
+begin
+    reset role;
+    reset all;
+    perform set_config('synchronous_commit', 'on', false)
+      where current_setting('synchronous_commit') in ('off', 'local');  -- as the connection began
+    perform pg_advisory_unlock_all();
+    if pg_my_temp_schema() <> 0 then
+        discard temp;
+    end if;
+end;
+$$;
+
 -- Carry out a SQL tool and record its answer: fence, tag, role, statement and step in one
 -- transaction, which is this one statement.
 --
@@ -222,7 +259,8 @@ $$;
 -- raised, so that the whole step is tried again later.  A statement that leaves another role
 -- behind has tried to be somebody else, and is taken back.
 create function agent.call_tool(
-    _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb
+    _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
+    _path text default ''
 )
     returns jsonb
     language plpgsql
@@ -241,15 +279,18 @@ begin
     begin
         perform set_config('lock_timeout', '5s', true);
         perform set_config('role', _run_as, true);
+        perform set_config('search_path', concat_ws(', ', nullif(_path, ''), 'pg_temp'), true);
         execute _sql into _result using _arguments;
+        set constraints all immediate;  -- what is wrong is the tool's answer, not the commit's
+        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         _role := current_setting('role');
-        perform set_config('role', 'none', true);
+        reset role;
         if _role <> _run_as then
             raise exception 'the tool left role "%" behind instead of "%"', _role, _run_as using errcode = '42501';
         end if;
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, 'done'), 65536));
-    exception when others then
+    exception when others or assert_failure then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;
         if _state ~ '^(08|40|53|57P|55P03)' then
@@ -259,6 +300,7 @@ begin
             format('%s (SQLSTATE %s)', _message, _state)
             || coalesce('; detail: ' || nullif(_detail, ''), '') || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
     end;
+    perform agent.clean_session();
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
     insert into agent.step (run_id, seq, kind, content, duration_ms)
     values (_run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer)
@@ -282,9 +324,10 @@ create function agent.finish_run(
 as $$
 begin
     update agent.run
-       set state = _state, result = _result, error = _error, tokens = _tokens, cost = _cost,
+       set state = _state, result = _result,
+           error = case when cancel_requested and _state = 'cancelled' then error else _error end, tokens = _tokens, cost = _cost,
            lease_expires_at = null, finished_at = agent.now(), cancel_requested = false
-     where id = _run_id and lease = _lease and state = 'running'
+     where id = _run_id and lease = _lease and lease_expires_at is not null
        and (not cancel_requested or _state in ('cancelled', 'succeeded'));
     if not found then
         perform agent.fence(_run_id, _lease);  -- raises, and says why
@@ -394,7 +437,7 @@ begin
         select r.id
           from unnest(_run_ids, _leases) as mine (id, lease)
                join agent.run r on r.id = mine.id and r.lease = mine.lease
-         where r.state = 'running'
+         where r.lease_expires_at is not null
          order by r.id
            for no key update of r skip locked
     )
@@ -475,18 +518,25 @@ begin
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
        and not exists (select from agent.run p where p.id = r.blocked_by and not agent.is_final(p.state));
-    update agent.lane l
-       set used = c.used
-      from (select l2.attachment_id, count(r.id)::integer as used
-              from agent.lane l2 left join agent.run r on r.attachment_id = l2.attachment_id and r.state = 'running'
-             where l2.used > 0 or l2.cap is not null
-             group by 1) c
-     where l.attachment_id = c.attachment_id and l.used <> c.used;
-    update agent.lane l set queued = true
-     where not l.queued
-       and (l.attachment_id = any (_lanes)
-            or exists (select from agent.run r where r.attachment_id = l.attachment_id and r.state = 'pending'
-                          and r.blocked_by is null and r.not_before is null));
+    with wrong as (
+        select l.attachment_id, count(r.id)::integer as used
+          from agent.lane l left join agent.run r on r.attachment_id = l.attachment_id and r.state = 'running'
+         group by l.attachment_id, l.used having l.used <> count(r.id)
+    ), held as (
+        select l.attachment_id from agent.lane l
+         where l.attachment_id in (select w.attachment_id from wrong w)
+         order by l.attachment_id for no key update
+    )
+    update agent.lane l set used = w.used from wrong w join held h using (attachment_id) where l.attachment_id = w.attachment_id;
+    with held as (
+        select l.attachment_id from agent.lane l
+         where not l.queued
+           and (l.attachment_id = any (_lanes)
+                or exists (select from agent.run r where r.attachment_id = l.attachment_id and r.state = 'pending'
+                              and r.blocked_by is null and r.not_before is null))
+         order by l.attachment_id for no key update
+    )
+    update agent.lane l set queued = true from held h where l.attachment_id = h.attachment_id;
     if found then
         perform pg_notify('walagent_runs', '');
     end if;
