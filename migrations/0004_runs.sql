@@ -235,15 +235,16 @@ $$;
 -- Forget what a tool has left in the session: role, settings, locks, temporary tables.  Connections are
 -- shared, and the next tool on this one is somebody else's.  In the tool's transaction, so that it
 -- holds whether that commits or not.
-create function agent.clean_session()
+--
+-- Args: _durable: what synchronous_commit was set to when the connection was opened, for a reason.
+create function agent.clean_session(_durable text default 'on')
     returns void
     language plpgsql
 as $$
 begin
     reset role;
     reset all;
-    perform set_config('synchronous_commit', 'on', false)
-      where current_setting('synchronous_commit') in ('off', 'local');  -- as the connection began
+    perform set_config('synchronous_commit', _durable, false);
     perform pg_advisory_unlock_all();
     if pg_my_temp_schema() <> 0 then
         discard temp;
@@ -267,6 +268,7 @@ create function agent.call_tool(
 as $$
 declare
     _started constant timestamptz := clock_timestamp();
+    _durable constant text := current_setting('synchronous_commit');
     _result  jsonb;
     _role    text;
     _content jsonb;
@@ -300,7 +302,7 @@ begin
             format('%s (SQLSTATE %s)', _message, _state)
             || coalesce('; detail: ' || nullif(_detail, ''), '') || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
     end;
-    perform agent.clean_session();
+    perform agent.clean_session(_durable);
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
     insert into agent.step (run_id, seq, kind, content, duration_ms)
     values (_run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer)

@@ -87,6 +87,7 @@ class Attachment:
     key_columns: tuple[str, ...]
     run_as: str
     model: str
+    search_path: str = ""  # where names inside tools are looked up
     condition: str | None = None
     condition_columns: tuple[str, ...] = ()
     columns: frozenset[str] | None = None
@@ -121,6 +122,7 @@ class Attachment:
             key_columns=tuple(raw["key_columns"]),
             run_as=raw["run_as"],
             model=raw["model"],
+            search_path=raw.get("search_path", ""),
             condition=raw["condition"],
             condition_columns=tuple(raw["condition_columns"]),
             columns=None if raw["columns"] is None else frozenset(raw["columns"]),

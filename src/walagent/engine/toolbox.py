@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from psycopg import AsyncConnection, Error, sql
+from psycopg import AsyncConnection, Error
 from psycopg.types.json import Jsonb
 
 from walagent import faults
@@ -51,9 +51,11 @@ class Toolbox:
         if tool.target == "do_nothing":
             return [await self._record(claim, seq, result_to_json(call, "ok", is_error=False))]
         try:
+            if tool.kind == "python" and tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}:
+                return await self._outside(claim, seq, move, arguments)
             async with asyncio.timeout(tool.timeout):
                 if tool.kind == "python":
-                    return await self._python_call(claim, attachment, seq, move, arguments)
+                    return [await self._python_call(claim, attachment, seq, move, arguments)]
                 return [await self._sql_call(claim, attachment, seq, tool, call, arguments)]
         except TimeoutError:
             text = f"{tool.name} did not end within {tool.timeout:g} s and was taken back"
@@ -79,22 +81,20 @@ class Toolbox:
         text, parameter = statement_of(tool, attachment, arguments, claim.change)
         async with self._pool.connection() as conn:
             faults.hit("tool.started")
-            # `reset all` rides along: a tool cannot leave settings behind for the next one.
-            async with conn.pipeline():
-                cursor = await conn.execute(
-                    "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s)",
-                    [
-                        claim.run_id,
-                        claim.lease,
-                        seq,
-                        call.id,
-                        call.name,
-                        attachment.run_as,
-                        text,
-                        Jsonb(parameter),
-                    ],
-                )
-                await conn.execute("reset all")
+            cursor = await conn.execute(
+                "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                [
+                    claim.run_id,
+                    claim.lease,
+                    seq,
+                    call.id,
+                    call.name,
+                    attachment.run_as,
+                    text,
+                    Jsonb(parameter),
+                    attachment.search_path,
+                ],
+            )
             row = await cursor.fetchone()
         faults.hit("tool.committed")
         return NewStep(seq, StepKind.RESULT, row[0] if row else {})
@@ -106,22 +106,24 @@ class Toolbox:
         seq: int,
         move: RunTool,
         arguments: Mapping[str, Json],
-    ) -> list[NewStep]:
-        function = self._python.get(move.tool.target)
-        if function is None:
-            raise ToolFailedError(f"{move.tool.target} is not installed on this worker")
-        if move.tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}:
-            return await self._outside(claim, seq, move, function, arguments)
+    ) -> NewStep:
+        function = self._function(move.tool)
         async with self._pool.connection() as conn, conn.transaction():
             faults.hit("tool.started")
             await runs.begin_write(conn, claim)
             content = await self._inside(conn, claim, attachment, move.call, function, arguments)
+            await conn.execute("select agent.clean_session()")
             faults.hit("tool.done")
             step = NewStep(seq, StepKind.RESULT, content)
             await runs.record_step(conn, claim, step)
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
-        return [step]
+        return step
+
+    def _function(self, tool: Tool) -> PythonTool:
+        if (function := self._python.get(tool.target)) is None:
+            raise ToolFailedError(f"{tool.target} is not installed on this worker")
+        return function
 
     async def _inside(  # noqa: PLR0913, PLR0917 - as above, and the open transaction
         self,
@@ -137,10 +139,12 @@ class Toolbox:
         try:
             async with conn.transaction():  # a savepoint
                 await conn.execute(
-                    sql.SQL("set local role {}").format(sql.Identifier(attachment.run_as))
+                    "select set_config('role', %s, true), set_config('search_path', %s, true)",
+                    [attachment.run_as, attachment.search_path],
                 )
                 text = _text(await function.call(context, arguments))
-                await conn.execute("set local role none")
+                await conn.execute("set constraints all immediate")
+                await conn.execute("reset role")
         except Error as error:
             if is_passing(error):
                 raise
@@ -156,11 +160,13 @@ class Toolbox:
         claim: Claim,
         seq: int,
         move: RunTool,
-        function: PythonTool,
         arguments: Mapping[str, Json],
     ) -> list[NewStep]:
-        """Record the intent, act, record the result: a crash between them is seen afterwards."""
-        call, steps = move.call, list[NewStep]()
+        """Record the intent, act, record the result: a crash between them is seen afterwards.
+
+        So is a call that did not end in time: nobody knows whether it acted.
+        """
+        call, steps, function = move.call, list[NewStep](), self._function(move.tool)
         if not move.again:
             content = {"call_id": call.id, "name": call.name, "idempotency_key": _key(claim, call)}
             intent = NewStep(seq, StepKind.INTENT, content)
@@ -170,9 +176,14 @@ class Toolbox:
         faults.hit("tool.started")
         context = ToolContext(None, _key(claim, call), claim.run_id, claim.change)
         try:
-            result = result_to_json(
-                call, _text(await function.call(context, arguments)), is_error=False
-            )
+            async with asyncio.timeout(move.tool.timeout):
+                text = _text(await function.call(context, arguments))
+            result = result_to_json(call, text, is_error=False)
+        except TimeoutError:
+            if not move.again:
+                return steps
+            text = f"{move.tool.name} did not end within {move.tool.timeout:g} s; it may have acted"
+            result = result_to_json(call, text, is_error=True)
         except ToolFailedError as error:
             result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
         faults.hit("tool.done")
