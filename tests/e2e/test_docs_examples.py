@@ -15,7 +15,8 @@ from psycopg import AsyncConnection, AsyncCursor, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
-from tests.docs_pages import ROOT, Block, blocks, pages
+from tests.docs_pages import ROOT, Block, blocks, code, pages, rows, section
+from walagent.store.translate import translated
 
 HOST = "db.example"  # stands for the test server wherever a page connects to it
 OWN_DATABASE = "<!-- begins with an empty database called "  # a page's wish, up to the next blank
@@ -72,6 +73,26 @@ async def test_a_page_can_be_followed_from_top_to_bottom(
     """Each example does what stands below it, in the order of the page."""
     async with _Player(stage, tmp_path).playing() as player:
         await player.play([block for block in blocks(page)])
+
+
+async def test_the_states_are_drawn_as_the_database_allows_them(conn: AsyncConnection) -> None:
+    """Every arrow of the picture is allowed, and every allowed transition is drawn."""
+    (drawing,) = blocks(ROOT / "docs" / "concepts.md", "mermaid")
+    drawn = set(re.findall(r"^ *(\w+) --> (\w+)", drawing.text, re.MULTILINE))
+    cursor = await conn.execute(
+        "select f::text, t::text from unnest(enum_range(null::agent.run_state)) f,"
+        " unnest(enum_range(null::agent.run_state)) t where agent.may_follow(f, t)"
+    )
+    assert drawn == set(await cursor.fetchall())
+
+
+async def test_each_sqlstate_becomes_the_class_that_is_documented(conn: AsyncConnection) -> None:
+    """Who reads errors.md knows what a program of theirs will catch."""
+    for name, kind, _ in rows(section(ROOT / "docs" / "errors.md", "SQLSTATEs")):
+        (state,) = code(name)
+        with pytest.raises(psycopg.Error) as raised:
+            await conn.execute(f"do $$ begin raise exception 'x' using errcode = '{state}'; end $$")
+        assert [type(translated(raised.value)).__name__] == code(kind), state
 
 
 class _Player:
