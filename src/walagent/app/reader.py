@@ -16,7 +16,7 @@ from walagent.app.setup import PUBLICATIONS, check_source, ensure_slot
 from walagent.attachment import Attachment
 from walagent.config import Replication
 from walagent.engine.backfill import Backfill
-from walagent.engine.backoff import delay
+from walagent.engine.backoff import pause_after
 from walagent.engine.intake import Intake, ResubscribeError, Starter
 from walagent.engine.judge import Judge
 from walagent.errors import (
@@ -26,6 +26,7 @@ from walagent.errors import (
     StreamLostError,
 )
 from walagent.log import log
+from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
 from walagent.store import attachments, backfills, status
 from walagent.store import ledger as ledgers
@@ -75,6 +76,7 @@ class Reader:
         self._fan_out = fan_out
         self._relations: frozenset[tuple[str, str]] = frozenset()  # that the WAL told of
         self._intake: Intake | None = None
+        self._began = Lsn(0)  # where the present stream starts
         self._trouble: str | None = None
         self._lag = 0
         self.turned_at = time.monotonic()  # for the watchdog: when this part last did something
@@ -122,11 +124,16 @@ class Reader:
                 await self._pause(_STANDBY)
                 continue
             except (StreamLostError, DatabaseLostError, FencedError) as error:
-                failures = 0 if time.monotonic() - started > _HEALTHY else failures + 1
+                failures = 0 if self._was_healthy(started) else failures + 1
                 self._note(str(error), error)
             finally:
                 self._intake = None
-            await self._pause(min(delay(failures) - 0.9, 15.0))
+            await self._pause(pause_after(failures))
+
+    def _was_healthy(self, started: float) -> bool:
+        """Whether the last stream brought something, or at least stood long: then try soon."""
+        moved = self._intake is not None and self._intake.settled > self._began
+        return moved or time.monotonic() - started > _HEALTHY
 
     def _note(self, trouble: str, error: Exception) -> None:
         if trouble != self._trouble:
@@ -135,7 +142,7 @@ class Reader:
         self.turned_at = time.monotonic()
 
     async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(max(seconds, 0.05))
+        await asyncio.sleep(seconds)
         self.turned_at = time.monotonic()
 
     async def _follow(self) -> None:
@@ -162,6 +169,7 @@ class Reader:
                     raise StreamLostError("the ledger moved while the stream was being opened")
                 running = await backfills.running(conn)
                 key = await attachments.secret_key(conn)
+            self._began = ledger.end_lsn
             self._intake = intake = Intake(
                 stream,
                 conn,

@@ -22,7 +22,7 @@ from walagent.app.dsn import Places
 from walagent.app.reader import Reader
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.config import Config
-from walagent.engine.backoff import delay
+from walagent.engine.backoff import pause_after
 from walagent.engine.models import Models
 from walagent.engine.toolbox import Toolbox
 from walagent.engine.work import Workshop
@@ -201,7 +201,7 @@ class _Daemon:
             except* DatabaseLostError as group:
                 failures += 1
                 log.warning("worker.waiting", error=group.exceptions[0])
-                await asyncio.sleep(min(delay(failures) - 0.9, 15.0))
+                await asyncio.sleep(pause_after(failures))
             else:
                 return
 
