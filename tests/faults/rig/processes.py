@@ -96,7 +96,7 @@ class Daemon(Process):
             failpoint: as WALAGENT_FAILPOINT has it.
         """
         config = place.folder / f"daemon{name}.json"
-        config.write_text(json.dumps(_config(place, settings or {})))
+        config.write_text(json.dumps(config_of(place, settings or {})))
         command = [sys.executable, "-m", "walagent", "run", "--dsn", place.dsn]
         environment = {
             "WALAGENT_FAILPOINT": failpoint,
@@ -148,7 +148,8 @@ def start_writer(place: Place, *, seed: int, changes: int, window: int = 200) ->
     return Process(place.folder / "writer.log", command, {})
 
 
-def _config(place: Place, settings: Settings) -> Settings:
+def config_of(place: Place, settings: Settings) -> Settings:
+    """The sections of agents.yaml that every test here wants, and *settings* over them."""
     sections: dict[str, Mapping[str, Any]] = {
         "replication": {"slot": place.slot, "sender_timeout": 2},
         "workers": {"lease": LEASE, "poll": 0.5, "slots": 20, "connections": 6, "drain": 10},
