@@ -236,15 +236,18 @@ $$;
 -- shared, and the next tool on this one is somebody else's.  In the tool's transaction, so that it
 -- holds whether that commits or not.
 --
--- Args: _durable: what synchronous_commit was set to when the connection was opened, for a reason.
-create function agent.clean_session(_durable text default 'on')
+-- Args: _durable: what synchronous_commit is to be, as the connection was opened; default: what the
+-- role or database has it be, but never less than on.
+create function agent.clean_session(_durable text default null)
     returns void
     language plpgsql
 as $$
 begin
     reset role;
     reset all;
-    perform set_config('synchronous_commit', _durable, false);
+    if _durable is not null or current_setting('synchronous_commit') in ('off', 'local') then
+        perform set_config('synchronous_commit', coalesce(_durable, 'on'), false);
+    end if;
     perform pg_advisory_unlock_all();
     if pg_my_temp_schema() <> 0 then
         discard temp;
