@@ -411,7 +411,7 @@ begin
     else
         if _row.kind = 'sql' then
             perform set_config('search_path', _attachment.search_path, true);
-            _function := pg_catalog.to_regprocedure(_row.target);
+            _function := pg_catalog.case when _row.target like '%(%)' then to_regprocedure(_row.target) end;
             perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         end if;
         if _function is null then
@@ -530,15 +530,23 @@ create function agent.where_of(_view regclass, _relation regclass, _aliases text
 as $$
 declare
     _text text := pg_get_viewdef(_view);
+    _tail constant text := (case when current_setting('server_version_num')::integer < 160000 then '_1' else '' end);
     _head text := E' SELECT\n   FROM '
-                  || (select string_agg(_relation::text || ' ' || a, E',\n    ' order by n)
+                  || (select string_agg(_relation::text || ' ' || a || _tail, E',\n    ' order by n)
                         from unnest(_aliases) with ordinality as x (a, n))
                   || E'\n  WHERE';
 begin
     if left(_text, length(_head)) <> _head then
         raise exception 'the condition cannot be read back from %', _text using errcode = 'WA012';
     end if;
-    return btrim(substr(_text, length(_head) + 1), E' \n;');
+    _text := btrim(substr(_text, length(_head) + 1), E' \n;');
+    if _tail = '' then
+        return _text;
+    end if;
+    -- Before version 16 every view knows a NEW and an OLD of its own, and ours are printed as new_1, old_1.
+    return (select string_agg(coalesce(m[1], m[2] || '.', m[3]), '' order by n)
+              from regexp_matches(_text, '(''(?:[^'']|'''')*''|"(?:[^"]|"")*")|\m(new|old)_1\.|(.)', 'g')
+                   with ordinality as found (m, n));
 end;
 $$;
 
