@@ -106,10 +106,11 @@ begin
              where p.id in (select a.by from ahead a where a.by is not null)
                for share skip locked
         ), marked as (
+            -- All locks first: a row that this very statement has marked could not be locked any more.
             update agent.run r
                set blocked_by = a.by
               from ahead a
-             where r.id = a.id and a.by in (select h.id from held h)
+             where r.id = a.id and a.by = any (array(select h.id from held h))
             returning 1
         )
         select array(select a.id from ahead a where a.by is null order by a.id limit _want - cardinality(_here)),
@@ -455,6 +456,17 @@ begin
 end;
 $$;
 
+-- Whether an attachment has a run that could be claimed.
+create function agent.is_waited_for(_attachment_id bigint)
+    returns boolean
+    language sql
+    stable
+as $$
+    select exists (select from agent.run r
+                    where r.attachment_id = _attachment_id and r.state = 'pending'
+                      and r.blocked_by is null and r.not_before is null)
+$$;
+
 -- What time does: leases run out, retries come due, collecting ends, approvals expire, hints drift.
 -- One caller at a time; the others have nothing to add.
 --
@@ -523,25 +535,18 @@ begin
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
        and not exists (select from agent.run p where p.id = r.blocked_by and not agent.is_final(p.state));
-    with wrong as (
-        select l.attachment_id, count(r.id)::integer as used
-          from agent.lane l left join agent.run r on r.attachment_id = l.attachment_id and r.state = 'running'
-         group by l.attachment_id, l.used having l.used <> count(r.id)
-    ), held as (
-        select l.attachment_id from agent.lane l
-         where l.attachment_id in (select w.attachment_id from wrong w)
-         order by l.attachment_id for no key update
-    )
-    update agent.lane l set used = w.used from wrong w join held h using (attachment_id) where l.attachment_id = w.attachment_id;
-    with held as (
-        select l.attachment_id from agent.lane l
-         where not l.queued
-           and (l.attachment_id = any (_lanes)
-                or exists (select from agent.run r where r.attachment_id = l.attachment_id and r.state = 'pending'
-                              and r.blocked_by is null and r.not_before is null))
-         order by l.attachment_id for no key update
-    )
-    update agent.lane l set queued = true from held h where l.attachment_id = h.attachment_id;
+    perform from agent.lane l
+      where l.used <> (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running')
+         or not l.queued and (l.attachment_id = any (_lanes) or agent.is_waited_for(l.attachment_id))
+      order by l.attachment_id for no key update;
+    update agent.lane l
+       set used = c.used
+      from (select l2.attachment_id, count(r.id)::integer as used
+              from agent.lane l2 left join agent.run r on r.attachment_id = l2.attachment_id and r.state = 'running'
+             group by 1) c
+     where l.attachment_id = c.attachment_id and l.used <> c.used;
+    update agent.lane l set queued = true
+     where not l.queued and (l.attachment_id = any (_lanes) or agent.is_waited_for(l.attachment_id));
     if found then
         perform pg_notify('walagent_runs', '');
     end if;
@@ -631,7 +636,7 @@ begin
                'digest', new.digest)
       from agent.step where run_id = new.run_id;
     update agent.run set state = 'pending' where id = new.run_id;
-    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
     perform pg_notify('walagent_runs', '');
     return null;
 end;
@@ -691,7 +696,7 @@ begin
            error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
      where id = _run.id;
     perform agent.unblock(_run.id);
-    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
     perform pg_notify('walagent_runs', '');
     return 'cancelled';
 end;
@@ -719,7 +724,7 @@ begin
     select _run.id, coalesce(max(seq), -1) + 1, 'note', jsonb_build_object('retry', true, 'by', session_user)
       from agent.step where step.run_id = _run.id;
     update agent.run set state = 'pending', attempt = 0, finished_at = null, error = null, result = null where id = _run.id;
-    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
     perform pg_notify('walagent_runs', '');
 end;
 $$;
@@ -750,7 +755,7 @@ begin
                'reviewed_by', session_user)
       from agent.step where step.run_id = _run.id;
     update agent.run set state = 'pending', error = null where id = _run.id;
-    update agent.lane set queued = true where attachment_id = _run.attachment_id;
+    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
     perform pg_notify('walagent_runs', '');
 end;
 $$;
