@@ -409,9 +409,9 @@ begin
     elsif _row.kind in ('builtin', 'python') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else
-        if _row.kind = 'sql' then
+        if _row.kind = 'sql' and _row.target like '%(%)' then
             perform set_config('search_path', _attachment.search_path, true);
-            _function := pg_catalog.case when _row.target like '%(%)' then to_regprocedure(_row.target) end;
+            _function := pg_catalog.to_regprocedure(_row.target);
             perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         end if;
         if _function is null then
