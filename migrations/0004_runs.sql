@@ -535,18 +535,18 @@ begin
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
        and not exists (select from agent.run p where p.id = r.blocked_by and not agent.is_final(p.state));
-    perform from agent.lane l
-      where l.used <> (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running')
-         or not l.queued and (l.attachment_id = any (_lanes) or agent.is_waited_for(l.attachment_id))
-      order by l.attachment_id for no key update;
+    -- In one order, and no lane that was not locked then: others wait for lanes while they hold some.
+    _lanes := array(
+        select h.attachment_id
+          from (select l.attachment_id
+                  from agent.lane l
+                 where l.used <> (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running')
+                    or not l.queued and (l.attachment_id = any (_lanes) or agent.is_waited_for(l.attachment_id))
+                 order by l.attachment_id for no key update) h);
     update agent.lane l
-       set used = c.used
-      from (select l2.attachment_id, count(r.id)::integer as used
-              from agent.lane l2 left join agent.run r on r.attachment_id = l2.attachment_id and r.state = 'running'
-             group by 1) c
-     where l.attachment_id = c.attachment_id and l.used <> c.used;
-    update agent.lane l set queued = true
-     where not l.queued and (l.attachment_id = any (_lanes) or agent.is_waited_for(l.attachment_id));
+       set used = (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running'),
+           queued = true
+     where l.attachment_id = any (_lanes);
     if found then
         perform pg_notify('walagent_runs', '');
     end if;
