@@ -4,8 +4,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,10 +16,17 @@ from psycopg.rows import TupleRow
 
 from tests.docs_pages import ROOT, Block, blocks, code, pages, rows, section
 from walagent.store.translate import translated
+from walagent.testing import FakeProvider, call
 
 HOST = "db.example"  # stands for the test server wherever a page connects to it
 OWN_DATABASE = "<!-- begins with an empty database called "  # a page's wish, up to the next blank
 PATIENCE = 60.0
+
+# What stands in for a page's language model answers.
+ESCALATE = (
+    call("escalate_to_human", ticket_id=1, category="bug"),
+    "It crashes on launch, so a person will look at it.",
+)
 
 PLAYED = [page for page in pages() if any(block.runs for block in blocks(page))]
 
@@ -71,8 +77,8 @@ async def test_a_page_can_be_followed_from_top_to_bottom(
     page: Path, stage: str, tmp_path: Path
 ) -> None:
     """Each example does what stands below it, in the order of the page."""
-    async with _Player(stage, tmp_path).playing() as player:
-        await player.play([block for block in blocks(page)])
+    async with FakeProvider(ESCALATE) as provider, _Player(stage, tmp_path, provider) as player:
+        await player.play(blocks(page))
 
 
 async def test_the_states_are_drawn_as_the_database_allows_them(conn: AsyncConnection) -> None:
@@ -98,7 +104,7 @@ async def test_each_sqlstate_becomes_the_class_that_is_documented(conn: AsyncCon
 class _Player:
     """Follows one page."""
 
-    def __init__(self, dsn: str, folder: Path) -> None:
+    def __init__(self, dsn: str, folder: Path, provider: FakeProvider) -> None:
         self._dsn = dsn
         self._folder = folder
         self._given = conninfo_to_dict(dsn)
@@ -109,18 +115,20 @@ class _Player:
             "PYTHONPATH": str(ROOT / "src"),
             "WALAGENT_HOME": str(folder / "home"),
             "OPENAI_API_KEY": "fake-key",
+            "OPENAI_BASE_URL": f"http://127.0.0.1:{provider.port}/v1",
         }
+        (folder / "config").symlink_to(ROOT / "config")
 
-    @asynccontextmanager
-    async def playing(self) -> AsyncGenerator["_Player"]:
-        """End the daemons that a page has started."""
-        try:
-            yield self
-        finally:
-            for daemon in self._daemons:
-                if daemon.returncode is None:
-                    daemon.terminate()
-                await asyncio.wait_for(daemon.wait(), 30)
+    async def __aenter__(self) -> "_Player":
+        """Begin."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """End the daemons that the page has started."""
+        for daemon in self._daemons:
+            if daemon.returncode is None:
+                daemon.terminate()
+            await asyncio.wait_for(daemon.wait(), 30)
 
     async def play(self, page: Sequence[Block]) -> None:
         """Do what each block says, and compare what comes of it."""
