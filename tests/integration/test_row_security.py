@@ -27,6 +27,8 @@ insert into agent.run (attachment_id, attachment_version, commit_lsn, ordinal, c
 select 1, 1, '0/1', id, jsonb_build_object('op', 'insert', 'new', to_jsonb(note)), id from note;
 """
 
+_GOODBYE = "select agent.detach('{table}'); drop owned by {role}; drop role {role}"
+
 
 async def _work_all(dsn: str, conn: AsyncConnection[Any], model: ScriptedModel) -> None:
     async with open_pool(dsn, size=2, application="test") as pool:
@@ -53,7 +55,7 @@ async def test_a_row_that_the_role_cannot_see_reaches_no_model(
 ) -> None:
     """The run of a hidden row is skipped with the reason, before anything is asked."""
     role = f"reader_{conn.info.dbname}"
-    await conn.execute(_SETUP.format(role=role))
+    await conn.execute(_SETUP.format(role=role).encode())
     model = ScriptedModel(["seen"])
     try:
         await _work_all(dsn, conn, model)
@@ -61,7 +63,7 @@ async def test_a_row_that_the_role_cannot_see_reaches_no_model(
         cursor = await conn.execute("select error ->> 'reason' from agent.run where key = '2'")
         assert "cannot see this row" in str(await cursor.fetchone())
     finally:
-        await conn.execute(f"select agent.detach('note'); drop owned by {role}; drop role {role}")
+        await conn.execute(_GOODBYE.format(table="note", role=role).encode())
 
 
 async def test_a_role_that_may_not_read_a_column_is_not_shown_it(
@@ -70,15 +72,17 @@ async def test_a_role_that_may_not_read_a_column_is_not_shown_it(
     """Attaching names the column and the grant; naming other columns helps too."""
     role = f"blind_{conn.info.dbname}"
     await conn.execute(
-        f"create role {role}; create table pay (id int primary key, card text, sum int);"
-        f"grant select (id, sum) on pay to {role};"
-        "insert into agent.model (name, provider, model_id) values ('scripted', 'scripted', 'x')"
+        (
+            f"create role {role}; create table pay (id int primary key, card text, sum int);"
+            f"grant select (id, sum) on pay to {role};"
+            "insert into agent.model (name, provider, model_id) values ('scripted', 'scripted', 'x')"
+        ).encode()
     )
     try:
         with pytest.raises(psycopg.Error, match='may not read column "card"'):
-            await conn.execute(f"select agent.attach('pay', 'model=scripted, run_as={role}')")
+            await conn.execute("select agent.attach('pay', %s)", [f"model=scripted, run_as={role}"])
         await conn.execute(
             f"select agent.attach('pay', 'model=scripted, run_as={role}, columns=[sum]')"
         )
     finally:
-        await conn.execute(f"select agent.detach('pay'); drop owned by {role}; drop role {role}")
+        await conn.execute(_GOODBYE.format(table="pay", role=role).encode())
