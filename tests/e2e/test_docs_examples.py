@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 import psycopg
@@ -97,7 +98,9 @@ async def test_each_sqlstate_becomes_the_class_that_is_documented(conn: AsyncCon
     for name, kind, _ in rows(section(ROOT / "docs" / "errors.md", "SQLSTATEs")):
         (state,) = code(name)
         with pytest.raises(psycopg.Error) as raised:
-            await conn.execute(f"do $$ begin raise exception 'x' using errcode = '{state}'; end $$")
+            await conn.execute(
+                f"do $$ begin raise exception 'x' using errcode = '{state}'; end $$".encode()
+            )
         assert [type(translated(raised.value)).__name__] == code(kind), state
 
 
@@ -119,7 +122,7 @@ class _Player:
         }
         (folder / "config").symlink_to(ROOT / "config")
 
-    async def __aenter__(self) -> "_Player":
+    async def __aenter__(self) -> Self:
         """Begin."""
         return self
 
@@ -155,13 +158,13 @@ class _Player:
         user = block.option("as") or str(self._given["user"])
         async with await AsyncConnection.connect(self._dsn, autocommit=True, user=user) as conn:
             cursor = conn.cursor()
-            try:
+            if not (expected := block.option("fails")):
                 await cursor.execute(block.text.encode())
-            except psycopg.Error as error:
-                assert error.sqlstate == block.option("fails"), f"{block}: {error}"
-                return _as_psql_says(error)
-            assert not block.option("fails"), f"{block} did not fail"
-            return await _last_result(cursor)
+                return await _last_result(cursor)
+            with pytest.raises(psycopg.Error) as raised:
+                await cursor.execute(block.text.encode())
+            assert raised.value.sqlstate == expected, f"{block}: {raised.value}"
+            return _as_psql_says(raised.value)
 
     async def _wait_for(self, wanted: str, block: Block) -> str:
         """Ask until the answer is *wanted*; what a daemon does takes its time."""
@@ -207,13 +210,16 @@ class _Player:
         assert process.returncode == code, f"{block}: {command}\n{said.decode()}"
         return (out + said).decode().rstrip()
 
-    async def _spawn(self, command: str, **pipes: int) -> asyncio.subprocess.Process:
+    async def _spawn(
+        self, command: str, *, stdout: int | None = None, stderr: int | None = None
+    ) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_shell(
             self._here(command),
             cwd=self._folder,
             env=self._environ,
             stdin=asyncio.subprocess.DEVNULL,
-            **pipes,
+            stdout=stdout,
+            stderr=stderr,
         )
 
     def _here(self, text: str) -> str:

@@ -38,7 +38,7 @@ def _check(names: list[str]) -> None:
             path = _find(name)
             assert path is not None, name
             text, file = (path.read_text() if path.is_file() else ""), name
-        elif text and re.fullmatch(r"[A-Za-z_]\w+", name) and not name.startswith(("agent.", "wal_")):
+        elif text and re.fullmatch(r"[A-Za-z_]\w+", name) and name != "wal_sender_timeout":
             defined = re.search(rf"^\s*(async def|def|class) {name}\b", text, re.MULTILINE)
             assert defined, f"{file} defines no {name}"
 

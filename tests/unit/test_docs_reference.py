@@ -1,4 +1,4 @@
-"""The reference pages list what there is: every key, command, option, error and metric; nothing else."""
+"""The reference pages list every key, command, option, error and metric, and nothing else."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -63,9 +63,7 @@ def test_every_section_of_the_file_has_its_heading() -> None:
 def test_every_key_is_documented_with_its_default(part: str) -> None:
     """Keys and defaults of the page are those of `Config`."""
     fields = {name: f for model in PARTS[part] for name, f in model.model_fields.items()}
-    documented = {
-        _only(cells[0]): cells[1] for cells in rows(section(CONFIGURATION, f"`{part}`"))
-    }
+    documented = {_only(cells[0]): cells[1] for cells in rows(section(CONFIGURATION, f"`{part}`"))}
     assert set(documented) == set(fields)
     for key, shown in documented.items():
         default = fields[key].get_default(call_default_factory=True)
