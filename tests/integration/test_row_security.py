@@ -71,18 +71,16 @@ async def test_a_role_that_may_not_read_a_column_is_not_shown_it(
 ) -> None:
     """Attaching names the column and the grant; naming other columns helps too."""
     role = f"blind_{conn.info.dbname}"
-    await conn.execute(
-        (
-            f"create role {role}; create table pay (id int primary key, card text, sum int);"
-            f"grant select (id, sum) on pay to {role};"
-            "insert into agent.model (name, provider, model_id) values ('scripted', 'scripted', 'x')"
-        ).encode()
+    setup = (
+        f"create role {role}; create table pay (id int primary key, card text, sum int);"
+        f"grant select (id, sum) on pay to {role};"
+        "insert into agent.model (name, provider, model_id) values ('scripted', 'scripted', 'x')"
     )
+    await conn.execute(setup.encode())
+    attach, spec = "select agent.attach('pay', %s)", f"model=scripted, run_as={role}"
     try:
         with pytest.raises(psycopg.Error, match='may not read column "card"'):
-            await conn.execute("select agent.attach('pay', %s)", [f"model=scripted, run_as={role}"])
-        await conn.execute(
-            f"select agent.attach('pay', 'model=scripted, run_as={role}, columns=[sum]')"
-        )
+            await conn.execute(attach, [spec])
+        await conn.execute(attach, [f"{spec}, columns=[sum]"])
     finally:
         await conn.execute(_GOODBYE.format(table="pay", role=role).encode())
