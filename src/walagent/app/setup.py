@@ -1,12 +1,13 @@
 """Slot and ledger: made in the right order, checked before each stream."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from psycopg import AsyncConnection
 
 from walagent.config import Replication
-from walagent.errors import GapError
+from walagent.errors import GapError, StreamLostError
 from walagent.lsn import Lsn
 from walagent.store import ledger as ledgers
 from walagent.store.ledger import Ledger
@@ -35,6 +36,29 @@ async def ensure_slot(
     Raises:
         GapError: there is a ledger, and the slot is gone: a person decides how to go on.
     """
+    ledger = await ledgers.read_ledger(conn, settings.slot)
+    if ledger is not None:
+        return ledger
+    async with _alone(conn):
+        return await _make_slot(conn, replication_dsn, settings, waiting)
+
+
+@asynccontextmanager
+async def _alone(conn: AsyncConnection[Any]) -> AsyncGenerator[None]:
+    """Let one process at a time make slots; of daemons that start at once, the others find it."""
+    await conn.execute("select pg_advisory_lock(hashtext('walagent.slot'))")
+    try:
+        yield
+    finally:
+        await conn.execute("select pg_advisory_unlock(hashtext('walagent.slot'))")
+
+
+async def _make_slot(
+    conn: AsyncConnection[Any],
+    replication_dsn: str,
+    settings: Replication,
+    waiting: Callable[[Sequence[Blocker]], None],
+) -> Ledger:
     ledger = await ledgers.read_ledger(conn, settings.slot)
     if ledger is not None:
         return ledger
@@ -71,12 +95,16 @@ async def check_source(
     Raises:
         GapError: what lies between is lost; it is recorded in `agent.gap`.
         SlotBusyError: another reader has it.
+        StreamLostError: another reader had it until a moment ago; look again.
     """
     identity = await identify_system(replication_dsn)
     try:
         _check_identity(identity, ledger)
         await check_slot(conn, settings.slot, plugin=settings.plugin, ledger=ledger.end_lsn)
     except GapError as error:
+        now = await ledgers.read_ledger(conn, settings.slot)
+        if now != ledger:  # its last reader moved it after we had read it, and the slot after that
+            raise StreamLostError("the ledger has moved meanwhile") from error
         state = await inspect_slot(conn, settings.slot)
         to_lsn = state.confirmed if state else identity.wal_end
         await ledgers.record_gap(conn, settings.slot, str(error), ledger.end_lsn, to_lsn)

@@ -136,12 +136,12 @@ async def check_slot(
         )
     if state.wal_status == "lost" or state.invalidated:
         raise GapError(f"slot {name} is invalidated: {state.invalidated or 'WAL lost'}", hint=LOST)
+    if state.active_pid is not None:  # whoever it is moves slot and ledger: do not compare them
+        raise SlotBusyError(f"slot {name} is read by the backend with pid {state.active_pid}")
     if ledger is not None and state.confirmed is not None and state.confirmed > ledger:
         raise GapError(
             f"slot {name} is at {state.confirmed}, ahead of the ledger's {ledger}", hint=LOST
         )
-    if state.active_pid is not None:
-        raise SlotBusyError(f"slot {name} is read by the backend with pid {state.active_pid}")
     return state
 
 
