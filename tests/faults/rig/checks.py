@@ -75,7 +75,8 @@ select pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn) < %s
 async def all_is_well(conn: AsyncConnection[Any]) -> None:
     """See that everything happened once, in order, and that nothing is left between states."""
     wrong = {what: await fetch(conn, query) for what, query in _WRONG.items()}
-    assert {what: rows for what, rows in wrong.items() if rows} == {}
+    found = {what: rows for what, rows in wrong.items() if rows}
+    assert not found, found
 
 
 async def caught_up(
