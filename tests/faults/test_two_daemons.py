@@ -83,8 +83,11 @@ async def test_a_reader_that_looked_a_moment_too_early_sees_no_gap(place: Place)
     conn, settings = place.conn, Replication(slot=place.slot)
     ledger = await ensure_slot(conn, place.dsn, settings)
     await conn.execute("create table elsewhere as select 1")
-    await conn.execute("update agent.progress set end_lsn = pg_current_wal_lsn()")
-    await conn.execute("select pg_replication_slot_advance(slot, end_lsn) from agent.progress")
+    await conn.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [place.slot])
+    await conn.execute(
+        "update agent.progress set end_lsn = s.confirmed_flush_lsn"
+        "  from pg_replication_slots s where s.slot_name = slot"
+    )
     with pytest.raises(StreamLostError):
         await check_source(conn, place.dsn, settings, ledger)
     assert await fetch(conn, "select * from agent.gap") == []
