@@ -456,6 +456,41 @@ begin
 end;
 $$;
 
+-- Give back what a worker still holds when it leaves, as if it had not been begun.
+create function agent.release_runs(_worker text)
+    returns void
+    language plpgsql
+as $$
+declare
+    _lanes bigint[];
+begin
+    with held as (
+        select id from agent.run
+         where lease_expires_at is not null and worker = _worker
+         order by id for no key update
+    ), freed as (
+        update agent.run r
+           set state = case when r.cancel_requested then 'cancelled' else 'pending' end::agent.run_state,
+               lease_expires_at = null,
+               attempt = greatest(0, r.attempt - 1),
+               cancel_requested = false,
+               finished_at = case when r.cancel_requested then agent.now() end
+          from held where r.id = held.id
+        returning r.id, r.attachment_id, r.state
+    ), opened as (
+        update agent.run b set blocked_by = null
+          from freed f where b.blocked_by = f.id and agent.is_final(f.state)
+    )
+    select array_agg(distinct attachment_id) into _lanes from freed;
+    if _lanes is not null then
+        update agent.lane set queued = true
+         where attachment_id in (select attachment_id from agent.lane where attachment_id = any (_lanes)
+                                  order by attachment_id for no key update);
+        perform pg_notify('walagent_runs', '');
+    end if;
+end;
+$$;
+
 -- Whether an attachment has a run that could be claimed.
 create function agent.is_waited_for(_attachment_id bigint)
     returns boolean

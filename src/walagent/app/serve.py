@@ -100,6 +100,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         try:
             await daemon.run(signals)
         finally:
+            await worker.leave()  # also what the reader was just about to hand over
             await models.aclose()
 
 

@@ -31,6 +31,7 @@ from walagent.store.connections import Pool
 from walagent.store.ledger import Start
 from walagent.store.translate import translating
 
+_GOODBYE = 3.0  # seconds that signing off may take
 _GATHER = 0.003  # seconds that a claim waits for more slots to come free while runs are short
 
 
@@ -100,8 +101,16 @@ class Worker:
                 self._tasks = None
                 beat.cancel()
                 ears.cancel()
-        with suppress(DatabaseLostError):  # it is forgotten after a day anyway
-            async with self._connection() as conn:
+        await self.leave()
+
+    async def leave(self) -> None:
+        """Give back what is still held, so that nobody waits for its lease, and sign off.
+
+        Call it when nothing works any more; it takes a few seconds at most, and never raises.
+        """
+        with suppress(DatabaseLostError, TimeoutError):
+            async with asyncio.timeout(_GOODBYE), self._connection() as conn:
+                await runs.release_runs(conn, self._settings.name)
                 await runs.forget_worker(conn, self._settings.name)
 
     @asynccontextmanager
@@ -313,19 +322,16 @@ class Worker:
         self._wake.set()
 
     async def _drain(self) -> None:
-        """Let runs end; give back those that take too long, as if they had not been started."""
+        """Let runs end, for as long as there is time."""
         tasks = [task for _, task in self._active.values()]
         if tasks:
             log.info("worker.draining", runs=len(tasks))
             await asyncio.wait(tasks, timeout=self._settings.drain)
-        left = list(self._active.values())
-        for _, task in left:
+        left = [task for _, task in self._active.values()]
+        for task in left:
             task.cancel()
         if left:
-            await asyncio.wait([task for _, task in left], timeout=5)
-        for claim, _ in left:
-            outcome = Outcome(RunState.PENDING, "the worker was stopped", refund=True)
-            await self._settle(claim, None, outcome)
+            await asyncio.wait(left, timeout=5)
 
 
 async def _listen_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None]) -> None:

@@ -225,6 +225,11 @@ async def register_worker(conn: Connection, name: str, slots: int, version: str)
     )
 
 
+async def release_runs(conn: Connection, worker: str) -> None:
+    """Give back what a worker still holds, as if it had not been begun."""
+    await conn.execute("select agent.release_runs(%s)", [worker])
+
+
 async def forget_worker(conn: Connection, name: str) -> None:
     """Say that a worker has left, and forget those that were not seen for a day."""
     await conn.execute(
