@@ -85,12 +85,22 @@ async def set_up(place: Place, *, latency: float = 0.0) -> None:
         latency: seconds before each answer of the model.
     """
     await place.conn.execute(SCHEMA)
-    await add_model(place, "script", {"latency": latency, **SCRIPT})
+    await add_model(place, "script", {})
+    set_latency(place, latency)
+
+
+def set_latency(place: Place, seconds: float) -> None:
+    """Write the model's script anew, for daemons to come."""
+    _script(place, "script").write_text(json.dumps({"latency": seconds, **SCRIPT}))
+
+
+def _script(place: Place, name: str) -> Path:
+    return place.folder / f"{name}.json"
 
 
 async def add_model(place: Place, name: str, script: Mapping[str, Json] | None = None) -> None:
     """Register a scripted model; *script* is written down for a daemon to read."""
-    path = place.folder / f"{name}.json"
+    path = _script(place, name)
     path.write_text(json.dumps(script or {}))
     await place.conn.execute(
         "insert into agent.model (name, provider, model_id, base_url, input_price, output_price)"
