@@ -16,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import TupleRow
 
 from tests.docs_pages import ROOT, Block, blocks, code, pages, rows, section
+from tests.servers import run_server
 from walagent.store.translate import translated
 from walagent.testing import FakeProvider, call
 
@@ -32,36 +33,36 @@ ESCALATE = (
 PLAYED = [page for page in pages() if any(block.runs for block in blocks(page))]
 
 
-@pytest.fixture
-def roles(server: str) -> Iterator[None]:
-    """Remove the roles that a page makes; they outlive its database."""
-    with psycopg.connect(server, autocommit=True) as admin:
-        before = _roles(admin)
-        yield
-        for name in _roles(admin) - before:
-            admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
-
-
-def _roles(admin: psycopg.Connection) -> set[str]:
-    return {name for (name,) in admin.execute("select rolname from pg_roles")}
+@pytest.fixture(scope="module")
+def place(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server of the pages' own: they name roles, databases and slots as a reader would."""
+    with run_server(str(request.config.getoption("--server"))) as dsn:
+        yield dsn
 
 
 @pytest.fixture
-def stage(page: Path, server: str, roles: None, request: pytest.FixtureRequest) -> Iterator[str]:
+def stage(page: Path, place: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The page's database: a migrated one, or an empty one of the name that it asks for."""
     _, asked, rest = page.read_text("utf-8").partition(OWN_DATABASE)
     if not asked:
         yield request.getfixturevalue("dsn")
         return
-    name = sql.Identifier(rest.split()[0])
-    with psycopg.connect(server, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {}").format(name))
+    name = rest.split()[0]
+    with psycopg.connect(place, autocommit=True) as admin:
+        roles = _roles(admin)
+        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         try:
-            yield make_conninfo(server, dbname=rest.split()[0])
+            yield make_conninfo(place, dbname=name)
         finally:
-            admin.execute(_END_READERS, [rest.split()[0]])
-            admin.execute(_DROP_SLOTS, [rest.split()[0]])
-            admin.execute(sql.SQL("drop database {} with (force)").format(name))
+            admin.execute(_END_READERS, [name])
+            admin.execute(_DROP_SLOTS, [name])
+            admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+            for role in _roles(admin) - roles:
+                admin.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+
+
+def _roles(admin: psycopg.Connection) -> set[str]:
+    return {name for (name,) in admin.execute("select rolname from pg_roles")}
 
 
 _END_READERS = """
