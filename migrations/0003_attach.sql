@@ -279,6 +279,21 @@ as $$
       from pg_catalog.pg_proc p where p.oid = _function
 $$;
 
+-- The columns that hold JSON, with what they hold: json or jsonb, also where a domain stands between.
+create function agent.json_columns(_relation regclass)
+    returns jsonb
+    language sql
+    stable
+as $$
+    with recursive held (name, type) as (
+        select attname, atttypid from pg_catalog.pg_attribute
+         where attrelid = _relation and attnum > 0 and not attisdropped
+        union all
+        select h.name, t.typbasetype from held h join pg_catalog.pg_type t on t.oid = h.type where t.typtype = 'd'
+    )
+    select coalesce(jsonb_object_agg(name, type::regtype::text), '{}') from held where type in ('json'::regtype, 'jsonb'::regtype)
+$$;
+
 -- A SQL function as a tool: where to call it, with what, and what the model is told of it.  Without
 -- a search_path, so that every type is written with its schema.
 create function agent.function_tool(_function regprocedure)
@@ -888,6 +903,7 @@ begin
         'key_columns', agent.key_columns(_attachment.relation),
         'row_security', (select relrowsecurity from pg_catalog.pg_class where oid = _attachment.relation),
         'condition', _compiled, 'condition_columns', _used,
+        'json_columns', agent.json_columns(_attachment.relation),
         'row_filter', _filter,
         'debounce_seconds', extract(epoch from _attachment.debounce),
         'approval_seconds', extract(epoch from _attachment.approval_ttl),

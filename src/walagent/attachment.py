@@ -91,6 +91,7 @@ class Attachment:
     condition: str | None = None
     condition_columns: tuple[str, ...] = ()
     columns: frozenset[str] | None = None
+    json_columns: Mapping[str, str] = field(default_factory=dict[str, str])  # to json or jsonb
     writes: tuple[str, ...] = ()
     lane_key: tuple[str, ...] | None = None
     debounce: float | None = None  # seconds
@@ -126,6 +127,7 @@ class Attachment:
             condition=raw["condition"],
             condition_columns=tuple(raw["condition_columns"]),
             columns=None if raw["columns"] is None else frozenset(raw["columns"]),
+            json_columns=raw.get("json_columns", {}),
             writes=tuple(raw["writes"]),
             lane_key=None if raw["lane_key"] is None else tuple(raw["lane_key"]),
             debounce=None if raw["debounce_seconds"] is None else float(raw["debounce_seconds"]),

@@ -13,7 +13,7 @@ import orjson
 from walagent.agent.loop import must_call
 from walagent.agent.transcript import messages
 from walagent.attachment import Attachment
-from walagent.message import Request, ToolChoice
+from walagent.message import Json, Request, ToolChoice
 from walagent.run import Claim, Step
 
 _RULES = """\
@@ -30,8 +30,13 @@ def marker(secret: bytes, run_id: int) -> str:
 
 def opening(changes: Sequence[Mapping[str, Any]], mark: str) -> str:
     """Put the changes into a delimited block."""
-    body = orjson.dumps(changes[0] if len(changes) == 1 else list(changes)).decode()
+    shown = changes[0] if len(changes) == 1 else list(changes)
+    body = orjson.dumps(shown, default=_digits).decode()
     return f"<change {mark}>\n{body}\n</change {mark}>"
+
+
+def _digits(value: object) -> orjson.Fragment:
+    return orjson.Fragment(str(value))  # a Decimal: the one thing in a change that JSON has not
 
 
 def build_request(
@@ -42,7 +47,7 @@ def build_request(
     own = attachment.system_prompt
     return Request(
         system=f"{own}\n\n{_RULES}" if own else _RULES,
-        messages=messages(opening(claim.changes, mark), steps),
+        messages=messages(opening(_visible(claim.changes, attachment), mark), steps),
         tools=tuple(tool.spec for tool in attachment.tools),
         choice=_choice(must_call(steps, attachment), attachment),
         max_tokens=limits.max_output_tokens or max_tokens,
@@ -50,6 +55,27 @@ def build_request(
         examples=attachment.examples,
         run_id=claim.run_id,
     )
+
+
+def _visible(
+    changes: Sequence[Mapping[str, Any]], attachment: Attachment
+) -> Sequence[Mapping[str, Any]]:
+    """Leave out what the run keeps only for its tools' bound arguments."""
+    if attachment.columns is None:
+        return changes
+    keep = attachment.columns.union(attachment.key_columns)
+    return [{**change, **_kept(change, keep)} for change in changes]
+
+
+def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:
+    kept: dict[str, Json] = {
+        part: {name: value for name, value in change[part].items() if name in keep}
+        for part in ("new", "old", "truncated")
+        if part in change
+    }
+    if "unchanged" in change:
+        kept["unchanged"] = [name for name in change["unchanged"] if name in keep]
+    return kept
 
 
 def _choice(must: str | None, attachment: Attachment) -> ToolChoice:

@@ -19,6 +19,9 @@ from walagent.message import (
 )
 from walagent.run import Step, StepKind
 
+# Said after a retry to a model that has said its last words: providers want the user to speak last.
+_AGAIN = "That did not end this task. Try again."
+
 
 def reply_to_json(reply: Reply) -> dict[str, Json]:
     """Write a reply as a step's content."""
@@ -59,10 +62,17 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
                 waiting.append(_result(step.content))
             case StepKind.NOTE if "text" in step.content:
                 waiting.append(Text(step.content["text"]))
+            case StepKind.NOTE if not waiting and not _goes_on(turns[-1]):
+                waiting.append(Text(_AGAIN))
             case _:
                 pass
     _flush(turns, waiting)
     return tuple(turns)
+
+
+def _goes_on(turn: Message) -> bool:
+    """Whether somebody has something to say after a turn without being asked again."""
+    return turn.role == "user" or any(isinstance(part, ToolCall) for part in turn.parts)
 
 
 def _flush(turns: list[Message], waiting: list[Part]) -> None:

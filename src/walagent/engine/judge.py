@@ -16,7 +16,7 @@ from walagent.attachment import Attachment
 from walagent.change import Change
 from walagent.matching import predicate
 from walagent.matching.match import Match
-from walagent.store.ledger import exact
+from walagent.store.exact import exact
 from walagent.store.translate import is_passing
 
 _AT_ONCE = 1000  # rows a statement

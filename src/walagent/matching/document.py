@@ -5,9 +5,11 @@ for it; text that is too long is cut and said to be.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
+
+import orjson
 
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Row, Value
@@ -24,9 +26,11 @@ def document(change: Change, attachment: Attachment) -> dict[str, Any]:
         "table": change.relation.name,
     }
     truncated: dict[str, int] = {}
+    # A json column keeps its text: it may hold what jsonb refuses, and a run is kept as jsonb.
+    parsed = {name for name, kind in attachment.json_columns.items() if kind == "jsonb"}
     for side, row in (("new", change.new), ("old", change.old)):
         if row is not None:
-            shown[side] = _row(_visible(row, attachment), truncated)
+            shown[side] = _row(_visible(row, attachment), truncated, parsed)
     unchanged = [n for n, v in (change.new or {}).items() if v is UNCHANGED]
     if unchanged:
         shown["unchanged"] = unchanged
@@ -35,9 +39,13 @@ def document(change: Change, attachment: Attachment) -> dict[str, Any]:
     return shown
 
 
-def row_json(row: Row | None) -> dict[str, Any] | None:
-    """Write a whole row for PostgreSQL to read back; UNCHANGED columns are left out."""
-    return None if row is None else _row(row.items(), {}, limit=None)
+def row_json(row: Row | None, parsed: Collection[str] = ()) -> dict[str, Any] | None:
+    """Write a whole row for PostgreSQL to read back; UNCHANGED columns are left out.
+
+    Args:
+        parsed: columns whose text is JSON, and is to be read as such.
+    """
+    return None if row is None else _row(row.items(), {}, parsed, limit=None)
 
 
 def _visible(row: Row, attachment: Attachment) -> Iterable[tuple[str, Value]]:
@@ -52,7 +60,10 @@ def _bound(attachment: Attachment) -> Iterable[str]:
 
 
 def _row(
-    row: Iterable[tuple[str, Value]], truncated: dict[str, int], limit: int | None = MAX_TEXT
+    row: Iterable[tuple[str, Value]],
+    truncated: dict[str, int],
+    parsed: Collection[str],
+    limit: int | None = MAX_TEXT,
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
     room = MAX_ROW
@@ -65,6 +76,9 @@ def _row(
                 truncated[name] = len(value)
                 value = value[:most]  # noqa: PLW2901 - the cut value is what is kept
             room -= len(value)
+            if name in parsed and name not in truncated:
+                out[name] = orjson.Fragment(value)
+                continue
         out[name] = _plain(value)
     return out
 

@@ -11,7 +11,7 @@ from typing import Any
 from psycopg import sql
 
 from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change
+from walagent.change import UNCHANGED, Change, Row
 from walagent.matching.document import row_json
 
 
@@ -57,22 +57,26 @@ def _present_row(attachment: Attachment, table: sql.Identifier) -> sql.Composabl
 def rows(attachment: Attachment, changes: Iterable[tuple[int, Change]]) -> list[dict[str, Any]]:
     """Write numbered changes as the statement's parameter."""
     return [
-        {"n": n, "new": _new(change), "old": row_json(change.old), "key": _key(attachment, change)}
+        {
+            "n": n,
+            "new": row_json(_whole(change), attachment.json_columns),
+            "old": row_json(change.old, attachment.json_columns),
+            "key": _key(attachment, change),
+        }
         for n, change in changes
     ]
 
 
-def _new(change: Change) -> dict[str, Any] | None:
+def _whole(change: Change) -> Row | None:
     """The new row, completed from the old one where that has what the WAL left out."""
     if change.new is None:
         return None
-    filled = {
+    return {
         name: change.old[name]
         if value is UNCHANGED and change.old and name in change.old
         else value
         for name, value in change.new.items()
     }
-    return row_json(filled)
 
 
 def _key(attachment: Attachment, change: Change) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from walagent.errors import DatabaseLostError
 from walagent.message import Json
+from walagent.store.exact import exact, read_json
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 
@@ -33,9 +34,9 @@ _MARK = "\N{REPLACEMENT CHARACTER}"
 def to_json(value: Json) -> bytes:
     """Write JSON that jsonb takes: NUL and lone surrogates, which it refuses, become a mark."""
     try:
-        document = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
+        document = orjson.dumps(value, exact, orjson.OPT_NON_STR_KEYS)
     except TypeError:
-        document = orjson.dumps(_encodable(value), option=orjson.OPT_NON_STR_KEYS)
+        document = orjson.dumps(_encodable(value), exact, orjson.OPT_NON_STR_KEYS)
     if b"u0000" in document:
         document = _NUL.sub(rb"\1" + _MARK.encode(), document)
     return document
@@ -55,7 +56,7 @@ def _encodable(value: Json) -> Json:
 
 
 def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
-    set_json_loads(orjson.loads, context)
+    set_json_loads(read_json, context)
     set_json_dumps(to_json, context)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from itertools import islice
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from psycopg import AsyncConnection
 from walagent.errors import FencedError
 from walagent.lsn import Lsn
 from walagent.run import Claim, NewRun
+from walagent.store.exact import exact, read_json
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -185,7 +185,7 @@ def _claim(run_id: int, run: NewRun) -> Claim:
 
 def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
     """Give a change as it will be read back from the database."""
-    return orjson.loads(orjson.dumps(change, default=exact))
+    return read_json(orjson.dumps(change, default=exact))
 
 
 async def insert_runs(conn: Connection, ledger: Ledger, runs: Sequence[NewRun]) -> int:
@@ -303,10 +303,3 @@ def _document(run: NewRun) -> Mapping[str, Any]:
         "s": run.state.value,
         "e": run.error,
     }
-
-
-def exact(value: object) -> orjson.Fragment:
-    """Write a Decimal with all of its digits; orjson has no form of its own for it."""
-    if not isinstance(value, Decimal):
-        raise TypeError(f"no JSON form for {type(value).__name__}")
-    return orjson.Fragment(str(value) if value.is_finite() else f'"{value}"')

@@ -10,8 +10,6 @@ from walagent.attachment import Attachment, Tool
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
 
-_JSON = ("json", "jsonb")
-
 
 def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
     """The call's arguments with those that come from the change, which the model never chose."""
@@ -49,35 +47,28 @@ def sight_statement(
 
 
 def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
-    """`select to_jsonb(schema.f(a => ($1 ->> 'a')::type, …))`; arguments left out keep defaults."""
-    given = [
-        sql.SQL("{} => {}").format(sql.Identifier(name), _argument(name, type_))
-        for name, type_ in tool.arguments
-        if name in arguments
-    ]
+    """`select to_jsonb(schema.f(a => g.a, …)) from jsonb_to_record($1) as g (a type, …)`.
+
+    PostgreSQL itself reads the arguments as their declared types, which the catalog has spelled:
+    lists, rows and JSON too.  Arguments left out keep their defaults.
+    """
+    given = [(sql.Identifier(name), type_) for name, type_ in tool.arguments if name in arguments]
     call = sql.SQL("{}({})").format(
-        sql.Identifier(tool.schema, tool.function), sql.SQL(", ").join(given)
+        sql.Identifier(tool.schema, tool.function),
+        sql.SQL(", ").join(sql.SQL("{0} => g.{0}").format(name) for name, _ in given),
     )
+    typed = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(name, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
+        for name, type_ in given
+    )
+    read = sql.SQL("jsonb_to_record($1) as g ({})" if given else "(select) as g").format(typed)
     text = (
-        sql.SQL(
-            "select coalesce(jsonb_agg(to_jsonb(r)), '[]') from (select * from {} limit 1000) r"
-        )
+        "select coalesce(jsonb_agg(to_jsonb(r)), '[]')"
+        " from {read}, lateral (select * from {call} limit 1000) as r"
         if tool.returns_set
-        else sql.SQL("select to_jsonb({})")
+        else "select to_jsonb({call}) from {read}"
     )
-    return text.format(call).as_string()
-
-
-def _argument(name: str, type_: str) -> sql.Composed:
-    """Read one argument out of `$1` as its declared type, which the catalog has spelled."""
-    key = sql.Literal(name)
-    if type_ in _JSON:
-        return sql.SQL("($1 -> {})::{}").format(key, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
-    if type_.endswith("[]"):
-        return sql.SQL(
-            "(select array_agg(e) from jsonb_array_elements_text(nullif($1 -> {}, 'null')) e)::{}"
-        ).format(key, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
-    return sql.SQL("($1 ->> {})::{}").format(key, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
+    return sql.SQL(text).format(read=read, call=call).as_string()
 
 
 def _update_row(
