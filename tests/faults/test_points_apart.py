@@ -9,11 +9,22 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from psycopg import AsyncConnection
 
+from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.inprocess import take_in, work
-from tests.faults.rig.stage import CLOCK, SCHEMA, Place, add_model, let_time_pass
+from tests.faults.rig.serving import serving
+from tests.faults.rig.stage import (
+    ATTACH,
+    CLOCK,
+    SCHEMA,
+    Place,
+    add_model,
+    let_time_pass,
+    set_up,
+)
 from tests.faults.rig.tools import OUTSIDE
-from tests.faults.rig.waiting import fetch
+from tests.faults.rig.waiting import fetch, until
 from walagent import faults
 from walagent.agent.models.scripted import ScriptedModel, call
 from walagent.agent.tools.python import find_tools
@@ -22,6 +33,18 @@ from walagent.store.tools import register_python_tools
 
 SOURCES = Path(__file__).parent.parent.parent / "src"
 LARGE = 10 * SPILL_AFTER  # rows: several pieces, whatever comes at once
+IN_EFFECT = "select exists (select from agent.attachment_version where active_from is not null)"
+REPORTED = """
+select coalesce(max(reply_time), '-infinity') > %s
+  from pg_stat_replication r join pg_replication_slots s on s.active_pid = r.pid
+ where s.database = current_database()
+"""
+CONFIRMED = """
+select s.confirmed_flush_lsn >= change.at, s.confirmed_flush_lsn <= p.end_lsn
+  from agent.progress p join pg_replication_slots s on s.slot_name = p.slot,
+       (select %s::pg_lsn as at) change
+ where p.slot = %s
+"""
 ENDED = """
 select bool_and(agent.is_final(state) or state = 'needs_review') from agent.run
 """
@@ -51,6 +74,27 @@ async def attach(place: Place, spec: str) -> None:
     await take_in(dsn, slot, at_once)  # makes slot and ledger
     await conn.execute("select agent.attach('item', %s)", [spec])
     assert not await take_in(dsn, slot, in_effect)
+
+
+async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None:
+    """While the runs of a change cannot be inserted, the server keeps the change."""
+    conn = place.conn
+    await set_up(place)
+    async with serving(place, place.dsn) as daemon:
+        await conn.execute(ATTACH.encode())
+        await until(conn, IN_EFFECT, alive=daemon.is_alive)
+        async with await AsyncConnection.connect(place.dsn) as other, other.transaction():
+            await other.execute("lock table agent.run in exclusive mode")
+            await conn.execute("insert into item values (1, 1)")
+            await conn.execute("insert into written (item, version) values (1, 1)")
+            ((changed,),) = await fetch(conn, "select pg_current_wal_lsn()::text")
+            for _ in range(3):  # reports of ours that came since
+                ((told,),) = await fetch(conn, "select clock_timestamp()")
+                await until(conn, REPORTED, told, alive=daemon.is_alive)
+            assert await fetch(conn, CONFIRMED, changed, place.slot) == [(False, True)]
+        await until(conn, ALL_ENDED, alive=daemon.is_alive)
+        assert await fetch(conn, CONFIRMED, changed, place.slot) == [(True, True)]
+        await all_is_well(conn)
 
 
 @pytest.mark.parametrize(
