@@ -36,8 +36,9 @@ async def test_a_claim_brings_all_that_is_needed_to_start(conn: AsyncConnection)
     (run_id,) = await add_runs(conn, attachment, "a", d=2, u=77)
     await run_all(
         conn,
-        "insert into agent.merged_change select attachment_id, 1, '0/999', n, id,"
-        f" jsonb_build_object('n', n) from agent.run, generate_series(2, 1, -1) n where id = {run_id}",
+        "insert into agent.merged_change"
+        " select attachment_id, 1, '0/999', n, id, jsonb_build_object('n', n)"
+        "  from agent.run, generate_series(2, 1, -1) n",
     )
     (held,) = await claim(conn)
     assert (held.run_id, held.attachment_id, held.attachment_version) == (run_id, attachment, 1)
@@ -124,14 +125,13 @@ async def test_the_cap_holds_under_many_claims_at_once(conn: AsyncConnection, ds
                 claims = await claim(
                     own, 4, worker=name, done={attachment: let_go} if let_go else {}
                 )
-                let_go = 0
                 running += len(claims)
                 most = max(most, running)
                 for held in claims:
                     await finish(own, held)
                     running -= 1
-                    let_go += 1
                     done += 1
+                let_go = len(claims)
                 await asyncio.sleep(0)
 
     async with asyncio.timeout(30):
@@ -162,7 +162,7 @@ async def test_every_run_is_claimed_once_by_many_claimers(conn: AsyncConnection,
 async def test_workers_that_let_runs_go_in_any_order_do_not_block_each_other(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """What each has let go of is told in the order of the attachments, so nobody waits in a circle."""
+    """Attachments are locked in one order, whatever the order in which they are told."""
     first, second = await desk(conn, name="a"), await desk(conn, name="b")
     async with session(dsn) as one, session(dsn) as other:
 

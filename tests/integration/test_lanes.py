@@ -171,7 +171,7 @@ class Checker:
 async def test_many_workers_never_work_two_runs_of_a_lane_at_once(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """Eight workers, two attachments, twelve lanes, 400 runs that end, fail, wait and come again."""
+    """Eight workers, twelve lanes, 400 runs that end, fail, wait and come again."""
     first = await desk(conn)
     second = await attach(conn, "name=second")
     chance = random.Random(20260101)
