@@ -85,7 +85,7 @@ RUN_STATES = (
 )
 MODEL_OUTCOMES = ("ok", "limited", "unavailable", "rejected", "unauthorized")
 TOKEN_KINDS = ("input", "cached", "cache_write", "output")
-TOOL_OUTCOMES = ("ok", "failed", "invalid", "unknown")
+TOOL_OUTCOMES = ("ok", "failed", "invalid", "refused", "unknown")
 
 
 def _begin_at_zero() -> None:

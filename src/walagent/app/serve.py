@@ -111,6 +111,7 @@ def make_model(spec: ModelSpec) -> Model:
     return build_model(spec, environ=environ, credentials=Path(folder) if folder else None)
 
 
+_REGISTRY = 5.0  # seconds between two looks at agent.model; a run waits that long for a new row
 _TURN = 60.0  # seconds; the reader turns every 5, and waits at most 20 for its own side
 
 
@@ -161,6 +162,7 @@ class _Daemon:
                     ("http", self._http() if self._config.http.enabled else None),
                     ("watchdog", Watchdog(self._systemd, self._turning, self._health).run()),
                     ("reload", self._reloads(signals)),
+                    ("registry", self._follow_registry()),
                 )
                 if coroutine is not None
             ]
@@ -224,10 +226,27 @@ class _Daemon:
         except Exception as error:  # noqa: BLE001 - the daemon lives on with what it has
             log.error("config.refused", error=error)
             return
-        for model in self._models.reload(specs):
-            await model.aclose()
+        self._models.reload(specs)
         self._worker.wake()
         log.info("config.reloaded", models=len(specs))
+
+    async def _follow_registry(self) -> None:
+        """Read the registry now and then: a row of agent.model needs no restart to count."""
+        while True:
+            try:
+                await self._read_registry()
+            except DatabaseLostError:
+                await asyncio.sleep(_REGISTRY)  # the reader and the worker tell of it already
+
+    async def _read_registry(self) -> None:
+        async with await connect(self._places.dsn, application="walagent registry") as conn:
+            while True:
+                with translating():
+                    specs = await attachments.load_models(conn)
+                if changed := self._models.reload(specs):
+                    log.info("models.changed", models=changed)
+                    self._worker.wake()
+                await asyncio.sleep(_REGISTRY)
 
 
 @dataclass(frozen=True, slots=True)

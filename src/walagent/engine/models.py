@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 
 from walagent.agent.model import Model
 from walagent.agent.models.limits import Limits
-from walagent.errors import WalagentError
+from walagent.errors import ModelUnavailableError
 from walagent.message import ModelSpec
 
 
 class Models:
-    """Models by name.  A name that is not known yet is looked up again when runs ask for it."""
+    """Models by name, as the registry was when it was last read; `reload` tells of later rows."""
 
     def __init__(
         self, specs: Mapping[str, ModelSpec], build: Callable[[ModelSpec], Model], limits: Limits
@@ -18,32 +18,36 @@ class Models:
         self._build = build
         self._limits = limits
         self._made: dict[str, Model] = {}
+        self._retired: list[Model] = []
 
     def get(self, name: str) -> Model:
         """Find a model.
 
         Raises:
-            WalagentError: it is not in the registry, or not enabled.
+            ModelUnavailableError: it was not in the registry, or not enabled, when that was last
+                read; a row that has just been added is there at the next attempt.
             ModelUnauthorizedError: its credential is not there.
         """
         if name not in self._made:
             if name not in self._specs:
-                raise WalagentError(f'model "{name}" is not in agent.model, or not enabled')
+                raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
             self._made[name] = self._limits.wrap(self._build(self._specs[name]))
         return self._made[name]
 
-    def reload(self, specs: Mapping[str, ModelSpec]) -> list[Model]:
-        """Take the registry's present rows; models whose row changed are made anew.
+    def reload(self, specs: Mapping[str, ModelSpec]) -> int:
+        """Take the registry's present rows, and count those that changed.
 
-        Returns:
-            the models that are not used any more, to be closed when their calls have ended.
+        Models whose row changed are made anew; calls of the old ones end as they began.
         """
-        changed = [name for name in self._made if specs.get(name) != self._specs.get(name)]
+        known = self._specs.keys() | specs.keys()
+        changed = [name for name in known if specs.get(name) != self._specs.get(name)]
         self._specs = dict(specs)
-        return [self._made.pop(name) for name in changed]
+        self._retired.extend(self._made.pop(name) for name in changed if name in self._made)
+        return len(changed)
 
     async def aclose(self) -> None:
         """Close every model."""
-        for model in self._made.values():
+        for model in (*self._made.values(), *self._retired):
             await model.aclose()
         self._made.clear()
+        self._retired.clear()

@@ -6,7 +6,8 @@ transaction and no connection is held while a model is asked.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
@@ -36,7 +37,16 @@ from walagent.agent.transcript import reply_to_json, result_to_json
 from walagent.attachment import Attachment
 from walagent.engine.backoff import pause_after
 from walagent.engine.toolbox import Toolbox
-from walagent.errors import DatabaseLostError, LimitReachedError, StepTakenError
+from walagent.errors import (
+    DatabaseLostError,
+    LimitReachedError,
+    ModelLimitedError,
+    ModelRejectedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+    StepTakenError,
+    WalagentError,
+)
 from walagent.message import Json, Request, Usage
 from walagent.run import Claim, RunState, Step, StepKind
 from walagent.store import runs
@@ -107,6 +117,7 @@ class Work:
             case RunTool():
                 await self._run_tool(move)
             case Refuse(call, reason, correction):
+                metrics.tool_calls.labels("invalid" if correction else "refused").inc()
                 content = result_to_json(call, reason, is_error=True)
                 mark = {"correction": True} if correction else {}
                 await self._record(StepKind.RESULT, {**content, **mark})
@@ -125,6 +136,7 @@ class Work:
                     )
                 return RunState.WAITING_APPROVAL
             case AskReview(call, tool):
+                metrics.tool_calls.labels("unknown").inc()
                 reason = f"{tool.name} was started and nobody knows whether it acted"
                 await self._park(RunState.NEEDS_REVIEW, {"reason": reason, "call_id": call.id})
                 return RunState.NEEDS_REVIEW
@@ -140,7 +152,8 @@ class Work:
         request = self._request(model)
         faults.hit("model.asking")
         started = time.monotonic()
-        reply = await model.complete(request)
+        with _counting(model.spec.name):
+            reply = await model.complete(request)
         faults.hit("model.answered")
         cost = cost_of(reply.usage, model.spec)
         _count(model.spec.name, reply.usage, cost)
@@ -251,8 +264,26 @@ class Work:
         return None
 
 
-def _count(model: str, usage: Usage, cost: Decimal | None) -> None:
+_OUTCOMES: Mapping[type[WalagentError], str] = {
+    ModelLimitedError: "limited",
+    ModelUnavailableError: "unavailable",
+    ModelRejectedError: "rejected",
+    ModelUnauthorizedError: "unauthorized",
+}
+
+
+@contextmanager
+def _counting(model: str) -> Generator[None]:
+    """Count a call by how it ends."""
+    try:
+        yield
+    except WalagentError as error:
+        metrics.model_requests.labels(model, _OUTCOMES.get(type(error), "rejected")).inc()
+        raise
     metrics.model_requests.labels(model, "ok").inc()
+
+
+def _count(model: str, usage: Usage, cost: Decimal | None) -> None:
     for kind, tokens in (
         ("input", usage.input_tokens),
         ("cached", usage.cached_tokens),

@@ -63,6 +63,7 @@ class Worker:
         self._tasks: asyncio.TaskGroup | None = None  # while we run
         self._stopping = False
         self._due: float | None = None
+        self._woken = True  # whether the last rest ended by a call and not by its time
         self._more = False  # whether the last claim left runs behind
         self._failures = 0  # turns in a row that lost the database
         self.beat_at = time.monotonic()
@@ -177,11 +178,15 @@ class Worker:
         """Wait until another claim makes sense."""
         if taken and self._more and len(self._active) < self._settings.slots:
             return
+        if not taken and self._woken:
+            await self._tick()  # what came may only be due later
         patience = min(self._settings.poll, max(self._due or self._settings.poll, 0.01))
         try:
             async with asyncio.timeout(patience):
                 await self._wake.wait()
+            self._woken = True
         except TimeoutError:
+            self._woken = False
             await self._tick()
         if len(self._active) > self._settings.slots * 3 // 4:
             await asyncio.sleep(_GATHER)
