@@ -40,7 +40,7 @@ def read_yaml(text: str, name: str) -> Document:
         ConfigError: it is not YAML, a key is given twice, or it holds what is no plain value.
     """
     try:
-        node = cast("yaml.Node | None", yaml.compose(text, Loader=_Loader))  # pyright: ignore[reportUnknownMemberType]
+        node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
