@@ -85,7 +85,8 @@ class Gathering:
                 self.open = Open(item)
             case Commit():
                 self._complete(item)
-            case Tag() if not self._opened.has_changes:
+            case Tag() if not self._opened.has_changes and self._opened.origin is None:
+                # Ours stands first; whatever a tool says after it takes nothing back.
                 self._opened.origin = origin_of(item, self._opened.begin.xid, self._key)
             case Idle(wal_end) if self.open is None:
                 self.passed = max(self.passed, wal_end)
