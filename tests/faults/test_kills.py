@@ -6,19 +6,10 @@ import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well, caught_up
 from tests.faults.rig.processes import Daemon, pause, running, start_writer
-from tests.faults.rig.stage import ATTACH, Place, set_up
+from tests.faults.rig.stage import Place, make_ready
 from tests.faults.rig.waiting import until
 
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
-
-
-async def attach(place: Place) -> None:
-    """Let the agent be there before the first change is."""
-    await set_up(place)
-    with running(Daemon(place)) as daemon:
-        await daemon.has_said("reader.streaming")
-        await place.conn.execute(ATTACH.encode())
-        await daemon.has_said("attachment.active")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +19,7 @@ async def test_a_daemon_that_is_killed_under_load_loses_nothing_and_doubles_noth
     place: Place, chance: random.Random, changes: int, kills: int
 ) -> None:
     """Each change of the application's own log has one run, one effect, in the order of its row."""
-    await attach(place)
+    await make_ready(place)
     with running(start_writer(place, seed=chance.randrange(2**32), changes=changes)) as writer:
         # The last kills fall into the part where the writer has ended and the agents catch up.
         for done in sorted(chance.sample(range(changes), kills)):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, pause, running, start_writer
-from tests.faults.rig.stage import ATTACH, Place, set_latency, set_up
+from tests.faults.rig.stage import Place, make_ready, set_latency
 from tests.faults.rig.waiting import fetch, until
 
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
@@ -22,18 +22,9 @@ insert into written (item, version) select * from new
 """
 
 
-async def attach(place: Place, *, latency: float = 0.0) -> None:
-    """Let the agent be there before the first change is."""
-    await set_up(place, latency=latency)
-    with running(Daemon(place)) as daemon:
-        await daemon.has_said("reader.streaming")
-        await place.conn.execute(ATTACH.encode())
-        await daemon.has_said("attachment.active")
-
-
 async def test_a_daemon_that_is_stopped_lets_its_runs_end(place: Place) -> None:
     """What models have been asked is waited for, and nothing new is begun."""
-    await attach(place, latency=0.5)
+    await make_ready(place, latency=0.5)
     with running(Daemon(place)) as daemon:
         await place.conn.execute(WRITE)
         await until(place.conn, ASKING, alive=daemon.is_alive)
@@ -43,10 +34,10 @@ async def test_a_daemon_that_is_stopped_lets_its_runs_end(place: Place) -> None:
     await all_is_well(place.conn)
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [pytest.param(1, marks=pytest.mark.slow), 2])
 async def test_a_daemon_that_cannot_wait_gives_its_runs_back(place: Place, signals: int) -> None:
     """When the time to drain is over, or a second signal comes: as if they had not been begun."""
-    await attach(place, latency=60)
+    await make_ready(place, latency=60)
     drain = 1 if signals == 1 else 10
     with running(Daemon(place, settings={"workers": {"drain": drain}})) as daemon:
         await place.conn.execute(WRITE)
@@ -66,13 +57,13 @@ async def test_a_daemon_that_cannot_wait_gives_its_runs_back(place: Place, signa
 
 
 @pytest.mark.parametrize(
-    ("changes", "stops"), [(200, 3), pytest.param(3000, 20, marks=pytest.mark.slow)]
+    ("changes", "stops"), [(100, 2), pytest.param(3000, 20, marks=pytest.mark.slow)]
 )
 async def test_a_daemon_that_is_stopped_under_load_leaves_no_lease(
     place: Place, chance: random.Random, changes: int, stops: int
 ) -> None:
     """The next one finds every run free, whatever the last one was about to do."""
-    await attach(place)
+    await make_ready(place)
     with running(start_writer(place, seed=chance.randrange(2**32), changes=changes)) as writer:
         for done in sorted(chance.sample(range(changes), stops)):
             with running(Daemon(place)) as daemon:

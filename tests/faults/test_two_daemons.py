@@ -135,6 +135,7 @@ async def test_a_reader_that_was_frozen_writes_nothing_when_it_thaws(place: Plac
         await all_is_well(place.conn)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_was_frozen_writes_nothing_when_it_thaws(place: Place) -> None:
     """Its leases have run out, and the answer that it comes back with is nobody's any more."""
     async with two(place, latency=0.5) as (first, second):

@@ -13,6 +13,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from tests.faults.rig.stage import TOOLS
 from tests.faults.rig.waiting import DEADLINE, until_true
 from walagent import faults
 from walagent.agent.model import Model
@@ -121,7 +122,7 @@ async def work(dsn: str, models: Mapping[str, Model], done: Done, *, slots: int 
     name = f"worker-{time.monotonic_ns()}"
     async with open_pool(dsn, size=4, application=name) as pool, await connect(dsn) as conn:
         key = await attachments.secret_key(conn)
-        tools = find_tools(["tests.faults.rig.tools"])
+        tools = find_tools([TOOLS])
         shop = Workshop(pool, Toolbox(pool, tools), models.__getitem__, key)
         worker = Worker(WorkerSettings(name, slots=slots, poll=0.05, drain=5), shop)
         working = asyncio.create_task(worker.run())

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.faults.rig.stage import Place
+from tests.faults.rig.stage import TOOLS, Place
 from tests.faults.rig.tools import OUTSIDE
 from tests.faults.rig.waiting import DEADLINE, until_true
 
@@ -154,7 +154,7 @@ def config_of(place: Place, settings: Settings) -> Settings:
         "replication": {"slot": place.slot, "sender_timeout": 2},
         "workers": {"lease": LEASE, "poll": 0.5, "slots": 20, "connections": 6, "drain": 10},
         "http": {"enabled": False},
-        "tools": {"modules": ["tests.faults.rig.tools"]},
+        "tools": {"modules": [TOOLS]},
     }
     return {
         name: {**sections.get(name, {}), **settings.get(name, {})}

@@ -13,7 +13,13 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from walagent.agent.tools.python import find_tools
+from walagent.app.setup import ensure_slot
+from walagent.config import Replication
 from walagent.message import Json
+from walagent.store.tools import register_python_tools
+
+TOOLS = "tests.faults.rig.tools"  # the module with those in Python
 
 SCHEMA = """
 create table item (
@@ -87,6 +93,14 @@ async def set_up(place: Place, *, latency: float = 0.0) -> None:
     await place.conn.execute(SCHEMA)
     await add_model(place, "script", {})
     set_latency(place, latency)
+
+
+async def make_ready(place: Place, *, latency: float = 0.0) -> None:
+    """Make the scene, the slot, and the attachment: as after `walagent init` and an attach."""
+    await set_up(place, latency=latency)
+    await register_python_tools(place.conn, find_tools([TOOLS]).values())
+    await ensure_slot(place.conn, place.dsn, Replication(slot=place.slot))
+    await place.conn.execute(ATTACH.encode())
 
 
 def set_latency(place: Place, seconds: float) -> None:
