@@ -14,6 +14,13 @@ with collecting as (
       from jsonb_to_recordset(%(run)s::jsonb) as x (
                a bigint, v integer, l pg_lsn, o integer, t timestamptz, c jsonb, k text, n text,
                m integer, u bigint, d integer, s agent.run_state, e jsonb)
+     -- A change that is here already, first of a run or joined to one, comes to nothing.
+     where not exists (select from agent.run r
+                        where (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
+                            = (x.a, %(generation)s, x.l, x.o))
+       and not exists (select from agent.merged_change c
+                        where (c.attachment_id, c.generation, c.commit_lsn, c.ordinal)
+                            = (x.a, %(generation)s, x.l, x.o))
 ), joined as (
     insert into agent.merged_change (attachment_id, generation, commit_lsn, ordinal, run_id, change)
     select g.a, %(generation)s, g.l, g.o, c.id, g.c
