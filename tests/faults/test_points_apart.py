@@ -41,7 +41,7 @@ select coalesce(max(reply_time), '-infinity') > %s
  where s.database = current_database()
 """
 CONFIRMED = """
-select s.confirmed_flush_lsn >= change.at, s.confirmed_flush_lsn <= p.end_lsn
+select s.confirmed_flush_lsn > change.at, s.confirmed_flush_lsn <= p.end_lsn
   from agent.progress p join pg_replication_slots s on s.slot_name = p.slot,
        (select %s::pg_lsn as at) change
  where p.slot = %s
@@ -94,7 +94,8 @@ async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None
                 await until(conn, REPORTED, told, alive=daemon.is_alive)
             assert await fetch(conn, CONFIRMED, changed, place.slot) == [(False, True)]
         await until(conn, ALL_ENDED, alive=daemon.is_alive)
-        await until(conn, CONFIRMED, changed, place.slot, alive=daemon.is_alive)
+        ((taken_in,),) = await fetch(conn, "select commit_lsn::text from agent.run")
+        await until(conn, CONFIRMED, taken_in, place.slot, alive=daemon.is_alive)
         await all_is_well(conn)
 
 
