@@ -41,7 +41,7 @@ select coalesce(max(reply_time), '-infinity') > %s
  where s.database = current_database()
 """
 CONFIRMED = """
-select s.confirmed_flush_lsn > change.at, s.confirmed_flush_lsn <= p.end_lsn
+select s.confirmed_flush_lsn >= change.at, s.confirmed_flush_lsn <= p.end_lsn
   from agent.progress p join pg_replication_slots s on s.slot_name = p.slot,
        (select %s::pg_lsn as at) change
  where p.slot = %s
@@ -86,15 +86,15 @@ async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None
         await until(conn, IN_EFFECT, alive=daemon.is_alive)
         async with await AsyncConnection.connect(place.dsn) as other, other.transaction():
             await other.execute("lock table agent.run in exclusive mode")
-            await conn.execute("insert into item values (1, 1)")
             await conn.execute("insert into written (item, version) values (1, 1)")
+            await conn.execute("insert into item values (1, 1)")
             ((changed,),) = await fetch(conn, "select pg_current_wal_lsn()::text")
             for _ in range(3):  # reports of ours that came since
                 ((told,),) = await fetch(conn, "select clock_timestamp()")
                 await until(conn, REPORTED, told, alive=daemon.is_alive)
             assert await fetch(conn, CONFIRMED, changed, place.slot) == [(False, True)]
         await until(conn, ALL_ENDED, alive=daemon.is_alive)
-        ((taken_in,),) = await fetch(conn, "select commit_lsn::text from agent.run")
+        ((taken_in,),) = await fetch(conn, "select (commit_lsn + 1)::text from agent.run")
         await until(conn, CONFIRMED, taken_in, place.slot, alive=daemon.is_alive)
         await all_is_well(conn)
 
