@@ -143,6 +143,25 @@ async def test_a_condition_means_what_it_means_in_a_query(
     assert plain == {name: TYPED[name] for name in plain}
 
 
+async def test_names_with_percent_signs_are_names(conn: AsyncConnection, dsn: str) -> None:
+    """Of tables, columns and keys; where rows are judged, looked up, backfilled and updated."""
+    await run_all(
+        conn,
+        DESK + 'create table "100%s" ("%id" int primary key, "a%b" text);'
+        'alter table "100%s" enable row level security; alter table "100%s" alter "a%b" set storage'
+        " external; insert into \"100%s\" values (1, repeat('x', 9000))",
+    )
+    async with daemon(conn, dsn, ["ok"]) as d:
+        await conn.execute(
+            "select agent.attach('\"100%%s\"'::regclass, 'fake', name => 'desk', backfill => true,"
+            " ops => '{insert,update}', condition => %s)",
+            ['length(new."a%b") > 10 and new."a%b" not like \'%y\''],
+        )
+        await d.ended(1)
+        await run_all(conn, 'update "100%s" set "%id" = "%id"')
+        assert await d.ended(2) == [("1", "succeeded", "ok", None)] * 2
+
+
 async def test_a_row_on_which_a_condition_raises_is_a_dead_run(
     conn: AsyncConnection, dsn: str
 ) -> None:

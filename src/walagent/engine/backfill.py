@@ -12,7 +12,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
@@ -24,7 +24,8 @@ from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.match import Match
 from walagent.store import backfills
-from walagent.store.translate import translating
+from walagent.store.backfills import BackfillJob
+from walagent.store.translate import is_passing, translated, translating
 from walagent.wal.types import PARSERS, kind_of
 
 CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long
@@ -59,22 +60,38 @@ class Backfill:
         self._settled = settled
 
     async def work_one(self) -> bool:
-        """Take one chunk of one backfill; False when there is none to do."""
+        """Take one chunk of one backfill; False when there is none to do.
+
+        One that its role or its table does not allow any more fails alone: others go on.
+        """
         with translating():
             job = await backfills.next_backfill(self._conn)
             if job is None or job.attachment.id not in self._running:
                 return False
-            if job.state == "pending":
-                await backfills.start(self._conn, job.attachment)
-            rows = await self._read(job.attachment, job.cursor)
-            if not rows:
-                await backfills.finish(self._conn, job.attachment.id)
+            try:
+                await self._take_chunk(job)
+            except Error as error:
+                if is_passing(error):
+                    raise
+                await backfills.fail(self._conn, job.attachment.id, translated(error))
                 self._running.discard(job.attachment.id)
-                log.info("backfill.done", attachment=job.attachment.name, rows=job.rows_done)
-                return True
+                log.warning("backfill.failed", attachment=job.attachment.name, error=error)
+        return True
+
+    async def _take_chunk(self, job: BackfillJob) -> None:
+        if job.state == "pending":
+            await backfills.start(self._conn, job.attachment)
+        rows = await self._read(job.attachment, job.cursor)
+        if rows:
             await self._wait_for_intake()
             await self._insert(job.attachment, rows)
-        return True
+        if len(rows) == CHUNK:
+            return
+        # The end of the table.  Looking on until nothing is left would never end where rows come in
+        # all the time, and those are the stream's.
+        await backfills.finish(self._conn, job.attachment.id)
+        self._running.discard(job.attachment.id)
+        log.info("backfill.done", attachment=job.attachment.name, rows=job.rows_done + len(rows))
 
     async def _read(
         self, attachment: Attachment, cursor: Mapping[str, Any] | None
@@ -85,7 +102,7 @@ class Backfill:
         after = sql.SQL("")
         if cursor is not None:
             after = sql.SQL(
-                "where ({keys}) > (select {names} from jsonb_populate_record(null::{table}, %s) t)"
+                "where ({keys}) > (select {names} from jsonb_populate_record(null::{table}, $1) t)"
             ).format(keys=keys, names=keys, table=table)
         statement = sql.SQL("select t.* from {} t {} order by {} limit {}").format(
             table, after, keys, sql.Literal(CHUNK)
@@ -96,7 +113,8 @@ class Backfill:
                     sql.Identifier(attachment.run_as)
                 )
             )
-            found = await self._conn.execute(statement, [Jsonb(cursor)] if cursor else [])
+            found = AsyncRawCursor(self._conn)
+            await found.execute(statement, [Jsonb(cursor)] if cursor else [])
             names = [(c.name, c.type_code) for c in found.description or ()]
             raw = [found.pgresult] if found.pgresult else []
             return [

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from psycopg import AsyncConnection, Error, sql
+from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 
 from walagent.attachment import Attachment
 from walagent.change import Change
@@ -92,5 +92,6 @@ class Judge:
                     " set local statement_timeout = {}"
                 ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT))
             )
-            cursor = await self._conn.execute(predicate.statement(attachment), [document])
+            cursor = AsyncRawCursor(self._conn)
+            await cursor.execute(predicate.statement(attachment), [document])
             return {n: verdict is True for n, verdict in await cursor.fetchall()}

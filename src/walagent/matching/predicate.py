@@ -16,20 +16,21 @@ from walagent.matching.document import row_json
 
 
 def statement(attachment: Attachment) -> sql.Composed:
-    """Compose the statement; its one parameter is the JSON array that `rows` makes.
+    """Compose the statement; its one parameter, `$1`, is the JSON array that `rows` makes.
 
-    Its rows are (n, verdict), in no order.
+    Its rows are (n, verdict), in no order.  It is for a raw cursor: to any other, a percent sign in
+    the condition or in a name would be a parameter.
     """
     table = sql.Identifier(attachment.schema, attachment.table)
     return sql.SQL(
         "select given.n, ({condition})\n"
-        "  from jsonb_to_recordset(%s::jsonb)\n"
+        "  from jsonb_to_recordset($1::jsonb)\n"
         "           as given (n integer, new jsonb, old jsonb, key jsonb)\n"
         "       {present}\n"
         "       cross join lateral jsonb_populate_record({base}, given.new) as new\n"
         "       cross join lateral jsonb_populate_record(null::{table}, given.old) as old"
     ).format(
-        condition=sql.SQL((attachment.condition or "true").replace("%", "%%")),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent.compile_condition()
+        condition=sql.SQL(attachment.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent.compile_condition()
         present=_present_row(attachment, table),
         base=sql.SQL("present.whole" if attachment.key_columns else "null::{table}").format(
             table=table

@@ -61,11 +61,30 @@ async def start(conn: Connection, attachment: Attachment) -> None:
 async def finish(conn: Connection, attachment_id: int) -> None:
     """Say that a backfill is done, and forget what it had to leave alone."""
     await conn.execute(
-        "with gone as (delete from agent.backfill_seen where attachment_id = %(id)s)"
         "update agent.backfill"
         "   set state = 'done', finished_at = agent.now(), rows_total = rows_done"
-        " where attachment_id = %(id)s",
-        {"id": attachment_id},
+        " where attachment_id = %s",
+        [attachment_id],
+    )
+    await _forget_seen(conn)
+
+
+async def fail(conn: Connection, attachment_id: int, error: Exception) -> None:
+    """Say that a backfill cannot go on, and why."""
+    await conn.execute(
+        "update agent.backfill set state = 'failed', finished_at = agent.now(), error = %s"
+        " where attachment_id = %s",
+        [str(error), attachment_id],
+    )
+    await _forget_seen(conn)
+
+
+async def _forget_seen(conn: Connection) -> None:
+    """Forget what no backfill has to leave alone any more, also of attachments that are gone."""
+    await conn.execute(
+        "delete from agent.backfill_seen"
+        " where attachment_id <> all (array(select attachment_id from agent.backfill"
+        "                                    where state in ('pending', 'running')))"
     )
 
 

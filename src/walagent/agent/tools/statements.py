@@ -38,12 +38,13 @@ def sight_statement(
     key = _row_key(attachment, change)
     if key is None:
         return None
-    table = sql.Identifier(attachment.schema, attachment.table)
-    text = sql.SQL(
-        "select exists (select from {table} as t, jsonb_populate_record(null::{table}, %s) as k"
-        " where {same})"
-    ).format(table=table, same=_same_key(key))
-    return text, [Jsonb(key)]
+    asked = sql.SQL(
+        "select exists (select from given, {table} as t,"
+        " jsonb_populate_record(null::{table}, given.key) as k where {same})"
+    ).format(table=sql.Identifier(attachment.schema, attachment.table), same=_same_key(key))
+    # A percent sign in a name would be a parameter to psycopg.
+    escaped = sql.SQL(asked.as_string().replace("%", "%%"))  # pyright: ignore[reportArgumentType]
+    return sql.SQL("with given (key) as (select %s::jsonb) ") + escaped, [Jsonb(key)]
 
 
 def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
