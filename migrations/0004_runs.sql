@@ -294,8 +294,9 @@ begin
         if _role <> _run_as then
             raise exception 'the tool left role "%" behind instead of "%"', _role, _run_as using errcode = '42501';
         end if;
-        _content := jsonb_build_object('is_error', false, 'content', left(coalesce(
-            case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, 'done'), 65536));
+        -- A function that returns nothing gives an empty text in some languages, which says nothing.
+        _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
+            case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
     exception when others or assert_failure then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;
