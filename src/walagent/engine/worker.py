@@ -60,6 +60,7 @@ class Worker:
         self._done: Counter[int] = Counter()  # runs let go of per attachment, since the last claim
         self._definitions: dict[tuple[int, int], Attachment] = {}
         self._wake = asyncio.Event()
+        self._beat_now = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None  # while we run
         self._stopping = False
         self._due: float | None = None
@@ -291,7 +292,10 @@ class Worker:
     async def _beat(self) -> None:
         """Extend all leases, three times within one."""
         while True:
-            await asyncio.sleep(self._settings.lease / 3)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.lease / 3):
+                    await self._beat_now.wait()
+            self._beat_now.clear()
             claims = [claim for claim, _ in self._active.values()]
             try:
                 async with self._connection() as conn:
@@ -301,15 +305,17 @@ class Worker:
                 log.warning("worker.heartbeat_failed", error=error)
                 continue
             self.beat_at = time.monotonic()
-            for run_id, cancelled in lost.items():
-                self._abandon(run_id, cancelled=cancelled)
+            for claim in claims:
+                if claim.run_id in lost:
+                    self._abandon(claim, cancelled=lost[claim.run_id])
 
-    def _abandon(self, run_id: int, *, cancelled: bool) -> None:
+    def _abandon(self, claim: Claim, *, cancelled: bool) -> None:
         """Stop working a run; closing the model's socket is part of that."""
-        if found := self._active.get(run_id):
+        held, task = self._active.get(claim.run_id, (None, None))
+        if held is claim and task is not None:  # it may have ended, and be ours again by now
             if cancelled:
-                self._cancelled.add(run_id)
-            found[1].cancel()
+                self._cancelled.add(claim.run_id)
+            task.cancel()
 
     async def _listen(self) -> None:
         """Hear of new work and cancellations.  Only a hint: without it, the poll finds them."""
@@ -322,8 +328,8 @@ class Worker:
             await asyncio.sleep(1)
 
     def _heard(self, channel: str, payload: str) -> None:
-        if channel == "walagent_cancel" and payload.isdigit():
-            self._abandon(int(payload), cancelled=True)
+        if channel == "walagent_cancel" and payload.isdigit() and int(payload) in self._active:
+            self._beat_now.set()  # anybody may notify: whether it is true, the heartbeat tells
         self._wake.set()
 
     async def _drain(self) -> None:
