@@ -143,6 +143,20 @@ async def test_a_condition_means_what_it_means_in_a_query(
     assert plain == {name: TYPED[name] for name in plain}
 
 
+@pytest.mark.wal2json
+async def test_the_other_plug_in_brings_the_same_types(
+    conn: AsyncConnection, dsn: str, subtests: pytest.Subtests
+) -> None:
+    """But for the digits and the infinities that it does not keep."""
+    lost = ("new.n ", "Infinity", "'infinity'", "new is not null")
+    kept = {name: ids for name, ids in TYPED.items() if not any(part in name for part in lost)}
+    await run_all(conn, DESK + TYPES)
+    async with daemon(conn, dsn, parts=("reader",), plugin="wal2json") as d:
+        await attach_all(conn, "things", kept, "insert")
+        await run_all(conn, f"{EMPTY}; {THINGS}")
+        await check(d, kept, subtests)
+
+
 async def test_names_with_percent_signs_are_names(conn: AsyncConnection, dsn: str) -> None:
     """Of tables, columns and keys; where rows are judged, looked up, backfilled and updated."""
     await run_all(

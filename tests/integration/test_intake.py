@@ -512,6 +512,24 @@ async def test_changes_of_partitions_are_their_parents(conn: AsyncConnection, ds
     ]
 
 
+async def test_a_table_that_moves_between_publications_loses_nothing(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Back and forth while rows come in: each row once, whichever publication carried it."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        found = await acted_on(
+            d,
+            f"{ATTACH}; insert into support_tickets (id) values (1);"
+            "select agent.attach('support_tickets', 'model=fake, name=second, on=update');"
+            "insert into support_tickets (id) values (2);"
+            "begin; insert into support_tickets (id) values (3); select agent.detach('second');"
+            "insert into support_tickets (id) values (4); commit;"
+            "insert into support_tickets (id) values (5)",
+        )
+        assert found == ids(1, 2, 3, 4, 5)
+
+
 @pytest.mark.wal2json
 async def test_the_other_plug_in_starts_the_same_runs(conn: AsyncConnection, dsn: str) -> None:
     """wal2json, with an attachment that is made while the stream is open."""
