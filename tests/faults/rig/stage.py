@@ -18,6 +18,7 @@ from walagent.app.setup import ensure_slot
 from walagent.config import Replication
 from walagent.message import Json
 from walagent.store.tools import register_python_tools
+from walagent.wal.options import Plugin
 
 TOOLS = "tests.faults.rig.tools"  # the module with those in Python
 
@@ -95,12 +96,14 @@ async def set_up(place: Place, *, latency: float = 0.0) -> None:
     set_latency(place, latency)
 
 
-async def make_ready(place: Place, *, latency: float = 0.0) -> None:
+async def make_ready(
+    place: Place, *, latency: float = 0.0, attach: str = ATTACH, plugin: Plugin = "pgoutput"
+) -> None:
     """Make the scene, the slot, and the attachment: as after `walagent init` and an attach."""
     await set_up(place, latency=latency)
     await register_python_tools(place.conn, find_tools([TOOLS]).values())
-    await ensure_slot(place.conn, place.dsn, Replication(slot=place.slot))
-    await place.conn.execute(ATTACH.encode())
+    await ensure_slot(place.conn, place.dsn, Replication(slot=place.slot, plugin=plugin))
+    await place.conn.execute(attach.encode())
 
 
 def set_latency(place: Place, seconds: float) -> None:

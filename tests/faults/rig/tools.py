@@ -5,6 +5,7 @@ with the idempotency key.
 """
 
 import os
+import signal
 from pathlib import Path
 
 from walagent.tools import Effect, ToolContext, tool
@@ -34,6 +35,13 @@ async def tell_once(ctx: ToolContext, item: int) -> str:
     """Tell the outside of an item, where telling it twice would be wrong."""
     _tell(ctx, item)
     return "told"
+
+
+@tool(effect=Effect.TRANSACTIONAL)
+async def kill_the_worker(_ctx: ToolContext) -> str:
+    """End the process without a word, as a tool that eats all memory does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
 
 
 def _tell(ctx: ToolContext, item: int) -> None:
