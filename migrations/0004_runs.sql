@@ -672,8 +672,6 @@ begin
                'digest', new.digest)
       from agent.step where run_id = new.run_id;
     update agent.run set state = 'pending' where id = new.run_id;
-    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
-    perform pg_notify('walagent_runs', '');
     return null;
 end;
 $$;
@@ -704,6 +702,27 @@ create function agent.reject(id bigint, reason text default null)
 as $$ select agent.decide(id, 'rejected', reason) $$;
 comment on function agent.reject(bigint, text) is 'Refuse a waiting tool call; the model is told the reason';
 
+-- A person's transaction may stay open for long.  Every claim and every intake needs the lane, so what
+-- a person does to a run touches it only as it commits.
+create function agent.wake_lane()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update agent.lane set queued = true where attachment_id = new.attachment_id and not queued;
+    perform pg_notify('walagent_runs', '');
+    return null;
+end;
+$$;
+create constraint trigger wake_lane
+    after update of state on agent.run
+    deferrable initially deferred
+    for each row when (new.state = 'pending' and old.state in ('waiting_approval', 'needs_review', 'failed', 'dead', 'cancelled')
+                       or new.state = 'cancelled' and old.state <> 'running')
+    execute function agent.wake_lane();
+
 -- Cancel a run: at once when nobody works on it, else as soon as its worker hears of it.
 create function agent.cancel(run_id bigint, reason text default null)
     returns agent.run_state
@@ -732,14 +751,13 @@ begin
            error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
      where id = _run.id;
     perform agent.unblock(_run.id);
-    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
-    perform pg_notify('walagent_runs', '');
     return 'cancelled';
 end;
 $$;
 comment on function agent.cancel(bigint, text) is 'Cancel a run';
 
--- Let an ended run go on.  Its steps stay; limits and attempts count anew from here.
+-- Let an ended run go on.  Its steps stay; limits and attempts count anew from here.  For the lock
+-- see agent.take_in(): until this commits, no run starts as it is inserted.
 create function agent.retry(run_id bigint)
     returns void
     language plpgsql
@@ -756,12 +774,11 @@ begin
         raise exception 'run % is %; only failed, dead and cancelled runs can be retried', _run.id, _run.state
             using errcode = 'WA003';
     end if;
+    perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
     insert into agent.step (run_id, seq, kind, content)
     select _run.id, coalesce(max(seq), -1) + 1, 'note', jsonb_build_object('retry', true, 'by', session_user)
       from agent.step where step.run_id = _run.id;
     update agent.run set state = 'pending', attempt = 0, finished_at = null, error = null, result = null where id = _run.id;
-    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
-    perform pg_notify('walagent_runs', '');
 end;
 $$;
 comment on function agent.retry(bigint) is 'Let a failed, dead or cancelled run go on';
@@ -791,8 +808,6 @@ begin
                'reviewed_by', session_user)
       from agent.step where step.run_id = _run.id;
     update agent.run set state = 'pending', error = null where id = _run.id;
-    update agent.lane set queued = true where attachment_id = _run.attachment_id and not queued;
-    perform pg_notify('walagent_runs', '');
 end;
 $$;
 comment on function agent.resolve(bigint, boolean, text) is 'Say what became of an unsafe tool call whose outcome is unknown';
@@ -850,6 +865,10 @@ $$;
 -- where nobody is passed over: the attachment has no backlog, no cap and no pause, and the run's
 -- lane no unfinished run.  The caller marks (x) at most one run of a lane.
 --
+-- Nobody may put an older run into a lane between that look and our commit, or a claim could start it
+-- beside ours: agent.retry and backfills share the lock `walagent.start`, and while any does, nothing
+-- is started here.
+--
 -- Returns the runs that were started: [[id, attachment, commit LSN, ordinal], …].
 create function agent.take_in(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
@@ -862,7 +881,7 @@ declare
     _started jsonb;
     _waiting bigint[] := _lanes;
 begin
-    if _worker is null then
+    if _worker is null or not pg_try_advisory_xact_lock(hashtext('walagent.start')) then
         perform agent.insert_runs(_generation, _runs);
     else
         with given as (

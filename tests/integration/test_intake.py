@@ -1,5 +1,8 @@
 """Taking changes in: once, durably, from where an attach stands in the WAL."""
 
+from collections.abc import Sequence
+from decimal import Decimal
+
 import psycopg
 import pytest
 from psycopg import AsyncConnection
@@ -7,6 +10,7 @@ from psycopg import AsyncConnection
 from tests.helpers.build import WHEN
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, rows, run_all, session, value
+from tests.helpers.queue import LEASE, claim, finish, one_run
 from tests.helpers.stream import (
     ScriptedStream,
     idle,
@@ -23,6 +27,8 @@ from walagent.change import Begin, Change, Commit, Op, Piece
 from walagent.errors import FencedError
 from walagent.faults import Crash
 from walagent.lsn import Lsn
+from walagent.run import Claim, RunState
+from walagent.store.ledger import Start
 
 
 async def desk(conn: AsyncConnection, spec: str = "") -> Attachment:
@@ -203,6 +209,102 @@ async def test_the_ledger_does_not_go_backwards(conn: AsyncConnection) -> None:
     with pytest.raises(FencedError):
         await take(made, stream, transaction(600, inserted(on, {"id": 2})))
     assert await column(conn, KEYS) == ["1"]
+
+
+# Runs that start as they are inserted.
+
+
+class Hands:
+    """A worker with free slots; implements `intake.Starter`."""
+
+    def __init__(self, room: int = 100) -> None:
+        self.room = room
+        self.held: list[Claim] = []
+
+    def offer(self) -> Start | None:
+        """Say what it could take now."""
+        return Start("w1", LEASE, self.room) if self.room else None
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Take runs."""
+        self.held.extend(claims)
+
+
+async def test_a_run_can_start_as_it_is_inserted(conn: AsyncConnection) -> None:
+    """What the worker is given is what a claim would have given it."""
+    on = await desk(conn)
+    await claim(conn)  # nothing waits
+    stream, hands = ScriptedStream(), Hands()
+    made = await intake(conn, stream, starter=hands)
+    await take(made, stream, transaction(100, inserted(on, {"id": 1, "amount": Decimal("0.1")})))
+    (held,) = hands.held
+    assert (held.run_id, held.lease, held.attempt, held.steps) == (1, 1, 1, ())
+    assert held.change == {
+        "op": "insert",
+        "schema": "public",
+        "table": "support_tickets",
+        "new": {"id": 1, "amount": 0.1},
+    }
+    assert await one_run(conn, "state::text, worker, lease, attempt", 1) == ("running", "w1", 1, 1)
+    assert await claim(conn) == []
+    await finish(conn, held)
+
+
+async def test_only_the_first_of_a_lane_starts_and_only_while_there_is_room(
+    conn: AsyncConnection,
+) -> None:
+    """The others wait in the queue, and are claimed in order."""
+    on = await desk(conn, "lane=[status]")
+    await claim(conn)
+    stream, hands = ScriptedStream(), Hands(room=2)
+    made = await intake(conn, stream, starter=hands)
+    lanes = ("a", "a", "b", "c", "a")
+    rows_in = [inserted(on, {"id": n, "status": lane}) for n, lane in enumerate(lanes, 1)]
+    await take(made, stream, transaction(100, *rows_in))
+    assert [held.key for held in hands.held] == ["1", "3"]
+    assert [held.key for held in await claim(conn)] == ["4"]
+    await take(made, stream, transaction(200, inserted(on, {"id": 6, "status": "b"})))
+    assert len(hands.held) == 2
+    await finish(conn, hands.held[0])
+    assert [held.key for held in await claim(conn, done={on.id: 1})] == ["2"]
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        "select agent.pause('support_tickets')",
+        "update agent.lane set queued = true",
+        "update agent.attachment set cap = 5",
+    ],
+)
+async def test_a_run_that_would_pass_others_by_waits(conn: AsyncConnection, waits: str) -> None:
+    """Paused, capped, or with a backlog before it: it takes its turn."""
+    on = await desk(conn)
+    await claim(conn)
+    await run_all(conn, waits)
+    stream, hands = ScriptedStream(), Hands()
+    made = await intake(conn, stream, starter=hands)
+    await take(made, stream, transaction(100, inserted(on, {"id": 1})))
+    assert hands.held == []
+    assert await column(conn, "select state::text from agent.run") == ["pending"]
+
+
+async def test_a_run_does_not_start_beside_one_that_is_just_being_retried(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The retry is not committed yet; when it is, both are in one lane, in their order."""
+    on = await desk(conn)
+    await claim(conn)
+    stream, hands = ScriptedStream(), Hands()
+    made = await intake(conn, stream, starter=hands)
+    await take(made, stream, transaction(100, inserted(on, {"id": 1})))
+    await finish(conn, hands.held.pop(), RunState.FAILED, error={"reason": "x"})
+    async with session(dsn) as person:
+        await run_all(person, "begin; select agent.retry(1)")
+        await take(made, stream, transaction(200, inserted(on, {"id": 1})))
+        await run_all(person, "commit")
+    assert hands.held == []
+    assert [held.run_id for held in await claim(conn)] == [1]
 
 
 # Large transactions.

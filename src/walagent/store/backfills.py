@@ -112,6 +112,8 @@ async def insert_runs(
     conn: Connection, attachment: Attachment, runs: Sequence[Mapping[str, Any]]
 ) -> None:
     """Insert one run for each row: k key, c change, n lane, s state, e error."""
+    # As agent.retry: no run of the same lane may start as it is inserted meanwhile.
+    await conn.execute("select pg_advisory_xact_lock_shared(hashtext('walagent.start'))")
     await conn.execute(
         query("insert_backfill_runs"),
         {
