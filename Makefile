@@ -7,13 +7,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
+REPORT ?= build/faults.json
 
 # python3 where it is new enough, else a newer one beside it.
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults bench docs schema dist clean
+.PHONY: help venv demo test check lint format faults guarantees bench docs schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -45,8 +46,11 @@ format: $(STAMP)  ## Let ruff format the code and mend what it can
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-faults: $(STAMP)  ## Run every fault and every slow test; takes a while
-	$(BIN)/python -m pytest -m "faults or slow" $(ARGS)
+faults: $(STAMP)  ## Run every fault and every slow test; takes up to an hour
+	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -m "faults or slow" $(ARGS)
+
+guarantees: $(STAMP)  ## Write the results of `make faults` into docs/guarantees.md
+	$(BIN)/python -m tests.faults.rig.report $(REPORT)
 
 bench: $(STAMP)  ## Measure, and compare with the baseline in bench/
 	$(BIN)/python -m bench $(ARGS)

@@ -96,7 +96,7 @@ async def test_the_states_are_drawn_as_the_database_allows_them(conn: AsyncConne
 
 async def test_each_sqlstate_becomes_the_class_that_is_documented(conn: AsyncConnection) -> None:
     """Who reads errors.md knows what a program of theirs will catch."""
-    for name, kind, _ in rows(section(ROOT / "docs" / "errors.md", "SQLSTATEs")):
+    for name, kind, _ in rows(section(ROOT / "docs" / "reference" / "errors.md", "SQLSTATEs")):
         (state,) = code(name)
         with pytest.raises(psycopg.Error) as raised:
             await conn.execute(

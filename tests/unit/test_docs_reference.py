@@ -28,7 +28,7 @@ from walagent.faults import POINTS
 
 DOCS = ROOT / "docs"
 CONFIGURATION = DOCS / "configuration.md"
-ERRORS = DOCS / "errors.md"
+ERRORS = DOCS / "reference" / "errors.md"
 
 
 def _only(cell: str) -> str:

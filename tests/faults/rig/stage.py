@@ -6,7 +6,7 @@ by marking the row.  So `written` says what must have happened, and `effect` say
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from walagent.config import Replication
 from walagent.message import Json
 from walagent.store.tools import register_python_tools
 from walagent.wal.options import Plugin
+
+Figure = Callable[..., None]  # what, value, unit: see the fixture of this name
 
 TOOLS = "tests.faults.rig.tools"  # the module with those in Python
 
