@@ -45,7 +45,8 @@ def template(server: str, pytestconfig: pytest.Config) -> Iterator[str]:
         admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         asyncio.run(_migrate(make_conninfo(server, dbname=name)))
         if reporter := pytestconfig.pluginmanager.get_plugin(_REPORTER):
-            reporter.session.server = admin.info.parameter_status("server_version").split()[0]
+            version = admin.info.parameter_status("server_version") or ""
+            reporter.session.server = version.partition(" ")[0]
         yield name
         admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
