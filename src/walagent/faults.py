@@ -7,7 +7,7 @@ Inert unless armed: by a test in the same process (`armed`), or in a real daemon
 import os
 import signal
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 POINTS = (
@@ -38,7 +38,7 @@ class InjectedError(Exception):
 
 
 _armed: dict[str, int] = {}  # point -> passes left before it fires
-_mode = "crash"
+_mode: str | Callable[[], None] = "crash"
 
 
 def hit(point: str) -> None:
@@ -55,12 +55,22 @@ def hit(point: str) -> None:
     if _mode == "error":
         del _armed[point]
         raise InjectedError(point)
+    if callable(_mode):
+        del _armed[point]
+        _mode()
+        return
     raise Crash(point)
 
 
 @contextmanager
-def armed(point: str, *, skip: int = 0, mode: str = "crash") -> Generator[None]:
-    """Arm *point* for the block; it fires after *skip* harmless passes."""
+def armed(
+    point: str, *, skip: int = 0, mode: str | Callable[[], None] = "crash"
+) -> Generator[None]:
+    """Arm *point* for the block; it fires after *skip* harmless passes.
+
+    Args:
+        mode: what it does; a function is called there, once, while everything here stands still.
+    """
     _set(point, skip, mode)
     try:
         yield
@@ -82,11 +92,11 @@ def arm_from_environment() -> None:
     _set(name, nth - 1, rest[0] if rest else "kill")
 
 
-def _set(point: str, skip: int, mode: str) -> None:
+def _set(point: str, skip: int, mode: str | Callable[[], None]) -> None:
     global _mode  # noqa: PLW0603 - one process has one armed fault
     if point not in POINTS:
         raise ValueError(f"no fault point {point!r}; known: {', '.join(POINTS)}")
-    if mode not in {"crash", "kill", "error", "stall"}:
+    if not callable(mode) and mode not in {"crash", "kill", "error", "stall"}:
         raise ValueError(f"no fault mode {mode!r}")
     _mode = mode
     _armed[point] = skip

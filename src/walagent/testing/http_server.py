@@ -44,7 +44,7 @@ Answering = Callable[[Incoming], Awaitable[Outgoing]]
 
 
 class HttpServer:
-    """Answers every request on one port of 127.0.0.1 by calling *answer*."""
+    """Answers every request on one port by calling *answer*."""
 
     def __init__(self, answer: Answering) -> None:
         self._answer = answer
@@ -56,10 +56,10 @@ class HttpServer:
         """How many connections are open, on the other side too."""
         return sum(not reader.at_eof() for reader in self._connections.values())
 
-    async def start(self, port: int = 0) -> int:
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> int:
         """Listen, and give the port; 0 lets the system choose one."""
         self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", port, limit=_LONGEST_HEAD, backlog=4096
+            self._serve, host, port, limit=_LONGEST_HEAD, backlog=4096
         )
         return int(self._server.sockets[0].getsockname()[1])
 

@@ -96,9 +96,9 @@ class FakeProvider:
         spec = ModelSpec("fake", provider, model_id, base_url, CREDENTIAL)
         return replace(spec, **fields)
 
-    async def start(self, port: int = 0) -> None:
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> None:
         """Listen; port 0 lets the system choose."""
-        self.port = await self._server.start(port)
+        self.port = await self._server.start(port, host)
 
     async def stop(self) -> None:
         """Close the port and every connection."""
