@@ -5,8 +5,11 @@
     ├── StreamLostError         RETRY       the replication connection is gone
     ├── SlotBusyError           RETRY       another reader holds the slot
     ├── DatabaseLostError       RETRY       an ordinary connection is gone, or none could be had
+    │   └── ConflictError       RETRY       somebody else's lock or transaction was in the way
     ├── GapError                STOP        the WAL between two positions cannot be had any more
     ├── PreconditionError       STOP        the server or the role is not set up for us
+    │   └── LoginRefusedError   STOP        the server does not let this login in
+    ├── RoleRefusedError        ASK_PERSON  an agent's role may not do what its attachment needs
     ├── ConfigError             STOP        a file, option, spec string or name is wrong
     ├── FencedError             YIELD_RUN   a newer reader took over the ledger
     ├── LeaseLostError          YIELD_RUN   another worker has the run by now
@@ -18,6 +21,7 @@
     ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, wrong or spent
     ├── ToolFailedError         TELL_MODEL  the tool said no
     ├── InvalidCallError        TELL_MODEL  unknown tool, or arguments that its schema refuses
+    ├── StatementRefusedError   TELL_MODEL  SQL that the guard does not let run
     ├── OutcomeUnknownError     ASK_PERSON  an unsafe tool may or may not have acted
     └── LimitReachedError       FAIL_RUN    a limit of the run is used up
 
@@ -45,13 +49,15 @@ class WalagentError(Exception):
     Args:
         message: one sentence; names the thing and the reason.
         hint: what fixes it, ideally a statement or command to copy.
+        sqlstate: PostgreSQL's code where the database was the reason, else None.
     """
 
     next: ClassVar[Next] = Next.STOP
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", sqlstate: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        self.sqlstate = sqlstate
 
 
 class DecodeError(WalagentError):
@@ -84,12 +90,29 @@ class DatabaseLostError(WalagentError):
     next = Next.RETRY
 
 
+class ConflictError(DatabaseLostError):
+    """A lock or transaction of somebody else was in the way; again later, at no attempt's cost."""
+
+
 class GapError(WalagentError):
     """WAL that we never read cannot be had any more; a person decides how to go on."""
 
 
 class PreconditionError(WalagentError):
     """The server, its settings or the role's privileges do not allow what we need."""
+
+
+class LoginRefusedError(PreconditionError):
+    """The server does not let this login in.
+
+    At the start that ends the daemon.  One that runs already waits: passwords are rotated.
+    """
+
+
+class RoleRefusedError(WalagentError):
+    """We cannot become the role of an attachment, or it may not see what its agent is shown."""
+
+    next = Next.ASK_PERSON
 
 
 class ConfigError(WalagentError):
@@ -153,23 +176,33 @@ class ModelUnauthorizedError(WalagentError):
 
 
 class ToolFailedError(WalagentError):
-    """A tool said no; the message is for the model to read.
-
-    Args:
-        sqlstate: PostgreSQL's code when the database refused, else None.
-    """
+    """A tool said no; the message is for the model to read."""
 
     next = Next.TELL_MODEL
-
-    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
-        super().__init__(message)
-        self.sqlstate = sqlstate
 
 
 class InvalidCallError(WalagentError):
     """The model called a tool that it does not have, or with arguments its schema refuses."""
 
     next = Next.TELL_MODEL
+
+
+class StatementRefusedError(WalagentError):
+    """The guard does not let this SQL run; the message is for its author, often a model.
+
+    Args:
+        sqlstate: PostgreSQL's code when the server refused, else None.
+        position: where in the statement, in characters from 1, when the server said.
+    """
+
+    next = Next.TELL_MODEL
+
+    def __init__(
+        self, message: str, *, sqlstate: str | None = None, position: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+        self.position = position
 
 
 class OutcomeUnknownError(WalagentError):

@@ -54,7 +54,9 @@ def say(error: BaseException) -> str:
     """
     kind = type(error).__name__
     if sqlstate := getattr(error, "sqlstate", None):
-        return f"{kind} ({sqlstate})"
+        kind = f"{kind} ({sqlstate})"
+        if hasattr(error, "diag"):  # psycopg's own; a sentence of ours was written to be read
+            return kind
     first, *_ = str(error).splitlines() or [""]
     return mask(f"{kind}: {first}" if first else kind)
 

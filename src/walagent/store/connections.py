@@ -1,9 +1,9 @@
 """Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import orjson
 from psycopg import AsyncConnection, OperationalError
@@ -12,6 +12,7 @@ from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from walagent.errors import DatabaseLostError
+from walagent.login import login_refused, said, sqlstate_of
 from walagent.message import Json
 from walagent.store.exact import exact, read_json
 
@@ -77,26 +78,89 @@ async def connect(dsn: str, *, application: str = "walagent") -> AsyncConnection
     """Open a connection in autocommit mode.
 
     Raises:
-        DatabaseLostError: the server cannot be reached, or refuses us for now.
+        LoginRefusedError: the server does not let us in.
+        DatabaseLostError: the server cannot be reached, or has no room for us for now.
     """
     try:
         conn = await AsyncConnection.connect(
             dsn, autocommit=True, application_name=application, **_TCP
         )
     except OperationalError as error:
-        raise DatabaseLostError(f"cannot connect: {str(error).strip()}") from error
+        if (refusal := login_refused(str(error))) is not None:
+            raise refusal from error
+        told, state = _told(error)
+        raise DatabaseLostError(f"cannot connect: {told}", sqlstate=state) from error
     await _configure(conn)
     return conn
 
 
+def _told(error: OperationalError) -> tuple[str, str | None]:
+    """Say in one line why no connection came about, and its SQLSTATE."""
+    words = str(error)
+    if (refusal := login_refused(words)) is not None:
+        return str(refusal), refusal.sqlstate
+    state = sqlstate_of(words)
+    return (f"{said(words)} (SQLSTATE {state})" if state else said(words)), state
+
+
+class NoConnectionError(PoolTimeout):
+    """No connection in time, and why the last attempt to make one failed."""
+
+    def __init__(self, message: str, sqlstate: str | None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
+    """A pool that says why it has no connection; psycopg's says after how long."""
+
+    refused: OperationalError | None = None  # by the last attempt to make a connection
+
+    async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:  # noqa: ASYNC109 - psycopg's
+        """Give a connection.
+
+        Raises:
+            NoConnectionError, PoolTimeout: there was none in time.
+        """
+        try:
+            return await super().getconn(timeout)
+        except PoolTimeout as error:
+            if self.refused is None:
+                raise
+            told, state = _told(self.refused)
+            raise NoConnectionError(f"{error}: {told}", state) from error
+
+    def watching(self) -> type[AsyncConnection[Any]]:
+        """Make the class of this pool's connections, which notes how connecting goes."""
+        pool = self
+
+        class Connection(AsyncConnection[Any]):
+            @classmethod
+            async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
+                try:
+                    conn = await super().connect(conninfo, **kwargs)
+                except OperationalError as error:
+                    pool.refused = error
+                    raise
+                pool.refused = None
+                return conn
+
+        return Connection
+
+
 @asynccontextmanager
-async def open_pool(dsn: str, *, size: int, application: str) -> AsyncGenerator[Pool]:
+async def open_pool(
+    dsn: str | Callable[[], str], *, size: int, application: str
+) -> AsyncGenerator[Pool]:
     """Open a pool of up to *size* connections; the first is made before it returns.
+
+    Args:
+        dsn: of the connections; a function is asked anew for each of them.
 
     Raises:
         DatabaseLostError: no connection could be made.
     """
-    pool: Pool = AsyncConnectionPool(
+    pool = _Pool(
         dsn,
         min_size=1,
         max_size=size,
@@ -107,6 +171,7 @@ async def open_pool(dsn: str, *, size: int, application: str) -> AsyncGenerator[
         timeout=30,
         reconnect_timeout=5,
     )
+    pool.connection_class = pool.watching()
     try:
         await pool.open(wait=True, timeout=15)
         yield pool

@@ -8,10 +8,12 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from walagent.errors import (
     ConfigError,
+    ConflictError,
     DatabaseLostError,
     FencedError,
     LeaseLostError,
     PreconditionError,
+    RoleRefusedError,
     RunCancelledError,
     StepTakenError,
     WalagentError,
@@ -25,6 +27,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA005": ConfigError,
     "WA006": ConfigError,
     "WA007": FencedError,
+    "WA008": RoleRefusedError,
     "WA010": ConfigError,
     "WA011": ConfigError,
     "WA012": ConfigError,
@@ -37,6 +40,10 @@ _OURS: dict[str, type[WalagentError]] = {
 }
 # Classes of conditions that pass: connection trouble, resources, shutdown, serialization.
 _PASSING = ("08", "53", "57P", "40", "55P03")
+# Somebody else's transaction was in the way: serialization, deadlock, lock_timeout.
+_CONFLICTS = frozenset({"40001", "40P01", "55P03"})
+# The server takes no writes for now: a standby, or told so.  A tool that says this may mean itself.
+_READ_ONLY = "25006"
 
 
 def is_passing(error: Error) -> bool:
@@ -46,17 +53,26 @@ def is_passing(error: Error) -> bool:
     return error.sqlstate.startswith(_PASSING)
 
 
+def is_conflict(error: Error) -> bool:
+    """Whether somebody else's transaction was in the way."""
+    return error.sqlstate in _CONFLICTS
+
+
 def translated(error: Error) -> WalagentError:
-    """Make one of our errors of PostgreSQL's, keeping its sentence and hint."""
-    if is_passing(error):
-        return DatabaseLostError(f"database lost: {str(error).strip()}")
-    kind = _OURS.get(error.sqlstate or "")
-    message = error.diag.message_primary or str(error).strip()
+    """Make one of our errors of PostgreSQL's, keeping its sentence, hint and SQLSTATE."""
+    state, message = error.sqlstate, error.diag.message_primary or str(error).strip()
+    if is_conflict(error):
+        return ConflictError(f"{message} (SQLSTATE {state})", sqlstate=state)
+    if is_passing(error) or state == _READ_ONLY:
+        told = f"{message} (SQLSTATE {state})" if state else message
+        return DatabaseLostError(f"database lost: {told}", sqlstate=state)
+    hint = error.diag.message_hint or ""
+    kind = _OURS.get(state or "")
     if kind is None:
-        return ConfigError(
-            f"{message} (SQLSTATE {error.sqlstate})", hint=error.diag.message_hint or ""
-        )
-    return kind(message, hint=error.diag.message_hint or _hint(error))
+        return ConfigError(f"{message} (SQLSTATE {state})", hint=hint, sqlstate=state)
+    if kind is RoleRefusedError:  # which carries what PostgreSQL said
+        state = error.diag.message_detail or state
+    return kind(message, hint=hint or _hint(error), sqlstate=state)
 
 
 def _hint(error: Error) -> str:
@@ -70,6 +86,7 @@ def translating() -> Generator[None]:
     try:
         yield
     except (PoolTimeout, PoolClosed) as error:
-        raise DatabaseLostError(f"no database connection: {error}") from error
+        state = getattr(error, "sqlstate", None)
+        raise DatabaseLostError(f"no database connection: {error}", sqlstate=state) from error
     except Error as error:
         raise translated(error) from error

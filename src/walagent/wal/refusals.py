@@ -17,6 +17,7 @@ from walagent.errors import (
     StreamLostError,
     WalagentError,
 )
+from walagent.login import login_refused, said, sqlstate_of
 
 PLUGIN_LIST: Final = (
     "the server's output_plugin_libraries does not list the plug-in (minor releases since August "
@@ -61,30 +62,13 @@ def refused(error: Error, slot: str, *, streaming: bool = False) -> WalagentErro
 
 
 def unreachable(error: Error) -> WalagentError:
-    """Translate why no connection came about.
-
-    libpq gives no SQLSTATE here, only words, so a server that speaks another language is taken
-    for one that cannot be reached now.
-    """
-    words = first_line(error)
-    for part, hint in _CLOSED_DOORS.items():
-        if part in words:
-            return PreconditionError(words, hint=hint)
-    return StreamLostError(words)
+    """Translate why no connection came about."""
+    words = str(error)
+    if (refusal := login_refused(words)) is not None:
+        return refusal
+    return StreamLostError(said(words), sqlstate=sqlstate_of(words))
 
 
-_LOGIN: Final = "check user, password, database and the server's pg_hba.conf"
-_CLOSED_DOORS: Final = {
-    "replication role": ROLE,  # up to 15
-    "to start WAL sender": ROLE,
-    "startup parameter": POOLER,
-    "max_wal_senders": SLOTS,
-    "authentication failed": _LOGIN,
-    "no password supplied": _LOGIN,
-    "pg_hba.conf": _LOGIN,
-    "does not exist": _LOGIN,
-    "not permitted to log in": _LOGIN,
-}
 _ANSWERS: Final[Mapping[str, tuple[type[WalagentError], str]]] = {
     "55006": (SlotBusyError, "another reader has the slot; one at a time"),
     "55000": (GapError, LOST),
