@@ -7,11 +7,13 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection
 
 from walagent import metrics
+from walagent.app.locks import check_locks
 from walagent.app.setup import PUBLICATIONS, check_source, ensure_slot
 from walagent.attachment import Attachment
 from walagent.config import Replication
@@ -35,11 +37,21 @@ from walagent.store.translate import translating
 from walagent.wal.fanout import FanOut
 from walagent.wal.options import StreamOptions
 from walagent.wal.slots import Blocker
-from walagent.wal.stream import open_stream
+from walagent.wal.stream import ReplicationStream, open_stream
 
 _STANDBY = 0.5  # seconds between two tries of a standby; a take-over must be quick
 _HEALTHY = 60.0  # seconds of streaming after which delays start small again
 _LOOK = 5.0  # seconds between two looks at the slot's lag
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The connections of a reader, each for one part of it."""
+
+    intake: AsyncConnection[Any]
+    judge: Judge
+    looker: AsyncConnection[Any]
+    filler: AsyncConnection[Any]
 
 
 class Reader:
@@ -78,6 +90,7 @@ class Reader:
         self._intake: Intake | None = None
         self._began = Lsn(0)  # where the present stream starts
         self._trouble: str | None = None
+        self._failed = False  # whether the last stream was lost, or the last try for one
         self._lag = 0
         self.turned_at = time.monotonic()  # for the watchdog: when this part last did something
         self.attached = asyncio.Event()
@@ -125,6 +138,7 @@ class Reader:
                 continue
             except (StreamLostError, DatabaseLostError, FencedError) as error:
                 failures = 0 if self._was_healthy(started) else failures + 1
+                self._failed = True
                 self._note(str(error), error)
             finally:
                 self._intake = None
@@ -155,6 +169,8 @@ class Reader:
                 for part in ("intake", "judge", "status", "backfill")
             ]
             with translating():
+                if self._failed:  # perhaps because we could not write; then leave the slot alone
+                    await check_locks(conn, looker, self._settings.slot)
                 ledger = await ensure_slot(conn, self._replication_dsn, self._settings, _tell)
                 await check_source(conn, self._replication_dsn, self._settings, ledger)
                 registry = Registry(await attachments.active_attachments(conn))
@@ -162,32 +178,38 @@ class Reader:
             stream = await stack.enter_async_context(
                 open_stream(self._replication_dsn, options, fan_out=self._fan_out)
             )
-            with translating():
-                start = ledger.end_lsn
-                ledger = await ledgers.take_ledger(conn, self._settings.slot, self._name)
-                if ledger.end_lsn != start:
-                    raise StreamLostError("the ledger moved while the stream was being opened")
-                running = await backfills.running(conn)
-                key = await attachments.secret_key(conn)
-            self._began = ledger.end_lsn
-            self._intake = intake = Intake(
-                stream,
-                conn,
-                Judge(judge),
-                ledger,
-                registry,
-                key,
-                backfilling=running,
-                on_runs=self._on_runs,
-                on_attached=self._heard_of,
-                fixed_relations=self._fixed(registry),
-                starter=self._starter,
-            )
-            self._trouble = None
-            log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))
-            self._on_streaming()
-            backfill = Backfill(filler, Judge(filler), running, lambda: intake.settled)
-            await self._beside(intake, backfill, looker)
+            parts = _Parts(conn, Judge(judge), looker, filler)
+            await stream.during(self._read(stream, parts, ledger, registry))
+
+    async def _read(
+        self, stream: ReplicationStream, parts: _Parts, found: ledgers.Ledger, registry: Registry
+    ) -> None:
+        """Take the ledger over, now that the slot is ours, and take in what comes."""
+        with translating():
+            ledger = await ledgers.take_ledger(parts.intake, self._settings.slot, self._name)
+            if ledger.end_lsn != found.end_lsn:
+                raise StreamLostError("the ledger moved while the stream was being opened")
+            running = await backfills.running(parts.intake)
+            key = await attachments.secret_key(parts.intake)
+        self._began = ledger.end_lsn
+        self._intake = intake = Intake(
+            stream,
+            parts.intake,
+            parts.judge,
+            ledger,
+            registry,
+            key,
+            backfilling=running,
+            on_runs=self._on_runs,
+            on_attached=self._heard_of,
+            fixed_relations=self._fixed(registry),
+            starter=self._starter,
+        )
+        self._trouble, self._failed = None, False
+        log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))
+        self._on_streaming()
+        backfill = Backfill(parts.filler, Judge(parts.filler), running, lambda: intake.settled)
+        await self._beside(intake, backfill, parts.looker)
 
     async def _beside(
         self, intake: Intake, backfill: Backfill, looker: AsyncConnection[Any]

@@ -72,6 +72,23 @@ async def take_ledger(conn: Connection, slot: str, reader: str) -> Ledger:
     return _ledger(row)
 
 
+async def try_locks(conn: Connection, slot: str) -> None:
+    """Take the locks that taking in needs, and let go of them; waits while others hold them."""
+    async with conn.transaction(force_rollback=True):
+        await conn.execute(query("lock_ledger"))
+        await conn.execute("select from agent.progress where slot = %s for no key update", [slot])
+
+
+async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str]]:
+    """Tell for whom *waiting* waits: process id and application name."""
+    cursor = await conn.execute(
+        "select a.pid, a.application_name"
+        "  from pg_stat_activity a where a.pid = any (pg_blocking_pids(%s)) order by 1",
+        [waiting.info.backend_pid],
+    )
+    return await cursor.fetchall()
+
+
 async def open_ledger(  # noqa: PLR0913 - a row's columns
     conn: Connection, slot: str, *, system_id: str, timeline: int, plugin: str, start: Lsn
 ) -> None:

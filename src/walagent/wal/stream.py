@@ -12,9 +12,9 @@ server forget it.  So a crash between the two costs a repetition, never a change
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from psycopg import AsyncConnection
 
@@ -35,6 +35,8 @@ from walagent.wal.wire import Wire
 _BUFFER: Final = 1 << 19  # bytes of frames decoded and not taken: some 4,000 small rows, 5 MB
 _PROMPT: Final = 0.05  # seconds in which confirmations are told as one
 _GOODBYE: Final = 1.0  # seconds that ending the stream may take
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -106,6 +108,7 @@ class ReplicationStream:
         self._dry = False
         self._error: BaseException | None = None
         self._arrival = asyncio.Event()
+        self._ended = asyncio.Event()
         now = time.monotonic()
         self._feedback = Feedback(
             now, silence=options.sender_timeout / 2 or options.tick, stall=options.stall_timeout
@@ -113,6 +116,7 @@ class ReplicationStream:
         self._status_at = now  # when the last status went out
         self._status_soon: asyncio.TimerHandle | None = None
         self._tick = options.tick
+        self._stall = options.stall_timeout
         self._timer = self._loop.call_later(self._tick, self._on_time)
         self._wire = Wire(conn.pgconn, options.slot, self._on_readable)
         self._wire.start()
@@ -147,6 +151,22 @@ class ReplicationStream:
         while True:
             for item in await self.next_batch():
                 yield item
+
+    async def during(self, work: Awaitable[T]) -> T:
+        """Do *work* for as long as the stream stands; what ended it is raised, and *work* cancelled.
+
+        A consumer that hangs in a statement would not hear of the end, and never come back.
+        """
+        task, ended = asyncio.ensure_future(work), asyncio.ensure_future(self._ended.wait())
+        try:
+            await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done() and self._error is not None:
+                raise self._error
+            return task.result()
+        finally:
+            task.cancel()
+            ended.cancel()
+            await asyncio.gather(task, ended, return_exceptions=True)
 
     def confirm(self, lsn: Lsn) -> None:
         """Say that everything up to *lsn* is committed on our side.
@@ -239,7 +259,12 @@ class ReplicationStream:
             case Pulse.LOST:
                 self._fail(StreamLostError("the server does not answer any more"))
             case Pulse.STALLED:
-                self._fail(StreamLostError("nothing was taken from the full buffer for too long"))
+                self._fail(
+                    StreamLostError(
+                        f"nothing was taken in for {self._stall:g} s: let go of the slot, for the"
+                        " sake of the server's checkpoints"
+                    )
+                )
 
     def _send_status(self, *, reply: bool = False) -> None:
         if self._status_soon is not None:
@@ -282,3 +307,4 @@ class ReplicationStream:
         self._transactions.close()
         self._buffer.clear()
         self._arrival.set()
+        self._ended.set()
