@@ -21,6 +21,7 @@ SETTINGS = {
     "max_replication_slots": "40",
     "max_wal_senders": "40",
     "max_connections": "200",
+    "max_prepared_transactions": "20",
 }
 
 

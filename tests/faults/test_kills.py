@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well, caught_up
 from tests.faults.rig.processes import Daemon, pause, running, start_writer
-from tests.faults.rig.stage import Place, add_model, make_ready
+from tests.faults.rig.stage import ATTACH_ALL, Place, add_model, make_ready
 from tests.faults.rig.waiting import fetch, until
 from walagent.wal.options import Plugin
 
@@ -43,7 +43,7 @@ async def test_a_daemon_that_is_killed_under_load_loses_nothing_and_doubles_noth
     place: Place, chance: random.Random, load: Load
 ) -> None:
     """Each change of the application's own log has one run, one effect, in the order of its row."""
-    await make_ready(place, plugin=load.plugin)
+    await make_ready(place, plugin=load.plugin, attach=ATTACH_ALL)
     settings = {"replication": {"plugin": load.plugin}}
     with running(start_writer(place, seed=chance.randrange(2**32), changes=load.changes)) as writer:
         # The last kills fall into the part where the writer has ended and the agents catch up.
