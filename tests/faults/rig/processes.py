@@ -49,6 +49,12 @@ class Process:
         return self._popen.pid
 
     @property
+    def rss(self) -> int:
+        """Bytes of memory that it has in use."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    @property
     def said(self) -> str:
         """What it has written so far."""
         with self.path.open("rb") as file:
@@ -87,23 +93,31 @@ class Daemon(Process):
     """`walagent run`."""
 
     def __init__(
-        self, place: Place, *, settings: Settings | None = None, name: str = "", failpoint: str = ""
+        self,
+        place: Place,
+        *,
+        settings: Settings | None = None,
+        name: str = "",
+        failpoint: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start it on the place's database and slot.
 
         Args:
             settings: of agents.yaml, beside those that every test here wants.
             failpoint: as WALAGENT_FAILPOINT has it.
+            environment: variables beside those of the test.
         """
-        config = place.folder / f"daemon{name}.json"
+        self.config = config = place.folder / f"daemon{name}.json"
         config.write_text(json.dumps(config_of(place, settings or {})))
         command = [sys.executable, "-m", "walagent", "run", "--dsn", place.dsn]
-        environment = {
+        variables = {
             "WALAGENT_FAILPOINT": failpoint,
             OUTSIDE: str(place.folder / "outside"),
+            **(environment or {}),
         }
         super().__init__(
-            place.folder / f"daemon{name}.log", [*command, "--config", str(config)], environment
+            place.folder / f"daemon{name}.log", [*command, "--config", str(config)], variables
         )
 
     @property
