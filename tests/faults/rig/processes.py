@@ -7,12 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.faults.rig.stage import TOOLS, Place
+from tests.faults.rig.forking import Forked
+from tests.faults.rig.stage import CREDENTIAL, KEY, TOOLS, Place
 from tests.faults.rig.tools import OUTSIDE
 from tests.faults.rig.waiting import DEADLINE, until_true
 
@@ -34,13 +35,20 @@ class Process:
         self.path = path
         with path.open("ab") as file:
             self._begins = file.tell()
-            self._popen = subprocess.Popen(
+        complete = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **environment}
+        self._popen = self._start(command, complete)
+
+    def _start(
+        self, command: list[str], environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes] | Forked:
+        with self.path.open("ab") as file:
+            return subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=file,
-                cwd=path.parent,  # where there is no agents.yaml and no .env
-                env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", **environment},
+                cwd=self.path.parent,  # where there is no agents.yaml and no .env
+                env=environment,
             )
 
     @property
@@ -86,11 +94,13 @@ class Process:
             return self.has_ended
 
         await until_true(is_over, f"{self._popen.args} ends", seconds=seconds)
-        return self._popen.returncode
+        code = self._popen.returncode
+        assert code is not None
+        return code
 
 
 class Daemon(Process):
-    """`walagent run`."""
+    """`walagent run`, or another command that stays."""
 
     def __init__(
         self,
@@ -100,6 +110,8 @@ class Daemon(Process):
         name: str = "",
         failpoint: str = "",
         environment: Mapping[str, str] | None = None,
+        command: str = "run",
+        inside: Sequence[str] = (),
     ) -> None:
         """Start it on the place's database and slot.
 
@@ -107,17 +119,21 @@ class Daemon(Process):
             settings: of agents.yaml, beside those that every test here wants.
             failpoint: as WALAGENT_FAILPOINT has it.
             environment: variables beside those of the test.
+            inside: a command that runs another one elsewhere; see `rig.network`.
         """
         self.config = config = place.folder / f"daemon{name}.json"
         config.write_text(json.dumps(config_of(place, settings or {})))
-        command = [sys.executable, "-m", "walagent", "run", "--dsn", place.dsn]
+        words = [command, "--dsn", place.dsn, "--config", str(config)]
         variables = {
             "WALAGENT_FAILPOINT": failpoint,
             OUTSIDE: str(place.folder / "outside"),
+            CREDENTIAL: KEY,
             **(environment or {}),
         }
         super().__init__(
-            place.folder / f"daemon{name}.log", [*command, "--config", str(config)], variables
+            place.folder / f"daemon{name}.log",
+            [*inside, sys.executable, "-m", "walagent", *words],
+            variables,
         )
 
     @property
@@ -140,6 +156,14 @@ class Daemon(Process):
             return found
 
         return await until_true(said, event, seconds=seconds)
+
+
+class ForkedDaemon(Daemon):
+    """The same command in a process that need not import everything first; see `rig.forking`."""
+
+    def _start(self, command: list[str], environment: Mapping[str, str]) -> Forked:
+        words = command[command.index("walagent") + 1 :]
+        return Forked(words, stderr=self.path, folder=self.path.parent, environment=environment)
 
 
 P = TypeVar("P", bound=Process)

@@ -26,7 +26,7 @@ from walagent.wal.options import Plugin
 Figure = Callable[..., None]  # what, value, unit: see the fixture of this name
 
 TOOLS = "tests.faults.rig.tools"  # the module with those in Python
-CREDENTIAL = "FAKE_API_KEY"  # the name of the key that a fake provider takes
+CREDENTIAL, KEY = "FAKE_API_KEY", "fake-key"  # the key that a fake provider takes
 
 SCHEMA = """
 create table item (
