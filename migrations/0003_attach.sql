@@ -901,7 +901,6 @@ begin
                     where c.oid = _attachment.relation),
         'table', (select relname from pg_catalog.pg_class where oid = _attachment.relation),
         'key_columns', agent.key_columns(_attachment.relation),
-        'row_security', (select relrowsecurity from pg_catalog.pg_class where oid = _attachment.relation),
         'condition', _compiled, 'condition_columns', _used,
         'json_columns', agent.json_columns(_attachment.relation),
         'row_filter', _filter,

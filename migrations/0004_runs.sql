@@ -8,6 +8,8 @@
 --   WA005  the approval is not pending any more, or its arguments have changed
 --   WA006  you may not decide this
 --   WA007  a newer reader took the ledger over
+--   WA008  the role of an attachment cannot be taken on, or may not see what its agent is shown;
+--          the detail is PostgreSQL's own SQLSTATE
 -- Lock order: lane rows (by attachment), then run rows; run rows of others only with skip locked.
 
 -- Claim up to *_slots* runs for a worker, lane after lane, the lane served longest ago first.
@@ -256,16 +258,88 @@ begin
 end;
 $$;
 
+-- Become the role of an attachment for the rest of the transaction, and see to it that the
+-- application wins where the two of us want the same rows.
+--
+-- Our wait for a lock ends before the deadlock check of whoever waits for us: were both in a circle,
+-- that check would end the application's transaction.  Where the application closes no circle but we
+-- do, it is our own check that ends it; it comes at once where the runner may set deadlock_timeout
+-- (grant set on parameter deadlock_timeout), else the short wait makes up for most of it.
+--
+-- Raises WA008: nothing may be done then, least of all as whoever we are.
+create function agent.become(_run_as name, _path text default '')
+    returns void
+    language plpgsql
+as $$
+declare
+    _check constant numeric := extract(epoch from current_setting('deadlock_timeout')::interval) * 1000;
+    _asked constant numeric := extract(epoch from current_setting('lock_timeout')::interval) * 1000;
+    _state   text;
+    _message text;
+begin
+    perform set_config('lock_timeout', least(nullif(_asked, 0), greatest(round(_check / 2), 1), 5000)::text, true);
+    if has_parameter_privilege('deadlock_timeout', 'set') then
+        perform set_config('deadlock_timeout', '10ms', true);
+    end if;
+    begin
+        perform set_config('role', _run_as, true);
+    exception when others then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text;
+        raise exception 'cannot become role "%": % (SQLSTATE %)', _run_as, _message, _state
+            using errcode = 'WA008', detail = _state,
+                  hint = format('grant %I to %I; then: walagent resume', _run_as, session_user);
+    end;
+    perform set_config('search_path', concat_ws(', ', nullif(_path, ''), 'pg_temp'), true);
+end;
+$$;
+comment on function agent.become(name, text) is 'Become the role of an attachment for the rest of the transaction';
+
+-- Whether a row may be shown to an agent, asked as its role before a run begins: the WAL knows no
+-- privileges, and they may have changed since the agent was attached.
+--
+-- Args: _sql: asks whether the row can be seen, as a boolean; NULL where the change names no row.
+-- Returns whether it may, and whether row level security had a say in that.
+-- Raises WA008 when the role is gone, cannot be taken on, or may not read what is shown.
+create function agent.sees(
+    _run_as name, _relation oid, _columns text[], _sql text, _key jsonb, out seen boolean, out row_security boolean
+)
+    language plpgsql
+as $$
+declare
+    _state   text;
+    _message text;
+    _hint    text;
+begin
+    select c.relrowsecurity into row_security from pg_class c where c.oid = _relation;
+    begin
+        perform agent.check_sight(_relation::regclass, _columns, _run_as);
+    exception when insufficient_privilege or undefined_object then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text, _hint = pg_exception_hint;
+        raise exception '% (SQLSTATE %)', _message, _state
+            using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'then: walagent resume');
+    end;
+    perform agent.become(_run_as);
+    seen := true;
+    if row_security then
+        execute coalesce(_sql, 'select false') into seen using _key;
+    end if;
+end;
+$$;
+comment on function agent.sees(name, oid, text[], text, jsonb) is 'Whether an agent''s role may be shown a row';
+
 -- Carry out a SQL tool and record its answer: fence, tag, role, statement and step in one
 -- transaction, which is this one statement.
 --
 -- The statement runs as *_run_as* inside a savepoint.  What it raises becomes the answer that the
 -- model reads, except for conditions that pass (lost locks, serialization, shutdown): those are
 -- raised, so that the whole step is tried again later.  A statement that leaves another role
--- behind has tried to be somebody else, and is taken back.
+-- behind has tried to be somebody else, and is taken back.  The detail of a violated constraint
+-- quotes the row, with columns that the agent is not shown: it stays here.
+--
+-- Args: _must_find: a statement that gives nothing has failed (P0002).
 create function agent.call_tool(
     _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
-    _path text default ''
+    _path text default '', _must_find boolean default false
 )
     returns jsonb
     language plpgsql
@@ -273,6 +347,7 @@ as $$
 declare
     _started constant timestamptz := clock_timestamp();
     _durable constant text := current_setting('synchronous_commit');
+    _is_tool boolean := false;  -- whether what is raised is the tool's
     _result  jsonb;
     _role    text;
     _content jsonb;
@@ -283,10 +358,13 @@ declare
 begin
     perform agent.begin_write(_run_id, _lease);
     begin
-        perform set_config('lock_timeout', '5s', true);
-        perform set_config('role', _run_as, true);
-        perform set_config('search_path', concat_ws(', ', nullif(_path, ''), 'pg_temp'), true);
+        perform agent.become(_run_as, _path);
+        _is_tool := true;
         execute _sql into _result using _arguments;
+        if _must_find and _result is null then
+            raise exception 'the row is gone, or role "%" cannot see it: nothing was updated', _run_as
+                using errcode = 'P0002';
+        end if;
         set constraints all immediate;  -- what is wrong is the tool's answer, not the commit's
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         _role := current_setting('role');
@@ -300,12 +378,13 @@ begin
     exception when others or assert_failure then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;
-        if _state ~ '^(08|40|53|57P|55P03)' then
+        if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
             raise;
         end if;
         _content := jsonb_build_object('is_error', true, 'sqlstate', _state, 'content', left(
             format('%s (SQLSTATE %s)', _message, _state)
-            || coalesce('; detail: ' || nullif(_detail, ''), '') || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
+            || coalesce('; detail: ' || case when _state !~ '^(23|44)' then nullif(_detail, '') end, '')
+            || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
     end;
     perform agent.clean_session(_durable);
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);

@@ -99,7 +99,6 @@ class Attachment:
     max_depth: int = 3
     max_attempts: int = 5
     backfill: bool = False
-    row_security: bool = False  # whether a row must be seen by `run_as` before a model is shown it
     system_prompt: str = ""
     tools: tuple[Tool, ...] = ()
     tool_choice: str = "auto"
@@ -135,7 +134,6 @@ class Attachment:
             max_depth=raw["max_depth"],
             max_attempts=raw["max_attempts"],
             backfill=raw["backfill"],
-            row_security=raw.get("row_security", False),
             system_prompt=raw["system_prompt"],
             tools=tuple(Tool.from_json(tool) for tool in raw["tools"]),
             tool_choice=raw["tool_choice"],

@@ -20,6 +20,8 @@
     ├── ModelRejectedError      FAIL_RUN    the provider will never take this request
     ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, wrong or spent
     ├── ToolFailedError         TELL_MODEL  the tool said no
+    ├── ToolBrokenError         RETRY       a tool raised what it should not
+    ├── StepBrokenError         FAIL_RUN    a tool has ended the transaction of its step
     ├── InvalidCallError        TELL_MODEL  unknown tool, or arguments that its schema refuses
     ├── StatementRefusedError   TELL_MODEL  SQL that the guard does not let run
     ├── OutcomeUnknownError     ASK_PERSON  an unsafe tool may or may not have acted
@@ -179,6 +181,18 @@ class ToolFailedError(WalagentError):
     """A tool said no; the message is for the model to read."""
 
     next = Next.TELL_MODEL
+
+
+class ToolBrokenError(WalagentError):
+    """A tool that leaves the database raised what it should have told."""
+
+    next = Next.RETRY
+
+
+class StepBrokenError(WalagentError):
+    """A tool has ended the transaction of its step: its effects may stand without the step."""
+
+    next = Next.FAIL_RUN
 
 
 class InvalidCallError(WalagentError):

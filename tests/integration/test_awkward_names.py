@@ -65,4 +65,9 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     assert await cursor.fetchall() == [("it's", 5)]
     question = sight_statement(attachment, {"new": _ROW})
     assert question is not None
-    assert await (await conn.execute(*question)).fetchone() == (True,)
+    text, key = question
+    cursor = await conn.execute(
+        "select seen from agent.sees(current_user, %s, null, %s, %s)",
+        [attachment.relation_oid, text, Jsonb(key)],
+    )
+    assert await cursor.fetchone() == (True,)

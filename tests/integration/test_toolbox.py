@@ -429,7 +429,7 @@ async def test_update_row_writes_the_row_that_the_change_was_about(
         assert told == "updated"
         assert "invalid input value for enum" in await b.error("update_row", mood="so-so")
         await run_all(conn, "delete from app.things where a > 2")
-        assert "the row is gone" in await b.answer("update_row", n=2)
+        assert "the row is gone" in await b.error("update_row", n=2)
     assert await rows(conn, "select a, n, untouched from app.things") == [(1, None, "u")]
 
 

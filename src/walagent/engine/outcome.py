@@ -1,12 +1,15 @@
 """What becomes of a run whose work raised: the one place that acts on an error's class."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from walagent.engine.backoff import delay
 from walagent.errors import (
+    ConflictError,
     ModelLimitedError,
     ModelUnauthorizedError,
     Next,
+    PreconditionError,
+    RoleRefusedError,
     RunCancelledError,
     WalagentError,
 )
@@ -26,24 +29,30 @@ class Outcome:
     delay: float = 0.0  # seconds until the next attempt
     refund: bool = False  # the attempt does not count
     pause: bool = False  # no other run of this attachment can succeed either
+    stop: bool = False  # nor can any other run in this process
+    sqlstate: str | None = None
 
     @property
     def error(self) -> dict[str, Json] | None:
         """What is recorded as the run's error."""
-        return {"reason": self.reason} if self.reason else None
+        if not self.reason:
+            return None
+        return {"reason": self.reason} | ({"sqlstate": self.sqlstate} if self.sqlstate else {})
 
 
 def outcome_of(error: Exception, claim: Claim) -> Outcome:
     """Decide from the error and the attempts so far."""
+    outcome = _outcome_of(error, claim)
+    return replace(outcome, sqlstate=getattr(error, "sqlstate", None))
+
+
+def _outcome_of(error: Exception, claim: Claim) -> Outcome:
     reason = str(error)[:2000] or type(error).__name__
+    if (waiting := _wait_of(error, claim, reason)) is not None:
+        return waiting
     match error:
         case RunCancelledError():
             return Outcome(RunState.CANCELLED, "cancelled")
-        case ModelLimitedError():
-            wait = delay(claim.attempt, error.retry_after)
-            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
-        case ModelUnauthorizedError():
-            return Outcome(RunState.PENDING, reason, refund=True, pause=True)
         case TimeoutError():
             return Outcome(RunState.FAILED, "the run took longer than it may (max_seconds)")
         case WalagentError(next=Next.YIELD_RUN):
@@ -54,6 +63,25 @@ def outcome_of(error: Exception, claim: Claim) -> Outcome:
             return Outcome(RunState.FAILED, reason)
         case _:
             return _again(claim, f"{type(error).__name__}: {reason}")
+
+
+def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
+    """Decide on what is no failure of this run, and uses up no attempt; None: it is one."""
+    match error:
+        case ModelLimitedError():
+            wait = delay(claim.attempt, error.retry_after)
+            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
+        case ConflictError():
+            # Each claim that came to nothing makes the wait longer; the attempts do not tell.
+            wait = delay(claim.lease)
+            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
+        case ModelUnauthorizedError() | RoleRefusedError():
+            told = f"{reason}; {error.hint}" if error.hint else reason
+            return Outcome(RunState.PENDING, told, refund=True, pause=True)
+        case PreconditionError(sqlstate=str()):  # our own statement: the runner lost its grants
+            return Outcome(RunState.PENDING, reason, refund=True, stop=True)
+        case _:
+            return None
 
 
 def _again(claim: Claim, reason: str) -> Outcome:

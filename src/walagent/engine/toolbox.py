@@ -3,14 +3,19 @@
 SQL function, update_row     one statement: fence, tag, role, call, step
 Python, transactional        one transaction around the function
 Python, outside              intent recorded; the function; result recorded
+
+What is a transaction is carried out again for a moment where somebody else's was in the way.
 """
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import count
 from typing import Any
 
 import orjson
 from psycopg import AsyncConnection, Error
+from psycopg.pq import TransactionStatus
 from psycopg.types.json import Jsonb
 
 from walagent import faults
@@ -19,14 +24,18 @@ from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
 from walagent.attachment import Attachment, Effect, Tool
-from walagent.errors import ToolFailedError, WalagentError
+from walagent.engine.backoff import brief
+from walagent.errors import StepBrokenError, ToolBrokenError, ToolFailedError, WalagentError
 from walagent.message import Json, ToolCall
 from walagent.run import Claim, StepKind
 from walagent.store import runs
 from walagent.store.connections import Pool
 from walagent.store.runs import NewStep
-from walagent.store.translate import is_passing
+from walagent.store.translate import is_conflict, is_passing
 
+# Seconds for which a call is tried again while others are in the way.  Their transactions are
+# short as a rule; where one is not, the run waits without a slot.
+_PATIENCE = 2.0
 _MOST_TEXT = 65_536  # characters of a result that are kept
 
 
@@ -45,6 +54,9 @@ class Toolbox:
         Raises (also as PostgreSQL errors):
             LeaseLostError, StepTakenError, RunCancelledError: leave the run.
             DatabaseLostError: again later.
+            ConflictError: somebody else was in the way for long.
+            RoleRefusedError: nothing can be done as the attachment's role.
+            StepBrokenError: the tool has ended the step's transaction.
         """
         tool, call = move.tool, move.call
         arguments = bound(tool, call, claim.change)
@@ -54,9 +66,16 @@ class Toolbox:
             if tool.kind == "python" and tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}:
                 return await self._outside(claim, seq, move, arguments)
             async with asyncio.timeout(tool.timeout):
-                if tool.kind == "python":
-                    return [await self._python_call(claim, attachment, seq, move, arguments)]
-                return [await self._sql_call(claim, attachment, seq, tool, call, arguments)]
+                return [
+                    await _insist(
+                        lambda: (
+                            self._python_call(claim, attachment, seq, move, arguments)
+                            if tool.kind == "python"
+                            else self._sql_call(claim, attachment, seq, tool, call, arguments)
+                        ),
+                        min(_PATIENCE, tool.timeout / 2),
+                    )
+                ]
         except TimeoutError:
             text = f"{tool.name} did not end within {tool.timeout:g} s and was taken back"
             return [await self._record(claim, seq, result_to_json(call, text, is_error=True))]
@@ -82,7 +101,7 @@ class Toolbox:
         async with self._pool.connection() as conn:
             faults.hit("tool.started")
             cursor = await conn.execute(
-                "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 [
                     claim.run_id,
                     claim.lease,
@@ -93,6 +112,7 @@ class Toolbox:
                     text,
                     Jsonb(parameter),
                     attachment.search_path,
+                    tool.kind == "builtin",
                 ],
             )
             row = await cursor.fetchone()
@@ -110,9 +130,10 @@ class Toolbox:
         function = self._function(move.tool)
         async with self._pool.connection() as conn, conn.transaction():
             faults.hit("tool.started")
-            await runs.begin_write(conn, claim)
+            transaction = await runs.begin_write(conn, claim)
             content = await self._inside(conn, claim, attachment, move.call, function, arguments)
-            await conn.execute("select agent.clean_session()")
+            if await runs.clean_session(conn) != transaction:
+                raise _broken(move.call)
             faults.hit("tool.done")
             step = NewStep(seq, StepKind.RESULT, content)
             await runs.record_step(conn, claim, step)
@@ -136,21 +157,23 @@ class Toolbox:
     ) -> dict[str, Json]:
         """Call a function on the step's own transaction; what it raises leaves nothing behind."""
         context = ToolContext(conn, _key(claim, call), claim.run_id, claim.change)
+        began = False
         try:
             async with conn.transaction():  # a savepoint
-                await conn.execute(
-                    "select set_config('role', %s, true), set_config('search_path', %s, true)",
-                    [attachment.run_as, attachment.search_path],
-                )
+                await runs.become(conn, attachment.run_as, attachment.search_path)
+                began = True
                 text = _text(await function.call(context, arguments))
                 await conn.execute("set constraints all immediate")
                 await conn.execute("reset role")
         except Error as error:
-            if is_passing(error):
+            if not began or is_passing(error):
                 raise
-            return result_to_json(
-                call, f"{error.diag.message_primary} (SQLSTATE {error.sqlstate})", is_error=True
-            )
+            if conn.info.transaction_status is not TransactionStatus.INTRANS:
+                raise _broken(call) from error
+            return {
+                **result_to_json(call, _said(error), is_error=True),
+                **({"sqlstate": error.sqlstate} if error.sqlstate else {}),
+            }
         except WalagentError as error:
             return result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
         return result_to_json(call, text, is_error=False)
@@ -186,9 +209,40 @@ class Toolbox:
             result = result_to_json(call, text, is_error=True)
         except ToolFailedError as error:
             result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
+        except Error as error:  # of a connection of its own, which says nothing about ours
+            raise ToolBrokenError(f"{move.tool.name} raised {_said(error)}") from error
         faults.hit("tool.done")
         steps.append(await self._record(claim, seq + len(steps), result))
         return steps
+
+
+async def _insist(carry_out: Callable[[], Awaitable[NewStep]], patience: float) -> NewStep:
+    """Carry a transaction out; again when somebody else's was in the way, for *patience* seconds.
+
+    Between two tries nothing is held.
+    """
+    started = time.monotonic()
+    for attempt in count(1):
+        try:
+            return await carry_out()
+        except Error as error:
+            if not is_conflict(error) or time.monotonic() - started > patience:
+                raise
+        await asyncio.sleep(brief(attempt))
+    raise AssertionError("count() has no end")
+
+
+def _broken(call: ToolCall) -> StepBrokenError:
+    return StepBrokenError(
+        f"{call.name} has ended the transaction of its step: what it wrote may stand",
+        hint="a tool must neither commit nor roll back; look at what it did before a retry",
+    )
+
+
+def _said(error: Error) -> str:
+    """Tell PostgreSQL's sentence without its detail, which may quote a row."""
+    words = error.diag.message_primary or str(error).strip() or type(error).__name__
+    return f"{words} (SQLSTATE {error.sqlstate})" if error.sqlstate else words
 
 
 def _key(claim: Claim, call: ToolCall) -> str:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from itertools import count
 from typing import Any, TypeVar
 
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection
 
 from walagent import faults, metrics
 from walagent.agent.arguments import what_is_wrong
@@ -32,10 +32,10 @@ from walagent.agent.loop import (
 from walagent.agent.model import Model
 from walagent.agent.models.cost import cost_of, worst_case_cost
 from walagent.agent.prompt import build_request, marker
-from walagent.agent.tools.statements import sight_statement
 from walagent.agent.transcript import reply_to_json, result_to_json
 from walagent.attachment import Attachment
 from walagent.engine.backoff import pause_after
+from walagent.engine.sight import Sight
 from walagent.engine.toolbox import Toolbox
 from walagent.errors import (
     DatabaseLostError,
@@ -70,8 +70,9 @@ class Workshop:
 class Work:
     """A claimed run in progress."""
 
-    def __init__(self, shop: Workshop, claim: Claim, attachment: Attachment) -> None:
+    def __init__(self, shop: Workshop, claim: Claim, attachment: Attachment, sight: Sight) -> None:
         self._shop = shop
+        self._sight = sight
         self._claim = claim
         self._attachment = attachment
         self._steps: list[Step] = list(claim.steps)
@@ -85,27 +86,14 @@ class Work:
 
     async def carry_on(self) -> RunState:
         """Work until the run ends or waits; return how."""
-        if self._attachment.row_security and not self._steps and not await self._is_seen():
+        begun = bool(self._steps)
+        if not await self._sight.allows(self._attachment, self._claim.change, begun=begun):
             reason = f"{self._attachment.run_as} cannot see this row (row level security, or gone)"
             return await self._end(RunState.SKIPPED, error={"reason": reason})
         while True:
             state = await self._carry_out(self._next())
             if state is not None:
                 return state
-
-    async def _is_seen(self) -> bool:
-        """Whether `run_as` can see the row: the WAL knows no policies, so nobody has asked yet."""
-        question = sight_statement(self._attachment, self._claim.change)
-        if question is None:
-            return False
-        async with self._shop.pool.connection() as conn, conn.transaction():
-            await conn.execute(
-                sql.SQL("set transaction read only; set local role {}").format(
-                    sql.Identifier(self._attachment.run_as)
-                )
-            )
-            row = await (await conn.execute(*question)).fetchone()
-        return bool(row and row[0])
 
     def _next(self) -> Move:
         return next_move(self._steps, self._attachment, what_is_wrong)

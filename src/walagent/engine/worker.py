@@ -22,6 +22,7 @@ from walagent import __version__, faults, metrics
 from walagent.attachment import Attachment
 from walagent.engine.backoff import pause_after
 from walagent.engine.outcome import Outcome, outcome_of
+from walagent.engine.sight import Sight
 from walagent.engine.work import Work, Workshop
 from walagent.errors import DatabaseLostError, WalagentError
 from walagent.log import log
@@ -54,6 +55,7 @@ class Worker:
         self._settings = settings
         self._shop = shop
         self._pool: Pool = shop.pool
+        self._sight = Sight(shop.pool)
         self._lease = timedelta(seconds=settings.lease)
         self._active: dict[int, tuple[Claim, asyncio.Task[None]]] = {}
         self._cancelled: set[int] = set()  # runs whose task was cancelled because a person asked
@@ -110,7 +112,7 @@ class Worker:
 
         Call it when nothing works any more; it takes a few seconds at most, and never raises.
         """
-        with suppress(DatabaseLostError, TimeoutError):
+        with suppress(WalagentError, TimeoutError):
             async with asyncio.timeout(_GOODBYE), self._connection() as conn:
                 await runs.release_runs(conn, self._settings.name)
                 await runs.forget_worker(conn, self._settings.name)
@@ -213,7 +215,7 @@ class Worker:
         started, work, state = time.monotonic(), None, None
         try:
             attachment = await self._definition(claim)
-            work = Work(self._shop, claim, attachment)
+            work = Work(self._shop, claim, attachment, self._sight)
             async with asyncio.timeout(attachment.limits.max_seconds):
                 with translating():
                     state = await work.carry_on()
@@ -223,11 +225,13 @@ class Worker:
             if claim.run_id not in self._cancelled:
                 raise
             state = await self._settle(claim, work, Outcome(RunState.CANCELLED, "cancelled"))
-        except Exception as error:  # noqa: BLE001 - whatever a run raises ends that run, not the worker
+        except Exception as error:  # whatever a run raises ends that run; seldom the worker, too
             outcome = outcome_of(error, claim)
             if not isinstance(error, WalagentError | TimeoutError):
                 log.exception("run.error", run_id=claim.run_id)
             state = await self._settle(claim, work, outcome)
+            if outcome.stop:
+                raise
         elapsed = time.monotonic() - started
         metrics.run_duration_seconds.observe(elapsed)
         log.info(

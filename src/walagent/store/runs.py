@@ -210,9 +210,57 @@ async def tick(conn: Connection) -> float | None:
     return row[0] if row else None
 
 
-async def begin_write(conn: Connection, claim: Claim) -> None:
-    """Start a write-back transaction: fence the run, and tag the transaction as ours."""
-    await conn.execute("select agent.begin_write(%s, %s)", [claim.run_id, claim.lease])
+async def begin_write(conn: Connection, claim: Claim) -> str:
+    """Start a write-back transaction: fence the run, and tag the transaction as ours.
+
+    Returns:
+        the transaction's id.
+    """
+    cursor = await conn.execute(
+        "select pg_current_xact_id()::text from agent.begin_write(%s, %s)",
+        [claim.run_id, claim.lease],
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else ""
+
+
+async def become(conn: Connection, role: str, search_path: str) -> None:
+    """Become an attachment's role for the rest of the transaction.
+
+    Raises (as a PostgreSQL error, see `store.translate`):
+        RoleRefusedError: it is gone, or we are no member of it any more.
+    """
+    await conn.execute("select agent.become(%s, %s)", [role, search_path])
+
+
+async def clean_session(conn: Connection) -> str:
+    """Forget what a tool has left in the session; return the id of the transaction we are in."""
+    cursor = await conn.execute(
+        "select coalesce(pg_current_xact_id_if_assigned()::text, '') from agent.clean_session()"
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else ""
+
+
+async def sees(  # noqa: PLR0913, PLR0917 - the function's arguments
+    conn: Connection,
+    role: str,
+    relation: int,
+    columns: Sequence[str] | None,
+    question: str | None,
+    key: Mapping[str, Json] | None,
+) -> tuple[bool, bool]:
+    """Ask whether *role* may be shown a row, and whether row level security had a say in that.
+
+    Raises (as a PostgreSQL error, see `store.translate`):
+        RoleRefusedError: it is gone, is not ours to take on, or may not read these columns.
+    """
+    cursor = await conn.execute(
+        "select seen, row_security from agent.sees(%s, %s, %s, %s, %s)",
+        [role, relation, columns, question, None if key is None else Jsonb(key)],
+    )
+    row = await cursor.fetchone()
+    return (bool(row[0]), bool(row[1])) if row else (False, True)
 
 
 async def register_worker(conn: Connection, name: str, slots: int, version: str) -> None:

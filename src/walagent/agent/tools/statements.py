@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from psycopg import sql
-from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment, Tool
 from walagent.errors import ToolFailedError
@@ -33,18 +32,16 @@ def statement_of(
 
 def sight_statement(
     attachment: Attachment, change: Mapping[str, Any]
-) -> tuple[sql.Composed, list[Json]] | None:
+) -> tuple[str, dict[str, Json]] | None:
     """Compose the question whether the row of a change can be seen; None without a key."""
     key = _row_key(attachment, change)
     if key is None:
         return None
     asked = sql.SQL(
-        "select exists (select from given, {table} as t,"
-        " jsonb_populate_record(null::{table}, given.key) as k where {same})"
+        "select exists (select from {table} as t,"
+        " jsonb_populate_record(null::{table}, $1) as k where {same})"
     ).format(table=sql.Identifier(attachment.schema, attachment.table), same=_same_key(key))
-    # A percent sign in a name would be a parameter to psycopg.
-    escaped = sql.SQL(asked.as_string().replace("%", "%%"))  # pyright: ignore[reportArgumentType]
-    return sql.SQL("with given (key) as (select %s::jsonb) ") + escaped, [Jsonb(key)]
+    return asked.as_string(), key
 
 
 def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
@@ -85,8 +82,7 @@ def _update_row(
         "with done as (update {table} as t set {sets}"
         " from jsonb_populate_record(null::{table}, $1 -> 'set') as s,"
         " jsonb_populate_record(null::{table}, $1 -> 'key') as k where {same} returning 1)"
-        " select to_jsonb(case when exists (select from done) then 'updated'"
-        " else 'the row is gone: nothing was updated' end)"
+        " select to_jsonb('updated'::text) from done"
     ).format(
         table=table,
         sets=sql.SQL(", ").join(

@@ -1,0 +1,77 @@
+"""The daemon's parts, put together as `walagent.app` does, with its default settings."""
+
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from io import StringIO
+
+from walagent import log
+from walagent.agent.model import Model
+from walagent.agent.models import build_model
+from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.app.setup import PUBLICATIONS, ensure_slot
+from walagent.config import Replication, Workers
+from walagent.engine.intake import Intake
+from walagent.engine.judge import Judge
+from walagent.engine.models import Models
+from walagent.engine.toolbox import Toolbox
+from walagent.engine.work import Workshop
+from walagent.engine.worker import Worker, WorkerSettings
+from walagent.matching.registry import Registry
+from walagent.store.attachments import active_attachments, load_models, secret_key
+from walagent.store.connections import connect, open_pool
+from walagent.store.ledger import take_ledger
+from walagent.wal.options import StreamOptions
+from walagent.wal.stream import open_stream
+
+REPLICATION = Replication()
+STREAM = StreamOptions(REPLICATION.slot, publications=PUBLICATIONS)
+
+
+class _Nowhere(StringIO):
+    def write(self, s: str, /) -> int:
+        return len(s)
+
+
+def write_log() -> None:
+    """Make the daemon's log lines, which cost it something, and keep none."""
+    log.configure("json", "info", stream=_Nowhere())
+
+
+async def make_slot(url: str) -> None:
+    """Make slot and ledger."""
+    async with await connect(url) as conn:
+        await ensure_slot(conn, url, REPLICATION)
+
+
+@asynccontextmanager
+async def open_intake(url: str) -> AsyncGenerator[Intake]:
+    """The stream from where the ledger ends, and what takes its changes in."""
+    async with await connect(url) as conn, await connect(url) as judging:
+        registry = Registry(await active_attachments(conn))
+        key = await secret_key(conn)
+        async with open_stream(url, STREAM) as stream:
+            ledger = await take_ledger(conn, STREAM.slot, "bench")
+            yield Intake(stream, conn, Judge(judging), ledger, registry, key)
+
+
+@asynccontextmanager
+async def open_worker(
+    url: str, *, slots: int, model_of: Callable[[str], Model] | None = None
+) -> AsyncGenerator[Worker]:
+    """A worker with its own connections.
+
+    Args:
+        model_of: finds a model by its name; default the registry.
+    """
+    settings = Workers(slots=slots)
+    async with open_pool(url, size=settings.connections, application="bench") as pool:
+        async with pool.connection() as conn:
+            specs, key = await load_models(conn), await secret_key(conn)
+        limits = Limits(LimitSettings(calls=slots))
+        models = Models(specs, lambda spec: build_model(spec, environ=os.environ), limits)
+        shop = Workshop(pool, Toolbox(pool, {}), model_of or models.get, key)
+        yield Worker(
+            WorkerSettings("bench", slots, settings.lease, settings.poll, settings.drain), shop
+        )
+        await models.aclose()

@@ -1,0 +1,80 @@
+"""A database with walagent's schema, an agent on `ticket`, and a slot, as `walagent` makes them."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bench import workload
+from bench.ours.parts import make_slot, open_intake
+from bench.scripts import ROOT
+
+_SET_PRIORITY = """\
+create function set_priority(ticket bigint, priority text) returns text language sql as $$
+    update ticket set priority = $2 where id = $1
+    returning format('ticket %s is now %s', id, $2)
+$$"""
+_MODEL = "insert into agent.model (name, provider, model_id, base_url, credential)"
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Who answers the agent: a row of the registry of models."""
+
+    provider: str
+    base_url: str
+    credential: str | None = None
+
+
+@contextmanager
+def scripted(replies: Sequence[Any]) -> Iterator[Answers]:
+    """The scripted model, which answers with these at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.json"
+        script.write_text(json.dumps({"replies": replies}))
+        yield Answers("scripted", str(script))
+
+
+def attach(url: str, answers: Answers, *, tools: Sequence[str] = ()) -> None:
+    """Install the schema, make the table, attach an agent to it, make the slot."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        for path in sorted((ROOT / "migrations").glob("*.sql")):
+            with conn.transaction():
+                conn.execute(path.read_bytes())
+        conn.execute(workload.TICKET_TABLE)
+        conn.execute(_SET_PRIORITY)
+        conn.execute(
+            f"{_MODEL} values ('bench', %s, 'bench', %s, %s)",
+            [answers.provider, answers.base_url, answers.credential],
+        )
+        conn.execute(
+            "select agent.attach('ticket', 'bench', system_prompt => %s, tools => %s, bind => %s)",
+            [workload.SYSTEM, list(tools), json.dumps({"ticket": "id"} if tools else {})],
+        )
+    asyncio.run(make_slot(url))
+
+
+def queue_runs(url: str, count: int) -> None:
+    """Insert tickets and take them in, so that *count* runs wait for a worker."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        workload.insert_tickets(conn, count)
+        asyncio.run(_take_in(url, conn, count))
+        conn.execute("analyze")  # as on a server that has run for a while
+
+
+async def _take_in(url: str, conn: psycopg.Connection, count: int) -> None:
+    async with open_intake(url) as intake:
+        while _runs(conn) < count:
+            await intake.take_one()
+
+
+def _runs(conn: psycopg.Connection) -> int:
+    row = conn.execute("select count(*) from agent.run").fetchone()
+    assert row is not None
+    return row[0]

@@ -1,0 +1,70 @@
+-- The models that are known from the start; add, change and remove rows as you like.
+--
+-- Prices are US dollars per million tokens as their providers publish them, NULL where one price
+-- would be wrong or is not known for sure: then cost is recorded as unknown.
+insert into agent.model
+    (name, provider, model_id, base_url, credential, tool_mode, context_window, max_output_tokens,
+     input_price, cached_input_price, cache_write_price, output_price)
+values
+    -- Anthropic.  Cache writes are those that last five minutes.
+    ('claude-fable-5-2', 'anthropic', 'claude-fable-5-2', null, null, 'native', 200000, 64000, null, null, null, null),
+    ('claude-fable-5-1', 'anthropic', 'claude-fable-5-1', null, null, 'native', 1000000, 128000, 10, 0.25, 12.5, 50),
+    ('claude-fable-5', 'anthropic', 'claude-fable-5', null, null, 'native', 1000000, 128000, 10, 1, 12.5, 50),
+    ('claude-opus-5-5', 'anthropic', 'claude-opus-5-5', null, null, 'native', 1000000, 128000, 4, 0.2, 5, 20),
+    ('claude-opus-5', 'anthropic', 'claude-opus-5', null, null, 'native', 1000000, 128000, 5, 0.5, 6.25, 25),
+    ('claude-opus-4-8', 'anthropic', 'claude-opus-4-8', null, null, 'native', 1000000, 128000, 5, 0.5, 6.25, 25),
+    ('claude-opus-4-7', 'anthropic', 'claude-opus-4-7', null, null, 'native', 1000000, 128000, 5, 0.5, 6.25, 25),
+    ('claude-opus-4-6', 'anthropic', 'claude-opus-4-6', null, null, 'native', 1000000, 128000, 5, 0.5, 6.25, 25),
+    ('claude-opus-4-5', 'anthropic', 'claude-opus-4-5', null, null, 'native', 200000, 64000, 5, 0.5, 6.25, 25),
+    ('claude-sonnet-5-5', 'anthropic', 'claude-sonnet-5-5', null, null, 'native', 1000000, 128000, 2, null, 2.5, 10),
+    ('claude-sonnet-5', 'anthropic', 'claude-sonnet-5', null, null, 'native', 1000000, 128000, 2, 0.2, 2.5, 10),
+    ('claude-sonnet-4-6', 'anthropic', 'claude-sonnet-4-6', null, null, 'native', 1000000, 64000, 3, 0.3, 3.75, 15),
+    ('claude-sonnet-4-5', 'anthropic', 'claude-sonnet-4-5', null, null, 'native', 200000, 64000, 3, 0.3, 3.75, 15),
+    ('claude-haiku-5-5', 'anthropic', 'claude-haiku-5-5', null, null, 'native', 1000000, 128000, null, null, null, null),
+    ('claude-haiku-4-5', 'anthropic', 'claude-haiku-4-5', null, null, 'native', 200000, 64000, 1, 0.1, 1.25, 5),
+    ('claude-haiku-4-5-20251001', 'anthropic', 'claude-haiku-4-5-20251001', null, null, 'native', 200000, 64000, 1, 0.1, 1.25, 5),
+    ('claude-3-5-sonnet-20241022', 'anthropic', 'claude-3-5-sonnet-20241022', null, null, 'native', 200000, 8192, 3, 0.3, 3.75, 15),
+    ('claude-3-5-haiku-20241022', 'anthropic', 'claude-3-5-haiku-20241022', null, null, 'native', 200000, 8192, 0.8, 0.08, 1, 4),
+    -- OpenAI.  Where a long prompt costs more for each token, one price would be wrong: NULL.
+    -- The gpt-6 models that cannot stop reasoning take no tools in Chat Completions: schema.
+    ('gpt-6.2-astra', 'openai', 'gpt-6.2-astra', null, null, 'schema', 1050000, 128000, null, null, null, null),
+    ('gpt-6.2-sol', 'openai', 'gpt-6.2-sol', null, null, 'schema', 1050000, 128000, null, null, null, null),
+    ('gpt-6.1-sol', 'openai', 'gpt-6.1-sol', null, null, 'schema', 1050000, 128000, null, null, null, null),
+    ('gpt-6.1-terra', 'openai', 'gpt-6.1-terra', null, null, 'schema', 1050000, 128000, null, null, null, null),
+    ('gpt-6-astra', 'openai', 'gpt-6-astra', null, null, 'schema', 1050000, 128000, null, null, null, null),
+    ('gpt-6-sol', 'openai', 'gpt-6-sol', null, null, 'native', 1050000, 128000, null, null, null, null),
+    ('gpt-6-luna', 'openai', 'gpt-6-luna', null, null, 'native', 1050000, 128000, null, null, null, null),
+    ('gpt-5.6-sol', 'openai', 'gpt-5.6-sol', null, null, 'native', 1050000, 128000, null, null, null, null),
+    ('gpt-5.6-terra', 'openai', 'gpt-5.6-terra', null, null, 'native', 1050000, 128000, null, null, null, null),
+    ('gpt-5.6-luna', 'openai', 'gpt-5.6-luna', null, null, 'native', 1050000, 128000, null, null, null, null),
+    ('gpt-5.5', 'openai', 'gpt-5.5', null, null, 'native', 1050000, 128000, null, null, null, null),
+    ('gpt-5.4', 'openai', 'gpt-5.4', null, null, 'native', 1050000, 128000, null, null, null, null),
+    ('gpt-5.4-mini', 'openai', 'gpt-5.4-mini', null, null, 'native', 400000, 128000, null, null, null, null),
+    ('gpt-5.4-nano', 'openai', 'gpt-5.4-nano', null, null, 'native', 400000, 128000, null, null, null, null),
+    ('gpt-5.2', 'openai', 'gpt-5.2', null, null, 'native', 400000, 128000, 1.75, 0.175, 1.75, 14),
+    ('gpt-5.1', 'openai', 'gpt-5.1', null, null, 'native', 400000, 128000, 1.25, 0.125, 1.25, 10),
+    ('gpt-5', 'openai', 'gpt-5', null, null, 'native', 400000, 128000, 1.25, 0.125, 1.25, 10),
+    ('gpt-5-mini', 'openai', 'gpt-5-mini', null, null, 'native', 400000, 128000, 0.25, 0.025, 0.25, 2),
+    ('gpt-5-nano', 'openai', 'gpt-5-nano', null, null, 'native', 400000, 128000, 0.05, 0.005, 0.05, 0.4),
+    ('gpt-4.1', 'openai', 'gpt-4.1', null, null, 'native', 1047576, 32768, 2, 0.5, 2, 8),
+    ('gpt-4.1-mini', 'openai', 'gpt-4.1-mini', null, null, 'native', 1047576, 32768, 0.4, 0.1, 0.4, 1.6),
+    ('gpt-4.1-nano', 'openai', 'gpt-4.1-nano', null, null, 'native', 1047576, 32768, 0.1, 0.025, 0.1, 0.4),
+    ('gpt-4o', 'openai', 'gpt-4o', null, null, 'native', 128000, 16384, 2.5, 1.25, 2.5, 10),
+    ('gpt-4o-mini', 'openai', 'gpt-4o-mini', null, null, 'native', 128000, 16384, 0.15, 0.075, 0.15, 0.6),
+    ('o4-mini', 'openai', 'o4-mini', null, null, 'native', 200000, 100000, 1.1, 0.275, 1.1, 4.4),
+    ('o3', 'openai', 'o3', null, null, 'native', 200000, 100000, 2, 0.5, 2, 8),
+    ('o3-mini', 'openai', 'o3-mini', null, null, 'native', 200000, 100000, 1.1, 0.55, 1.1, 4.4),
+    ('o1', 'openai', 'o1', null, null, 'native', 200000, 100000, 15, 7.5, 15, 60),
+    -- Google, through its OpenAI-compatible endpoint.
+    ('gemini-2.5-flash', 'openai', 'gemini-2.5-flash', 'https://generativelanguage.googleapis.com/v1beta/openai', 'GEMINI_API_KEY', 'native', 1048576, 65536, 0.3, null, 0.3, 2.5),
+    ('gemini-2.0-flash', 'openai', 'gemini-2.0-flash', 'https://generativelanguage.googleapis.com/v1beta/openai', 'GEMINI_API_KEY', 'native', 1048576, 8192, 0.1, 0.025, 0.1, 0.4),
+    -- Ollama on this machine: nobody sends a bill.
+    ('llama3.3:70b', 'openai', 'llama3.3:70b', 'http://localhost:11434/v1', null, 'native', 131072, 8192, 0, 0, 0, 0),
+    ('qwen2.5:32b', 'openai', 'qwen2.5:32b', 'http://localhost:11434/v1', null, 'native', 32768, 8192, 0, 0, 0, 0),
+    ('deepseek-r1:32b', 'openai', 'deepseek-r1:32b', 'http://localhost:11434/v1', null, 'schema', 131072, 8192, 0, 0, 0, 0);
+
+-- Decides by embeddings, on this machine, without key or network; it is not a language model.
+insert into agent.model
+    (name, provider, model_id, context_window, max_output_tokens, input_price, cached_input_price, cache_write_price, output_price)
+values
+    ('embedded/e5', 'embedded', 'e5', 512, 512, 0, 0, 0, 0);

@@ -1,0 +1,27 @@
+"""Whether a call's arguments are what the tool's schema asks for.  Nothing is repaired."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import orjson
+from jsonschema import Draft202012Validator
+
+from walagent.attachment import Tool
+from walagent.message import Json
+
+_MOST = 3  # problems told at once
+
+
+def what_is_wrong(tool: Tool, arguments: Mapping[str, Json]) -> str | None:
+    """Name what the schema refuses, or return None."""
+    validator = _validator(orjson.dumps(dict(tool.input_schema), option=orjson.OPT_SORT_KEYS))
+    problems = [
+        f"{'.'.join(str(p) for p in error.absolute_path) or 'arguments'}: {error.message[:200]}"
+        for _, error in zip(range(_MOST), validator.iter_errors(dict(arguments)), strict=False)
+    ]
+    return f"{tool.name} refuses these arguments: {'; '.join(problems)}" if problems else None
+
+
+@lru_cache(maxsize=1024)  # building one takes longer than checking a hundred calls
+def _validator(schema: bytes) -> Json:
+    return Draft202012Validator(orjson.loads(schema))

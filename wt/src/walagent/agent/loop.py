@@ -1,0 +1,284 @@
+"""What a run does next: a pure function of its recorded steps.
+
+A fresh run, a run after a crash, a run that a person has approved and a run in a test all take
+the same way: the steps are the state.  The worker carries the move out and records it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from walagent.agent.transcript import reply_from_json
+from walagent.attachment import Attachment, Effect, Tool
+from walagent.message import Json, Reply, Stop, ToolCall
+from walagent.run import Step, StepKind
+
+MAX_CORRECTIONS = 2  # times that a wrong reply goes back to the model before the run fails
+MAX_SAME_CALLS = 3  # the same call with the same result this often is an endless loop
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask the model for its next reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTool:
+    """Carry out a call; `again` when it was started before and its outcome was lost."""
+
+    call: ToolCall
+    tool: Tool
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Answer a call with an error, without carrying it out.
+
+    `correction`: the call itself was wrong, as opposed to refused by a person.
+    """
+
+    call: ToolCall
+    reason: str
+    correction: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Correct:
+    """Tell the model, in words, what was wrong with its reply."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AskApproval:
+    """Ask a person about a call."""
+
+    call: ToolCall
+    tool: Tool
+
+
+@dataclass(frozen=True, slots=True)
+class AskReview:
+    """Ask a person what became of a call."""
+
+    call: ToolCall
+    tool: Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """End the run with a result."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End the run without one."""
+
+    reason: str
+
+
+Move = AskModel | RunTool | Refuse | Correct | AskApproval | AskReview | Finish | Fail
+Check = Callable[[Tool, Mapping[str, Json]], str | None]  # what is wrong with the arguments
+
+
+def next_move(steps: Sequence[Step], attachment: Attachment, check: Check) -> Move:
+    """Decide from the recorded steps alone.
+
+    Args:
+        steps: oldest first.
+        check: says what is wrong with a call's arguments, or None.
+    """
+    recent = _since_retry(steps)
+    if reason := _used_up(recent, attachment):
+        return Fail(reason)
+    at = next((n for n in reversed(range(len(steps))) if steps[n].kind == StepKind.REPLY), None)
+    if at is None:
+        return AskModel()
+    reply = reply_from_json(steps[at].content)
+    after = steps[at + 1 :]
+    if reply.calls:
+        must = must_call(steps, attachment)
+        return _next_call(reply, after, recent, attachment, _checked(check, must))
+    if any(step.kind == StepKind.NOTE for step in after):
+        return AskModel()
+    return _judge_words(reply, steps, recent, attachment)
+
+
+def _checked(check: Check, must: str | None) -> Check:
+    """Refuse any tool but the one that must be called first: not every server enforces it."""
+    if must is None or must == "required":
+        return check
+
+    def first(tool: Tool, arguments: Mapping[str, Json]) -> str | None:
+        return check(tool, arguments) if tool.name == must else f"{must} must be called first"
+
+    return first
+
+
+def _next_call(
+    reply: Reply,
+    after: Sequence[Step],
+    recent: Sequence[Step],
+    attachment: Attachment,
+    check: Check,
+) -> Move:
+    """Take the first call without an answer; when all are answered, ask the model again."""
+    answered = {step.content["call_id"] for step in after if step.kind == StepKind.RESULT}
+    for call in reply.calls:
+        if call.id in answered:
+            continue
+        if reason := _what_is_wrong(call, attachment, check):
+            if corrections(recent) >= MAX_CORRECTIONS:
+                return Fail(f"the model did not correct itself: {reason}")
+            return Refuse(call, reason)
+        tool = attachment.tool(call.name)
+        assert tool is not None  # noqa: S101 - _what_is_wrong has just found it
+        return _start(call, tool, after)
+    return AskModel()
+
+
+def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
+    """Carry the call out, unless a person has to say something first."""
+    if tool.approval:
+        decision = _of_call(after, StepKind.DECISION, call)
+        if decision is None:
+            return AskApproval(call, tool)
+        if decision.content["decision"] != "approved":
+            return Refuse(call, _refusal(decision.content), correction=False)
+    if _of_call(after, StepKind.INTENT, call) is None:
+        return RunTool(call, tool)
+    if tool.effect is Effect.UNSAFE:
+        return AskReview(call, tool)
+    return RunTool(call, tool, again=True)
+
+
+def _what_is_wrong(call: ToolCall, attachment: Attachment, check: Check) -> str | None:
+    tool = attachment.tool(call.name)
+    if tool is None:
+        known = ", ".join(tool.name for tool in attachment.tools) or "none"
+        return f'there is no tool "{call.name[:64]}"; the tools are: {known}'
+    if call.arguments is None:
+        return f"the arguments of {call.name} are not a JSON object"
+    return check(tool, call.arguments)
+
+
+def _judge_words(
+    reply: Reply, steps: Sequence[Step], recent: Sequence[Step], attachment: Attachment
+) -> Move:
+    """A reply without calls ends the run, if it may."""
+    match reply.stop:
+        case Stop.LENGTH:
+            return Fail("the model was cut off by its token limit; raise max_output_tokens")
+        case Stop.REFUSAL:
+            return Fail(f"the model refused: {reply.text[:500]}")
+        case _:
+            pass
+    if must_call(steps, attachment) is None:
+        return Finish(reply.text)
+    if corrections(recent) >= MAX_CORRECTIONS:
+        return Fail("the model answered in words where a tool call is required")
+    return Correct("A tool call is required here. Answer with a call of one of the tools.")
+
+
+def must_call(steps: Sequence[Step], attachment: Attachment) -> str | None:
+    """Say which tool the model must call next: a name, "required" for any, None for no must.
+
+    What `tool_choice` asks for counts until a tool has answered.
+    """
+    if attachment.tool_choice == "auto" or any(_is_answer(step) for step in steps):
+        return None
+    return attachment.tool_choice
+
+
+def corrections(steps: Sequence[Step]) -> int:
+    """Count the replies before the last one that went back to the model as wrong."""
+    count = wrong = 0
+    for step in steps:
+        if step.kind == StepKind.REPLY:
+            count, wrong = count + wrong, 0
+        elif step.content.get("correction"):
+            wrong = 1
+    return count
+
+
+def _is_answer(step: Step) -> bool:
+    return step.kind == StepKind.RESULT and not step.content.get("correction")
+
+
+def _used_up(steps: Sequence[Step], attachment: Attachment) -> str | None:
+    """Name the limit that the run has reached, if its next move would go beyond it."""
+    if _has_ended(steps):
+        return None
+    limits = attachment.limits
+    replies = [step for step in steps if step.kind == StepKind.REPLY]
+    open_calls = bool(replies) and not _is_settled(steps)
+    if not open_calls and len(replies) >= limits.max_steps:
+        return f"{limits.max_steps} replies of the model were not enough (max_steps)"
+    if _goes_in_circles(steps):
+        return f"the same call had the same result {MAX_SAME_CALLS} times"
+    tokens = sum(step.tokens for step in steps)
+    if limits.max_tokens is not None and tokens > limits.max_tokens:
+        return f"{tokens} tokens used, {limits.max_tokens} allowed (max_tokens)"
+    cost = sum(step.cost or 0 for step in steps)
+    if limits.max_cost is not None and cost > limits.max_cost:
+        return f"{cost:.6f} US dollars spent, {limits.max_cost} allowed (max_cost)"
+    return None
+
+
+def _is_settled(steps: Sequence[Step]) -> bool:
+    """Whether every call of the last reply has its answer."""
+    at = max(n for n, step in enumerate(steps) if step.kind == StepKind.REPLY)
+    calls = {call.id for call in reply_from_json(steps[at].content).calls}
+    return calls <= {s.content["call_id"] for s in steps[at:] if s.kind == StepKind.RESULT}
+
+
+def _has_ended(steps: Sequence[Step]) -> bool:
+    """Whether the model has said its last words; ending the run goes beyond no limit."""
+    last = steps[-1] if steps else None
+    return (
+        last is not None and last.kind == StepKind.REPLY and not reply_from_json(last.content).calls
+    )
+
+
+def _goes_in_circles(steps: Sequence[Step]) -> bool:
+    calls: dict[str, tuple[str, str]] = {}
+    seen: dict[tuple[str, str, str], int] = {}
+    for step in steps:
+        if step.kind == StepKind.REPLY:
+            calls.update(
+                (call.id, (call.name, _canonical(call.arguments)))
+                for call in reply_from_json(step.content).calls
+            )
+        elif step.kind == StepKind.RESULT and step.content["call_id"] in calls:
+            what = (*calls[step.content["call_id"]], str(step.content["content"]))
+            seen[what] = seen.get(what, 0) + 1
+    return any(count >= MAX_SAME_CALLS for count in seen.values())
+
+
+def _canonical(arguments: Mapping[str, Json] | None) -> str:
+    """Write equal arguments alike: PostgreSQL gives keys back in an order of its own."""
+    return orjson.dumps(arguments, default=str, option=orjson.OPT_SORT_KEYS).decode()
+
+
+def _since_retry(steps: Sequence[Step]) -> Sequence[Step]:
+    """Limits count from the last time that a person let the run go on."""
+    starts = [
+        n + 1 for n, s in enumerate(steps) if s.kind == StepKind.NOTE and "retry" in s.content
+    ]
+    return steps[starts[-1] :] if starts else steps
+
+
+def _of_call(steps: Sequence[Step], kind: StepKind, call: ToolCall) -> Step | None:
+    found = [s for s in steps if s.kind == kind and s.content.get("call_id") == call.id]
+    return found[-1] if found else None
+
+
+def _refusal(decision: Mapping[str, Json]) -> str:
+    if decision["decision"] == "expired":
+        return "nobody decided about this call in time; it was not carried out"
+    reason = decision.get("reason")
+    return "a person refused this call" + (f": {reason}" if reason else "")

@@ -1,0 +1,51 @@
+"""The models that can be asked: from a row of the registry to something that answers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from walagent.agent.model import Model
+from walagent.agent.models.credentials import Secrets
+from walagent.errors import ConfigError
+from walagent.message import ModelSpec
+
+PROVIDERS = ("anthropic", "embedded", "openai", "scripted")
+
+
+def build_model(
+    spec: ModelSpec, *, environ: Mapping[str, str], credentials: Path | None = None
+) -> Model:
+    """Make the model that *spec* describes; nothing is connected to yet.
+
+    The SDKs take a second to import, so each is imported when its first model is made.
+
+    Args:
+        environ: where keys and base URLs are looked for by name; a row can name any of it.
+        credentials: ``$CREDENTIALS_DIRECTORY``, where systemd puts keys.
+
+    Raises:
+        ConfigError: the provider is unknown, or the spec asks for what it has not.
+        ModelUnauthorizedError: there is no key of the name that the spec gives.
+    """
+    secrets = Secrets(environ, credentials)
+    match spec.provider:
+        case "anthropic":
+            from walagent.agent.models.anthropic import AnthropicModel  # noqa: PLC0415 - see above
+
+            return AnthropicModel(spec, secrets)
+        case "openai":
+            from walagent.agent.models.openai import OpenAIModel  # noqa: PLC0415 - see above
+
+            return OpenAIModel(spec, secrets)
+        case "embedded":
+            from walagent.agent.models.embedded import EmbeddedModel  # noqa: PLC0415 - needs numpy
+
+            return EmbeddedModel(spec)
+        case "scripted":
+            from walagent.agent.models.script_file import scripted_model  # noqa: PLC0415 - YAML
+
+            return scripted_model(spec)
+        case _:
+            raise ConfigError(
+                f"model {spec.name}: unknown provider {spec.provider!r}; "
+                f"known: {', '.join(PROVIDERS)}"
+            )

@@ -1,0 +1,187 @@
+"""From a provider's failure to the error that says who acts next.
+
+In: a `Failure`, which each provider's module reads out of its SDK's exception.  Out: one of our
+errors, whose text names provider, model and status, and never holds a key or words of the request.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import chain
+
+from walagent.errors import (
+    ModelLimitedError,
+    ModelRejectedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+    WalagentError,
+)
+from walagent.message import ModelSpec, Request, Text, ToolResult
+
+MESSAGE_LIMIT = 500  # characters of an error's text: it ends in a row and in a log line
+
+# Who acts on which status.  What is not here goes by its hundred: 4xx is refused for good, 5xx is
+# worth another try.
+STATUS: Mapping[int, type[WalagentError]] = {
+    401: ModelUnauthorizedError,
+    402: ModelUnauthorizedError,
+    403: ModelUnauthorizedError,
+    408: ModelUnavailableError,
+    409: ModelUnavailableError,  # both SDKs count a conflict as passing
+    425: ModelUnavailableError,
+    429: ModelLimitedError,
+    499: ModelUnavailableError,
+    501: ModelRejectedError,  # "not implemented" does not pass
+    503: ModelLimitedError,
+    529: ModelLimitedError,
+}
+
+# Codes that say more than their status: the money is gone, and no waiting brings it back.
+SPENT = frozenset(
+    {
+        "billing_error",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "contract_spend_limit_reached",
+        "enforced_spend_limit_reached",
+        "insufficient_quota",
+        "linked_organization_spend_limit_reached",
+    }
+)
+
+_ECHO = 16  # characters that a provider's words may share with the request by chance
+_LONGEST_WAIT = 86_400.0  # seconds; a longer Retry-After is a mistake or a joke
+_TELLING = re.compile(r"""'([^']*)'|"([^"]*)"|`([^`]*)`|([\w.+-]*[\d@][\w.@+-]*(?<![.+-]))""")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong with one call.
+
+    Args:
+        status: the HTTP status; None when no answer came.
+        code: the provider's own short name for it, or the class of the exception.
+        message: the provider's words; may repeat the request.
+    """
+
+    status: int | None
+    code: str = ""
+    message: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def error_for(failure: Failure, spec: ModelSpec, request: Request, key: str = "") -> WalagentError:
+    """Name the error that *failure* is, in words that are safe to store and to log."""
+    kind = _kind(failure)
+    text = _sentence(failure, spec)
+    if failure.message and kind is not ModelUnauthorizedError:  # those may quote half the key
+        text += f": {_safe(failure.message, request, key)}"
+    text = text[:MESSAGE_LIMIT]
+    if kind is ModelLimitedError:
+        return ModelLimitedError(text, retry_after=retry_after(failure.headers))
+    if kind is ModelUnauthorizedError:
+        return ModelUnauthorizedError(text, hint=_key_hint(spec))
+    return kind(text)
+
+
+def no_answer(spec: ModelSpec, why: str) -> ModelUnavailableError:
+    """Name an answer that came and cannot be taken for a whole one."""
+    return ModelUnavailableError(_sentence(Failure(None, why), spec))
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Read how many seconds the provider asks to wait; None when it does not say.
+
+    A date is measured against the answer's own date, where it has one: clocks differ.
+
+    Args:
+        headers: with lower-case names, or of a kind that does not mind the case.
+
+    Source: RFC 9110, section 10.2.3; `retry-after-ms` is what both SDKs read before it.
+    """
+    millis = _seconds(headers.get("retry-after-ms", ""))
+    if millis is not None:
+        return min(millis / 1000, _LONGEST_WAIT)
+    text = headers.get("retry-after", "")
+    seconds = _seconds(text)
+    if seconds is None and (moment := _moment(text)) is not None:
+        now = _moment(headers.get("date", "")) or datetime.now(UTC)
+        seconds = max(0.0, (moment - now).total_seconds())
+    return None if seconds is None else min(seconds, _LONGEST_WAIT)
+
+
+def _kind(failure: Failure) -> type[WalagentError]:
+    if failure.code in SPENT:
+        return ModelUnauthorizedError
+    match failure.status:
+        case None:
+            return ModelUnavailableError
+        case status if status in STATUS:
+            return STATUS[status]
+        case status if 300 <= status < 500:  # noqa: PLR2004 - the hundreds of HTTP
+            return ModelRejectedError
+        case _:
+            return ModelUnavailableError
+
+
+def _sentence(failure: Failure, spec: ModelSpec) -> str:
+    name, code = f"{spec.provider} {spec.model_id}", failure.code[:80]
+    if failure.status is None:
+        return f"{name} gave no usable answer ({code})"
+    return f"{name} answered {failure.status} {code}".rstrip()
+
+
+def _key_hint(spec: ModelSpec) -> str:
+    if spec.credential:
+        return f"check the key in {spec.credential} and its account's balance"
+    return "check the provider's key and its account's balance"
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < float("inf") else None
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _safe(message: str, request: Request, key: str) -> str:
+    """Take out of the provider's words what they repeat of the request.
+
+    What is quoted, and what looks like a number, an address or a password, stays when the
+    request does not hold it: names of parameters are what an operator needs to read.
+    """
+    if key:
+        message = message.replace(key, "[key]")
+    said = " ".join(" ".join(_words(request)).split())
+    message = " ".join(message[: 4 * MESSAGE_LIMIT].split())
+    message = _TELLING.sub(
+        lambda found: "[…]" if found[found.lastindex or 0] in said else found[0], message
+    )
+    windows = (message[at : at + _ECHO] for at in range(max(0, len(message) - _ECHO + 1)))
+    if any(window in said for window in windows):
+        return "its words repeat the request and are left out"
+    return message
+
+
+def _words(request: Request) -> Iterator[str]:
+    """Give every text of the request that comes from a person, a row or a model."""
+    yield request.system
+    for part in chain.from_iterable(message.parts for message in request.messages):
+        match part:
+            case Text(text):
+                yield text
+            case ToolResult(content=content):
+                yield content
+            case _:
+                yield str(part)

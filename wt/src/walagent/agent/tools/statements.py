@@ -1,0 +1,109 @@
+"""The SQL statement that a call of a SQL tool is.  Pure: text and one JSON parameter, `$1`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from walagent.attachment import Attachment, Tool
+from walagent.errors import ToolFailedError
+from walagent.message import Json, ToolCall
+
+
+def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
+    """The call's arguments with those that come from the change, which the model never chose."""
+    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
+    taken = {argument: row.get(column) for argument, column in tool.bind.items()}
+    return {**(call.arguments or {}), **taken}
+
+
+def statement_of(
+    tool: Tool, attachment: Attachment, arguments: Mapping[str, Json], change: Mapping[str, Any]
+) -> tuple[str, dict[str, Json]]:
+    """Compose the statement that carries a call out, and its parameter.
+
+    Raises:
+        ToolFailedError: update_row on a row that the WAL did not name.
+    """
+    if tool.kind == "builtin":
+        return _update_row(attachment, arguments, change)
+    return _function_call(tool, arguments), dict(arguments)
+
+
+def sight_statement(
+    attachment: Attachment, change: Mapping[str, Any]
+) -> tuple[sql.Composed, list[Json]] | None:
+    """Compose the question whether the row of a change can be seen; None without a key."""
+    key = _row_key(attachment, change)
+    if key is None:
+        return None
+    asked = sql.SQL(
+        "select exists (select from given, {table} as t,"
+        " jsonb_populate_record(null::{table}, given.key) as k where {same})"
+    ).format(table=sql.Identifier(attachment.schema, attachment.table), same=_same_key(key))
+    # A percent sign in a name would be a parameter to psycopg.
+    escaped = sql.SQL(asked.as_string().replace("%", "%%"))  # pyright: ignore[reportArgumentType]
+    return sql.SQL("with given (key) as (select %s::jsonb) ") + escaped, [Jsonb(key)]
+
+
+def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
+    """`select to_jsonb(schema.f(a => g.a, …)) from jsonb_to_record($1) as g (a type, …)`.
+
+    PostgreSQL itself reads the arguments as their declared types, which the catalog has spelled:
+    lists, rows and JSON too.  Arguments left out keep their defaults.
+    """
+    given = [(sql.Identifier(name), type_) for name, type_ in tool.arguments if name in arguments]
+    call = sql.SQL("{}({})").format(
+        sql.Identifier(tool.schema, tool.function),
+        sql.SQL(", ").join(sql.SQL("{0} => g.{0}").format(name) for name, _ in given),
+    )
+    typed = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(name, sql.SQL(type_))  # pyright: ignore[reportArgumentType]
+        for name, type_ in given
+    )
+    read = sql.SQL("jsonb_to_record($1) as g ({})" if given else "(select) as g").format(typed)
+    text = (
+        "select coalesce(jsonb_agg(to_jsonb(r)), '[]')"
+        " from {read}, lateral (select * from {call} limit 1000) as r"
+        if tool.returns_set
+        else "select to_jsonb({call}) from {read}"
+    )
+    return sql.SQL(text).format(read=read, call=call).as_string()
+
+
+def _update_row(
+    attachment: Attachment, arguments: Mapping[str, Json], change: Mapping[str, Any]
+) -> tuple[str, dict[str, Json]]:
+    """Update the row of the change, found by its key; only columns in `writes` can be named."""
+    key = _row_key(attachment, change)
+    if key is None:
+        raise ToolFailedError("the change does not say which row it was: no key came with it")
+    columns = [name for name in arguments if name in attachment.writes]
+    table = sql.Identifier(attachment.schema, attachment.table)
+    text = sql.SQL(
+        "with done as (update {table} as t set {sets}"
+        " from jsonb_populate_record(null::{table}, $1 -> 'set') as s,"
+        " jsonb_populate_record(null::{table}, $1 -> 'key') as k where {same} returning 1)"
+        " select to_jsonb(case when exists (select from done) then 'updated'"
+        " else 'the row is gone: nothing was updated' end)"
+    ).format(
+        table=table,
+        sets=sql.SQL(", ").join(
+            sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
+        ),
+        same=_same_key(key),
+    )
+    return text.as_string(), {"set": {name: arguments[name] for name in columns}, "key": key}
+
+
+def _row_key(attachment: Attachment, change: Mapping[str, Any]) -> dict[str, Json] | None:
+    row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
+    key = {name: row.get(name) for name in attachment.key_columns}
+    return None if not key or any(value is None for value in key.values()) else key
+
+
+def _same_key(key: Mapping[str, Json]) -> sql.Composed:
+    return sql.SQL(" and ").join(
+        sql.SQL("t.{0} = k.{0}").format(sql.Identifier(name)) for name in key
+    )

@@ -1,0 +1,107 @@
+"""Steps to messages and back: what is recorded is what the model is shown again.
+
+The messages only ever grow at their end, so the prefix of a run's requests stays byte-equal.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from walagent.message import (
+    Json,
+    Message,
+    Part,
+    Reply,
+    Stop,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from walagent.run import Step, StepKind
+
+# Said after a retry to a model that has said its last words: providers want the user to speak last.
+_AGAIN = "That did not end this task. Try again."
+
+
+def reply_to_json(reply: Reply) -> dict[str, Json]:
+    """Write a reply as a step's content."""
+    content: dict[str, Json] = {
+        "parts": [_part_to_json(part) for part in reply.parts],
+        "stop": reply.stop.value,
+        "model": reply.model,
+    }
+    return {**content, "note": reply.note} if reply.note else content
+
+
+def reply_from_json(content: Mapping[str, Any]) -> Reply:
+    """Read a reply back."""
+    parts = tuple(_part_from_json(part) for part in content["parts"])
+    return Reply(
+        parts,
+        Stop(content["stop"]),
+        model=content.get("model", ""),
+        note=content.get("note", ""),
+    )
+
+
+def result_to_json(call: ToolCall, content: str, *, is_error: bool) -> dict[str, Json]:
+    """Write a tool's answer as a step's content."""
+    return {"call_id": call.id, "name": call.name, "content": content, "is_error": is_error}
+
+
+def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
+    """Rebuild the conversation: the data block, then replies, results and notes in order."""
+    turns = [Message("user", (Text(opening),))]
+    waiting: list[Part] = []  # the user's side since the last reply
+    for step in steps:
+        match step.kind:
+            case StepKind.REPLY:
+                _flush(turns, waiting)
+                turns.append(Message("assistant", reply_from_json(step.content).parts))
+            case StepKind.RESULT:
+                waiting.append(_result(step.content))
+            case StepKind.NOTE if "text" in step.content:
+                waiting.append(Text(step.content["text"]))
+            case StepKind.NOTE if not waiting and not _goes_on(turns[-1]):
+                waiting.append(Text(_AGAIN))
+            case _:
+                pass
+    _flush(turns, waiting)
+    return tuple(turns)
+
+
+def _goes_on(turn: Message) -> bool:
+    """Whether somebody has something to say after a turn without being asked again."""
+    return turn.role == "user" or any(isinstance(part, ToolCall) for part in turn.parts)
+
+
+def _flush(turns: list[Message], waiting: list[Part]) -> None:
+    if waiting:
+        turns.append(Message("user", tuple(waiting)))
+        waiting.clear()
+
+
+def _result(content: Mapping[str, Any]) -> ToolResult:
+    return ToolResult(
+        content["call_id"], content["name"], content["content"], is_error=content["is_error"]
+    )
+
+
+def _part_to_json(part: Text | Thinking | ToolCall) -> dict[str, Json]:
+    match part:
+        case Text(text):
+            return {"text": text}
+        case Thinking(provider, raw):
+            return {"thinking": raw, "provider": provider}
+        case ToolCall(call_id, name, None, raw):
+            return {"call": call_id, "name": name, "arguments": None, "raw": raw}
+        case ToolCall(call_id, name, arguments, _):
+            return {"call": call_id, "name": name, "arguments": dict(arguments or {})}
+
+
+def _part_from_json(raw: Mapping[str, Any]) -> Text | Thinking | ToolCall:
+    if "call" in raw:
+        return ToolCall(raw["call"], raw["name"], raw["arguments"], raw.get("raw", ""))
+    if "thinking" in raw:
+        return Thinking(raw["provider"], raw["thinking"])
+    return Text(raw["text"])

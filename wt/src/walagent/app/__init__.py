@@ -1,0 +1,1 @@
+"""Builds the parts of walagent and lets them work together; knows everybody."""

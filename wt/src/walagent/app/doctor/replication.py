@@ -1,0 +1,114 @@
+"""Can the WAL be read, and is the slot where the ledger thinks it is?"""
+
+from collections.abc import Iterator, Sequence
+
+from psycopg.sql import Identifier
+
+from walagent.app.doctor.finding import Finding, ok, problem, warning
+from walagent.config import Config
+from walagent.errors import WalagentError
+from walagent.store.ledger import Ledger
+from walagent.store.reading import Found
+from walagent.wal.publications import PublishedTable
+from walagent.wal.slots import SlotState, SystemIdentity
+
+_BEHIND = 100 << 20  # bytes; a reader that runs is seldom more than a few behind
+
+
+def check_reader(
+    identity: SystemIdentity | WalagentError, database: str, ledger: Ledger | None
+) -> Iterator[Finding]:
+    """Judge the replication connection: what answered it, or why it did not come about."""
+    if isinstance(identity, WalagentError):
+        yield problem(f"the WAL cannot be read: {identity}", identity.hint)
+    elif identity.database != database:
+        yield problem(
+            f'the replication DSN leads to database "{identity.database}", not "{database}"',
+            "name the same database in both",
+        )
+    elif ledger is not None and ledger.system_id != identity.system_id:
+        yield problem(
+            "this server is not the one that the ledger tells of: it was restored, or is another",
+            "walagent init --new-slot -- changes in between start no run",
+        )
+    else:
+        yield ok("the replication login can read the WAL")
+
+
+def check_slot(
+    config: Config, database: str, slot: SlotState | None, ledger: Ledger | None
+) -> Iterator[Finding]:
+    """Judge the slot against the ledger."""
+    name = config.replication.slot
+    if slot is None and ledger is None:
+        yield warning(f"there is no slot {name} yet", "walagent init")
+    elif slot is None:
+        yield problem(
+            f"the slot {name} is gone: what was committed since is lost",
+            "walagent init --new-slot; then attach with backfill what must not miss it",
+        )
+    elif slot.database != database:
+        yield problem(
+            f'the slot {name} is of database "{slot.database}"; names are shared by the server',
+            f"replication: {{slot: {name}_{database}}}",
+        )
+    elif slot.wal_status == "lost" or slot.invalidated:
+        yield problem(
+            f"the slot {name} is invalidated: {slot.invalidated or 'its WAL was removed'}",
+            "walagent init --new-slot; then attach with backfill what must not miss it",
+        )
+    elif slot.plugin != config.replication.plugin:
+        yield problem(
+            f"the slot {name} is of plug-in {slot.plugin}, not {config.replication.plugin}",
+            "walagent init --new-slot; or name another slot in the file",
+        )
+    elif ledger is not None and slot.confirmed is not None and slot.confirmed > ledger.end_lsn:
+        yield problem(
+            f"the slot {name} is at {slot.confirmed}, ahead of the ledger's {ledger.end_lsn}: "
+            "somebody else has read from it",
+            "walagent init --new-slot; and give every reader a slot of its own",
+        )
+    else:
+        yield from _healthy(slot)
+
+
+def _healthy(slot: SlotState) -> Iterator[Finding]:
+    kept = f"{slot.retained / 2**20:.1f} MB of WAL are kept for it"
+    if slot.active_pid is None:
+        yield warning(f"nobody reads the slot {slot.name}; {kept}", "walagent run")
+    elif slot.wal_status in {"extended", "unreserved"} or slot.retained > _BEHIND:
+        yield warning(f"the reader of the slot {slot.name} is behind; {kept}")
+    else:
+        yield ok(f"the slot {slot.name} is being read; {kept}")
+
+
+def check_publications(
+    missing: Sequence[str], published: Sequence[PublishedTable]
+) -> Iterator[Finding]:
+    """Judge the publications.
+
+    Args:
+        missing: those that should be there and are not.
+        published: tables of which updates and deletes are published.
+    """
+    if missing:
+        yield problem(
+            f"there is no publication {', '.join(missing)}: a slot that reads on is stuck",
+            "restore it from a backup of the schema, then: walagent init --new-slot",
+        )
+    for table in (table for table in published if not table.has_identity):
+        name = Identifier(table.schema, table.name).as_string()
+        yield problem(
+            f"{name} has no replica identity and is published: the application's own UPDATE and "
+            "DELETE fail now",
+            f"alter table {name} replica identity full; -- or add a primary key",
+        )
+
+
+def check_gaps(gaps: Sequence[Found]) -> Iterator[Finding]:
+    """Judge stretches that were lost and that nobody has dealt with."""
+    for gap in gaps:
+        yield problem(
+            f"gap {gap['id']} of slot {gap['slot']}: {gap['reason']}",
+            f"walagent init --new-slot; or: walagent gaps --resolve {gap['id']} --note '…'",
+        )

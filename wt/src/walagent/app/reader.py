@@ -1,0 +1,292 @@
+"""The reader: holds the slot if it can, stands by if it cannot, and keeps coming back.
+
+ledger → slot checked → stream opened (only one can) → ledger taken over → intake
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent import metrics
+from walagent.app.locks import check_locks
+from walagent.app.setup import PUBLICATIONS, check_source, ensure_slot
+from walagent.attachment import Attachment
+from walagent.config import Replication
+from walagent.engine.backfill import Backfill
+from walagent.engine.backoff import pause_after
+from walagent.engine.intake import Intake, ResubscribeError, Starter
+from walagent.engine.judge import Judge
+from walagent.errors import (
+    DatabaseLostError,
+    FencedError,
+    SlotBusyError,
+    StreamLostError,
+)
+from walagent.log import log
+from walagent.lsn import Lsn
+from walagent.matching.registry import Registry
+from walagent.store import attachments, backfills, status
+from walagent.store import ledger as ledgers
+from walagent.store.connections import connect
+from walagent.store.translate import translating
+from walagent.wal.fanout import FanOut
+from walagent.wal.options import StreamOptions
+from walagent.wal.slots import Blocker
+from walagent.wal.stream import ReplicationStream, open_stream
+
+_STANDBY = 0.5  # seconds between two tries of a standby; a take-over must be quick
+_HEALTHY = 60.0  # seconds of streaming after which delays start small again
+_LOOK = 5.0  # seconds between two looks at the slot's lag
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The connections of a reader, each for one part of it."""
+
+    intake: AsyncConnection[Any]
+    judge: Judge
+    looker: AsyncConnection[Any]
+    filler: AsyncConnection[Any]
+
+
+class Reader:
+    """Follows one slot.  Implements `http.health.Health`."""
+
+    def __init__(  # noqa: PLR0913 - two logins, settings, and who wants to hear
+        self,
+        dsn: str,
+        replication_dsn: str,
+        settings: Replication,
+        *,
+        name: str,
+        on_runs: Callable[[], None] = lambda: None,
+        starter: Starter | None = None,
+        on_streaming: Callable[[], None] = lambda: None,
+        fan_out: FanOut | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            name: of this reader, for `agent.progress`.
+            on_runs: called after runs were committed.
+            starter: a worker in this process, which can be given runs at once.
+            on_streaming: called each time that the stream is open.
+            fan_out: gets every transaction beside intake.
+        """
+        self._dsn = dsn
+        self._replication_dsn = replication_dsn
+        self._settings = settings
+        self._name = name
+        self._on_runs = on_runs
+        self._starter = starter
+        self._on_streaming = on_streaming
+        self._fan_out = fan_out
+        self._relations: frozenset[tuple[str, str]] = frozenset()  # that the WAL told of
+        self._intake: Intake | None = None
+        self._began = Lsn(0)  # where the present stream starts
+        self._trouble: str | None = None
+        self._failed = False  # whether the last stream was lost, or the last try for one
+        self._lag = 0
+        self.turned_at = time.monotonic()  # for the watchdog: when this part last did something
+        self.attached = asyncio.Event()
+
+    # Health.
+
+    @property
+    def streaming(self) -> bool:
+        """Whether this process holds the slot and reads from it."""
+        return self._intake is not None
+
+    @property
+    def progress_age(self) -> float:
+        """Seconds since the stream last told us something; it does several times in 4 s."""
+        return time.monotonic() - self._intake.progressed_at if self._intake else 0.0
+
+    @property
+    def lag_bytes(self) -> int:
+        """WAL that the server has and our ledger has not."""
+        return self._lag
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why nothing is read, when nothing is."""
+        return [self._trouble] if self._trouble else []
+
+    async def run(self) -> None:
+        """Follow the slot for ever.
+
+        Raises:
+            GapError, PreconditionError, DecodeError: a person must act.
+        """
+        failures = 0
+        while True:
+            started = time.monotonic()
+            try:
+                await self._follow()
+            except ResubscribeError as error:
+                self._relations = error.relations
+                log.info("reader.resubscribes", slot=self._settings.slot)
+                continue
+            except SlotBusyError as error:
+                self._note("standing by: another reader holds the slot", error)
+                await self._pause(_STANDBY)
+                continue
+            except (StreamLostError, DatabaseLostError, FencedError) as error:
+                failures = 0 if self._was_healthy(started) else failures + 1
+                self._failed = True
+                self._note(str(error), error)
+            finally:
+                self._intake = None
+            await self._pause(pause_after(failures))
+
+    def _was_healthy(self, started: float) -> bool:
+        """Whether the last stream brought something, or at least stood long: then try soon."""
+        moved = self._intake is not None and self._intake.settled > self._began
+        return moved or time.monotonic() - started > _HEALTHY
+
+    def _note(self, trouble: str, error: Exception) -> None:
+        if trouble != self._trouble:
+            log.warning("reader.waiting", slot=self._settings.slot, error=error)
+        self._trouble = trouble
+        self.turned_at = time.monotonic()
+
+    async def _pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.turned_at = time.monotonic()
+
+    async def _follow(self) -> None:
+        """Open the stream where the ledger ends and take in what comes."""
+        async with AsyncExitStack() as stack:
+            conn, judge, looker, filler = [
+                await stack.enter_async_context(
+                    await connect(self._dsn, application=f"walagent {part}")
+                )
+                for part in ("intake", "judge", "status", "backfill")
+            ]
+            with translating():
+                if self._failed:  # perhaps because we could not write; then leave the slot alone
+                    await check_locks(conn, looker, self._settings.slot)
+                ledger = await ensure_slot(conn, self._replication_dsn, self._settings, _tell)
+                await check_source(conn, self._replication_dsn, self._settings, ledger)
+                registry = Registry(await attachments.active_attachments(conn))
+            options = self._options(registry, ledger)
+            stream = await stack.enter_async_context(
+                open_stream(self._replication_dsn, options, fan_out=self._fan_out)
+            )
+            parts = _Parts(conn, Judge(judge), looker, filler)
+            await stream.during(self._read(stream, parts, ledger, registry))
+
+    async def _read(
+        self, stream: ReplicationStream, parts: _Parts, found: ledgers.Ledger, registry: Registry
+    ) -> None:
+        """Take the ledger over, now that the slot is ours, and take in what comes."""
+        with translating():
+            ledger = await ledgers.take_ledger(parts.intake, self._settings.slot, self._name)
+            if ledger.end_lsn != found.end_lsn:
+                raise StreamLostError("the ledger moved while the stream was being opened")
+            running = await backfills.running(parts.intake)
+            key = await attachments.secret_key(parts.intake)
+        self._began = ledger.end_lsn
+        self._intake = intake = Intake(
+            stream,
+            parts.intake,
+            parts.judge,
+            ledger,
+            registry,
+            key,
+            backfilling=running,
+            on_runs=self._on_runs,
+            on_attached=self._heard_of,
+            fixed_relations=self._fixed(registry),
+            starter=self._starter,
+        )
+        self._trouble, self._failed = None, False
+        log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))
+        self._on_streaming()
+        backfill = Backfill(parts.filler, Judge(parts.filler), running, lambda: intake.settled)
+        await self._beside(intake, backfill, parts.looker)
+
+    async def _beside(
+        self, intake: Intake, backfill: Backfill, looker: AsyncConnection[Any]
+    ) -> None:
+        """Take changes in, with lag and backfills looked after; the first error ends all three."""
+        parts = [
+            asyncio.create_task(intake.run(), name="intake"),
+            asyncio.create_task(self._look(looker), name="status"),
+            asyncio.create_task(self._fill(backfill), name="backfill"),
+        ]
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            for part in done:
+                part.result()
+        finally:
+            for part in parts:
+                part.cancel()
+            await asyncio.gather(*parts, return_exceptions=True)
+
+    async def _look(self, conn: AsyncConnection[Any]) -> None:
+        turns = 0
+        while True:
+            with translating():
+                seen = await status.read_status(conn, self._settings.slot)
+                if turns % 6 == 0:
+                    counts = await status.count_runs(conn)
+                    for state in metrics.RUN_STATES:
+                        metrics.runs.labels(state).set(counts.get(state, 0))
+            turns += 1
+            self._lag = seen.behind
+            metrics.slot_retained_bytes.set(seen.retained)
+            metrics.replication_lag_bytes.set(seen.behind)
+            metrics.approvals_pending.set(seen.approvals)
+            self.turned_at = time.monotonic()
+            await asyncio.sleep(_LOOK)
+
+    async def _fill(self, backfill: Backfill) -> None:
+        while True:
+            self.attached.clear()
+            while await backfill.work_one():
+                self._on_runs()
+            try:
+                async with asyncio.timeout(30):
+                    await self.attached.wait()
+            except TimeoutError:
+                pass
+
+    def _heard_of(self, attachment: Attachment) -> None:
+        log.info("attachment.active", attachment=attachment.name, version=attachment.version)
+        self.attached.set()
+
+    def _options(self, registry: Registry, ledger: ledgers.Ledger) -> StreamOptions:
+        settings = self._settings
+        return StreamOptions(
+            slot=settings.slot,
+            plugin=settings.plugin,
+            publications=PUBLICATIONS,
+            tables=(("agent", "attachment"), *sorted(registry.relations | self._relations)),
+            protocol=settings.protocol,
+            start=ledger.end_lsn,
+            status_interval=settings.status_interval,
+            sender_timeout=settings.sender_timeout,
+            stall_timeout=settings.stall_timeout,
+        )
+
+    def _fixed(self, registry: Registry) -> frozenset[tuple[str, str]] | None:
+        """wal2json is told its tables when the stream opens; a publication is asked as it goes."""
+        if self._settings.plugin == "pgoutput":
+            return None
+        return registry.relations | self._relations
+
+
+def _tell(blockers: Sequence[Blocker]) -> None:
+    for blocker in blockers:
+        log.warning(
+            "slot.waits",
+            pid=blocker.pid,
+            seconds=round(blocker.age),
+            application=blocker.application_name,
+        )

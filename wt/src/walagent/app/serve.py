@@ -1,0 +1,289 @@
+"""The daemon: reader, workers, health and signals, as the tasks of one group.
+
+Stopping is cancelling, and it is right at every await, because what counts is in the database.
+Only runs in the middle of a model call are given time to end.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from walagent import faults, metrics
+from walagent.agent.model import Model
+from walagent.agent.models import build_model
+from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.agent.tools.python import find_tools
+from walagent.app.dsn import Places
+from walagent.app.reader import Reader
+from walagent.app.systemd import Systemd, Watchdog
+from walagent.config import Config
+from walagent.engine.backoff import pause_after
+from walagent.engine.models import Models
+from walagent.engine.toolbox import Toolbox
+from walagent.engine.work import Workshop
+from walagent.engine.worker import Worker, WorkerSettings
+from walagent.errors import DatabaseLostError
+from walagent.http.routes import build_app
+from walagent.http.server import serve_http
+from walagent.log import log
+from walagent.message import ModelSpec
+from walagent.store import attachments, tools
+from walagent.store.connections import connect, open_pool
+from walagent.store.translate import translating
+
+_FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What whoever starts the daemon wants to hear.
+
+    `reload` is called on SIGHUP and returns the new configuration; what it raises is logged and
+    the old one stays.
+    """
+
+    on_streaming: Callable[[], None] = lambda: None
+    reload: Callable[[], Awaitable[Config]] | None = None
+
+
+def process_name() -> str:
+    """Name this process for leases and ledgers: host, pid, and where it started."""
+    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
+
+
+async def serve(config: Config, places: Places, hooks: Hooks | None = None) -> None:
+    """Run reader and workers until SIGTERM or SIGINT, or until a part fails for good.
+
+    Raises:
+        GapError, PreconditionError, DecodeError, ConfigError: a person must act.
+    """
+    await _run(config, places, hooks or Hooks(), reading=True)
+
+
+async def work(config: Config, places: Places, hooks: Hooks | None = None) -> None:
+    """Run workers alone."""
+    await _run(config, places, hooks or Hooks(), reading=False)
+
+
+async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -> None:
+    faults.arm_from_environment()
+    name = process_name()
+    systemd = Systemd.from_environment()
+    found = find_tools(config.tools.modules)
+    with translating():
+        async with await connect(places.dsn, application="walagent setup") as conn:
+            await tools.register_python_tools(conn, found.values())
+            specs = await attachments.load_models(conn)
+            key = await attachments.secret_key(conn)
+    models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
+    async with (
+        open_pool(
+            places.dsn, size=config.workers.connections, application="walagent worker"
+        ) as pool,
+        _signals() as signals,
+    ):
+        shop = Workshop(pool, Toolbox(pool, found), models.get, key)
+        settings = WorkerSettings(
+            name,
+            config.workers.slots,
+            config.workers.lease,
+            config.workers.poll,
+            config.workers.drain,
+        )
+        worker = Worker(settings, shop)
+        daemon = _Daemon(config, places, hooks, systemd, worker, models, name, reading=reading)
+        try:
+            await daemon.run(signals)
+        finally:
+            await worker.leave()  # also what the reader was just about to hand over
+            await models.aclose()
+
+
+def make_model(spec: ModelSpec) -> Model:
+    """Make a model.  Whoever writes agent.model names variables; only those meant for it count."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    environ = {name: value for name, value in os.environ.items() if name.endswith(_FOR_MODELS)}
+    return build_model(spec, environ=environ, credentials=Path(folder) if folder else None)
+
+
+_REGISTRY = 5.0  # seconds between two looks at agent.model; a run waits that long for a new row
+_TURN = 60.0  # seconds; the reader turns every 5, and waits at most 20 for its own side
+
+
+class _Daemon:
+    """The parts, and the order in which they stop."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the composition root
+        self,
+        config: Config,
+        places: Places,
+        hooks: Hooks,
+        systemd: Systemd,
+        worker: Worker,
+        models: Models,
+        name: str,
+        *,
+        reading: bool,
+    ) -> None:
+        self._config = config
+        self._places = places
+        self._hooks = hooks
+        self._systemd = systemd
+        self._worker = worker
+        self._models = models
+        self._reader = (
+            Reader(
+                places.dsn,
+                places.replication_dsn,
+                config.replication,
+                name=name,
+                on_runs=worker.wake,
+                starter=worker,
+                on_streaming=self._streaming,
+            )
+            if reading
+            else None
+        )
+        self._health = self._reader or _WorkerHealth(worker)
+
+    async def run(self, signals: "_Signals") -> None:
+        """Start everything; return when a signal has asked to stop and all has ended."""
+        async with asyncio.TaskGroup() as group:
+            working = group.create_task(self._keep_working(), name="worker")
+            parts = [
+                group.create_task(coroutine, name=name)
+                for name, coroutine in (
+                    ("reader", self._reader.run() if self._reader else None),
+                    ("http", self._http() if self._config.http.enabled else None),
+                    ("watchdog", Watchdog(self._systemd, self._turning, self._health).run()),
+                    ("reload", self._reloads(signals)),
+                    ("registry", self._follow_registry()),
+                )
+                if coroutine is not None
+            ]
+            if self._reader is None:
+                self._streaming()
+            await signals.stop.wait()
+            log.info("daemon.stopping", runs=self._worker.active)
+            self._systemd.notify("STOPPING=1")
+            self._worker.stop()
+            for part in parts:
+                if part.get_name() == "reader":
+                    part.cancel()
+            hurry = group.create_task(signals.again.wait(), name="second signal")
+            await asyncio.wait({working, hurry}, return_when=asyncio.FIRST_COMPLETED)
+            for part in (*parts, working, hurry):
+                part.cancel()
+
+    def _streaming(self) -> None:
+        self._systemd.notify("READY=1", "STATUS=streaming")
+        self._hooks.on_streaming()
+
+    def _turning(self) -> bool:
+        """Whether the parts have turned lately; the watchdog starves if not."""
+        now = asyncio.get_running_loop().time()
+        reader = self._reader is None or now - self._reader.turned_at < _TURN
+        return reader and now - self._worker.beat_at < 3 * self._config.workers.lease + 30
+
+    async def _http(self) -> None:
+        http = self._config.http
+        app = build_app(self._health, metrics.registry, max_progress_age=http.ready_after)
+        await serve_http(app, http.host, http.port)
+
+    async def _keep_working(self) -> None:
+        """Work; when the database is lost, again a little later."""
+        failures = 0
+        while True:
+            try:
+                await self._worker.run()
+            except* DatabaseLostError as group:
+                failures += 1
+                log.warning("worker.waiting", error=group.exceptions[0])
+                await asyncio.sleep(pause_after(failures))
+            else:
+                return
+
+    async def _reloads(self, signals: "_Signals") -> None:
+        while True:
+            await signals.reload.wait()
+            signals.reload.clear()
+            with self._systemd.reloading():
+                await self._reload()
+
+    async def _reload(self) -> None:
+        """Apply the file again and look at the registry again; a bad file changes nothing."""
+        try:
+            if self._hooks.reload is not None:
+                await self._hooks.reload()
+            with translating():
+                async with await connect(self._places.dsn, application="walagent setup") as conn:
+                    specs = await attachments.load_models(conn)
+        except Exception as error:  # noqa: BLE001 - the daemon lives on with what it has
+            log.error("config.refused", error=error)
+            return
+        self._models.reload(specs)
+        self._worker.wake()
+        log.info("config.reloaded", models=len(specs))
+
+    async def _follow_registry(self) -> None:
+        """Read the registry now and then: a row of agent.model needs no restart to count."""
+        while True:
+            try:
+                await self._read_registry()
+            except DatabaseLostError:
+                await asyncio.sleep(_REGISTRY)  # the reader and the worker tell of it already
+
+    async def _read_registry(self) -> None:
+        async with await connect(self._places.dsn, application="walagent registry") as conn:
+            while True:
+                with translating():
+                    specs = await attachments.load_models(conn)
+                if changed := self._models.reload(specs):
+                    log.info("models.changed", models=changed)
+                    self._worker.wake()
+                await asyncio.sleep(_REGISTRY)
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkerHealth:
+    """Health of a process that only works: it is ready when its worker beats."""
+
+    worker: Worker
+    streaming: bool = True
+    lag_bytes: int = 0
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def progress_age(self) -> float:
+        """Seconds since the last heartbeat."""
+        return asyncio.get_running_loop().time() - self.worker.beat_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Signals:
+    stop: asyncio.Event
+    again: asyncio.Event
+    reload: asyncio.Event
+
+    def asked_to_stop(self) -> None:
+        (self.again if self.stop.is_set() else self.stop).set()
+
+
+@asynccontextmanager
+async def _signals() -> AsyncGenerator[_Signals]:
+    """The first SIGTERM or SIGINT stops, the second interrupts; SIGHUP reloads."""
+    signals = _Signals(asyncio.Event(), asyncio.Event(), asyncio.Event())
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, signals.asked_to_stop)
+    loop.add_signal_handler(signal.SIGINT, signals.asked_to_stop)
+    loop.add_signal_handler(signal.SIGHUP, signals.reload.set)
+    try:
+        yield signals
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)

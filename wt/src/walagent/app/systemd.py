@@ -1,0 +1,126 @@
+"""What systemd is told: ready, how far, still alive, reloading, stopping.
+
+Does nothing where systemd did not start us, so nobody has to ask first.
+
+Source: systemd's manual, sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Generator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from walagent.http.health import Health
+from walagent.mask import mask
+
+_STATUS_EVERY = 10.0  # seconds, where no watchdog asks for a shorter interval
+_PATIENCE = 1.0  # seconds that a full notification queue may hold us up
+
+
+@dataclass(frozen=True, slots=True)
+class Systemd:
+    """The notification socket, and the watchdog's interval.
+
+    Args:
+        address: a path, or a name in the abstract namespace after "@"; "" without systemd.
+        watchdog: seconds after which systemd kills us when it hears nothing; None without one.
+    """
+
+    address: str = ""
+    watchdog: float | None = None
+
+    @classmethod
+    def from_environment(cls, environ: MutableMapping[str, str] = os.environ) -> Self:
+        """Take the variables out of the environment, so that no child speaks in our name.
+
+        A PostgreSQL that we start would otherwise report its own READY.
+        """
+        address = environ.pop("NOTIFY_SOCKET", "")
+        interval = environ.pop("WATCHDOG_USEC", "")
+        pid = environ.pop("WATCHDOG_PID", "")
+        ours = interval.isdigit() and pid in {"", str(os.getpid())}
+        return cls(address, int(interval) / 1e6 if ours and int(interval) else None)
+
+    def notify(self, *assignments: str) -> bool:
+        """Send *assignments* such as ``READY=1`` in one message.
+
+        Returns:
+            Whether systemd got it.  Where it did not, systemd will act on the silence itself.
+        """
+        if not self.address:
+            return False
+        address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.settimeout(_PATIENCE)
+            try:
+                sender.sendto("\n".join(assignments).encode(), address)
+            except OSError:
+                return False
+        return True
+
+    def status(self, text: str, *assignments: str) -> bool:
+        """Show *text* in ``systemctl status``; on one line and without secrets."""
+        return self.notify(f"STATUS={' '.join(mask(text).split())}", *assignments)
+
+    @contextmanager
+    def reloading(self) -> Generator[None]:
+        """Say that we reload for the block, and are ready after it, however it ends."""
+        self.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        try:
+            yield
+        finally:
+            self.notify("READY=1")
+
+
+@dataclass(frozen=True, slots=True)
+class Watchdog:
+    """Tells systemd that we are alive, for as long as that is true.
+
+    A timer alone would feed the watchdog of a daemon whose reader hangs.
+
+    Args:
+        progress: whether the parts have turned lately.  Waiting for a database that is gone is
+            turning: a restart would not bring it back.
+        health: what the status line tells.
+    """
+
+    systemd: Systemd
+    progress: Callable[[], bool]
+    health: Health
+
+    def feed(self) -> bool:
+        """Send the status line, and the sign of life if there is progress to report."""
+        alive = self.progress()
+        self.systemd.status(status_line(self.health), *(("WATCHDOG=1",) if alive else ()))
+        return alive
+
+    async def run(self) -> None:
+        """Feed at half the interval that systemd asks for, until cancelled."""
+        if not self.systemd.address:
+            return
+        every = min(self.systemd.watchdog or 2 * _STATUS_EVERY, 2 * _STATUS_EVERY) / 2
+        while True:
+            self.feed()
+            await asyncio.sleep(every)
+
+
+def status_line(health: Health) -> str:
+    """Write *health* as the line that ``systemctl status`` shows."""
+    if health.reasons:
+        return "; ".join(health.reasons)
+    if not health.streaming:
+        return "waiting for the replication stream"
+    return f"streaming, {_size(health.lag_bytes)} behind"
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes as PostgreSQL's `pg_size_pretty` would, roughly."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if count < 10 * 1024:  # two digits at least, as pg_size_pretty keeps them
+            return f"{count} {unit}"
+        count = (count + 512) // 1024
+    return f"{count} TB"

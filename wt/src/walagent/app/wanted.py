@@ -1,0 +1,62 @@
+"""Entries of agents.yaml as rows: columns of `agent.model`, `agent.agent`, `agent.attachment`."""
+
+from collections.abc import Mapping
+
+from walagent.config import AgentEntry, AttachmentEntry, ModelEntry
+from walagent.errors import ConfigError
+from walagent.message import Json
+
+
+def wanted_model(
+    name: str, entry: ModelEntry, registry: Mapping[str, Mapping[str, Json]]
+) -> dict[str, Json]:
+    """Give the columns that *entry* sets; of a model that is new, at least what it must have.
+
+    Raises:
+        ConfigError: the model is new, and its provider is not named.
+    """
+    given = {key: value for key, value in entry.model_dump().items() if value is not None}
+    if name in registry:
+        return given
+    if "provider" not in given:
+        raise ConfigError(
+            f"models.{name}: provider is missing",
+            hint="the registry does not know this model; give anthropic, openai or embedded",
+        )
+    return {"model_id": name, **given}
+
+
+def wanted_agent(entry: AgentEntry) -> dict[str, Json]:
+    """Give all columns of an agent."""
+    row = entry.model_dump(mode="json", exclude={"attach"})
+    return row | {"examples": [example.model_dump() for example in entry.examples]}
+
+
+def wanted_attachment(entry: AttachmentEntry, relation: int) -> dict[str, Json]:
+    """Give the columns of an attachment.
+
+    `run_as` and `paused` are left as they are where the file does not name them.
+    """
+    row: dict[str, Json] = {
+        "agent": entry.agent,
+        "relation": relation,
+        "ops": list(entry.on),
+        "condition": entry.when,
+        "columns": None if entry.columns is None else list(entry.columns),
+        "writes": list(entry.writes),
+        "bind": dict(entry.bind),
+        "approve": list(entry.approve),
+        "lane_key": None if entry.lane is None else list(entry.lane),
+        "debounce": None if entry.debounce is None else entry.debounce.total_seconds(),
+        "cap": entry.cap,
+        "backfill": entry.backfill,
+        "server_filter": entry.server_filter,
+        "max_depth": entry.max_depth,
+        "approval_ttl": entry.approval_ttl.total_seconds(),
+        "source": "file",
+    }
+    if entry.run_as is not None:
+        row["run_as"] = entry.run_as
+    if entry.paused is not None:
+        row["paused"] = entry.paused
+    return row

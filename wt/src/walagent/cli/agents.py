@@ -1,0 +1,78 @@
+"""Agents, models and attachments: attach, detach, pause, resume, and the lists."""
+
+import click
+
+from walagent.cli.output import json_option, print_rows, say
+from walagent.cli.session import Where, ask, where_options
+from walagent.store import deciding, reading
+
+
+@click.command("attach")
+@click.argument("table")
+@click.argument("spec")
+@where_options
+def attach_(where: Where, table: str, spec: str) -> None:
+    """Attach an agent to TABLE, as the SQL function agent.attach does.
+
+    SPEC reads, for instance:
+
+    \b
+      model=gpt-4o, system_prompt="Categorize and resolve the issue.",
+      tools=[refund_user, escalate_to_human], writes=[category, status]
+    """  # noqa: D301 - click's mark for lines to keep as they are
+    ask(where, lambda conn: deciding.attach(conn, table, spec))
+    say(f"attached to {table}")
+
+
+@click.command("detach")
+@click.argument("target")
+@where_options
+def detach_(where: Where, target: str) -> None:
+    """End the attachment called TARGET, or all attachments of the table TARGET.
+
+    Runs that exist go on; cancel them one by one where they should not.
+    """
+    count = ask(where, lambda conn: deciding.detach(conn, target))
+    say(f"detached {count} from {target}" if count > 1 else f"detached {target}")
+
+
+@click.command("pause")
+@click.argument("attachment")
+@click.option("--reason", help="Shown to whoever wonders why nothing happens.")
+@where_options
+def pause_(where: Where, attachment: str, reason: str | None) -> None:
+    """Let ATTACHMENT start no more runs; changes are still taken in, and worked later."""
+    ask(where, lambda conn: deciding.pause(conn, attachment, reason))
+    say(f"paused {attachment}")
+
+
+@click.command("resume")
+@click.argument("attachment")
+@where_options
+def resume_(where: Where, attachment: str) -> None:
+    """Let a paused ATTACHMENT start runs again, with those that waited first."""
+    ask(where, lambda conn: deciding.resume(conn, attachment))
+    say(f"resumed {attachment}")
+
+
+@click.command("agents")
+@json_option()
+@where_options
+def agents_(where: Where, *, as_json: bool) -> None:
+    """List agents, what each is attached to, and how its runs stand."""
+    rows = ask(where, reading.list_agents)
+    columns = ["attachment", "relation", "on", "when", "agent", "model", "run_as", "state"]
+    columns += ["pending", "running", "waiting", "failed"]
+    columns += [name for name in ("backfill", "paused_reason") if any(row[name] for row in rows)]
+    print_rows(rows, columns, as_json=as_json, empty="no agents yet: walagent attach, or apply")
+
+
+@click.command("models")
+@json_option()
+@where_options
+def models_(where: Where, *, as_json: bool) -> None:
+    """List the models of the registry.  Prices are US dollars per million tokens."""
+    rows = ask(where, reading.list_models)
+    columns = ["name", "provider", "model_id", "base_url", "credential", "tool_mode"]
+    columns += ["input_price", "output_price", "enabled", "agents"]
+    print_rows(rows, columns, as_json=as_json, empty="no models yet: add them to agents.yaml")

@@ -1,0 +1,50 @@
+"""`walagent backfills`: how far the rows are worked that existed at attach time."""
+
+import asyncio
+from typing import Any
+
+import click
+from psycopg import AsyncConnection
+
+from walagent.cli.output import json_option, print_rows, say
+from walagent.cli.session import Where, ask, where_options
+from walagent.store import reading
+
+_LOOK = 0.5  # seconds between two looks; a chunk takes about as long
+
+
+@click.command("backfills")
+@click.option("--wait", is_flag=True, help="Show a progress bar until all are done.")
+@json_option()
+@where_options
+def backfills_(where: Where, *, wait: bool, as_json: bool) -> None:
+    """Show how far backfills are.  The total is PostgreSQL's estimate until one is done."""
+    rows = ask(where, _follow if wait else reading.list_backfills)
+    columns = ["attachment", "relation", "state", "rows_done", "rows_total", "runs"]
+    columns += ["started_at", "finished_at"]
+    columns += ["error"] if any(row["error"] for row in rows) else []
+    print_rows(rows, columns, as_json=as_json, empty="no backfills: attach with backfill=true")
+
+
+async def _follow(conn: AsyncConnection[Any]) -> list[reading.Found]:
+    """Show the bars on stderr, and return the rows when nothing goes on any more."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    told = False
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bars: dict[str, Any] = {}
+        while True:
+            rows = await reading.list_backfills(conn)
+            for row in rows:
+                name, total = row["attachment"], max(row["rows_total"] or 0, row["rows_done"])
+                if name not in bars:
+                    bars[name] = progress.add_task(name, total=total or None)
+                progress.update(bars[name], completed=row["rows_done"], total=total or None)
+            if all(row["state"] in {"done", "failed"} for row in rows):
+                return rows
+            if not told and all(row["state"] == "pending" for row in rows):
+                told = True
+                say("nothing is read yet: is `walagent run` at work?")
+            await asyncio.sleep(_LOOK)

@@ -1,0 +1,110 @@
+"""`walagent run` and `walagent worker`: what does the work until it is told to stop."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import click
+
+from walagent import log
+from walagent.app.applying import apply
+from walagent.app.dsn import Places
+from walagent.app.loading import load_config
+from walagent.app.migrating import is_new, migrate, plan_migrations
+from walagent.app.serve import Hooks, serve, work
+from walagent.cli.output import say
+from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.config import Config
+from walagent.errors import PreconditionError
+
+
+@click.command("run")
+@click.option("--check", is_flag=True, help="Check the file, then stop; nothing is connected to.")
+@click.option("--no-apply", is_flag=True, help="Leave models, agents and attachments as they are.")
+@where_options
+def run_(where: Where, *, check: bool, no_apply: bool) -> None:
+    """Follow the WAL and work the runs, until SIGTERM or Ctrl-C.
+
+    First the file's models, agents and attachments are applied; SIGHUP reads and applies it again.
+    Where no database is named, the embedded one is started, and prepared if it is new.
+    """
+    session = open_session(where)
+    if check:
+        say("the file is in order")
+        return
+    _configure_log(session.config)
+
+    async def followed() -> None:
+        async with _prepared(session) as places:
+            reload = _Reload(where, session, places, applying=not no_apply)
+            await reload.apply(session.config)
+            await serve(session.config, places, Hooks(reload=reload))
+
+    asyncio.run(followed())
+
+
+@click.command("worker")
+@where_options
+def worker_(where: Where) -> None:
+    """Work runs beside a `walagent run` elsewhere; any number, on any machine."""
+    session = open_session(where)
+    _configure_log(session.config)
+
+    async def worked() -> None:
+        async with _prepared(session) as places:
+            await work(session.config, places)
+
+    asyncio.run(worked())
+
+
+class _Reload:
+    """Applies the file, and on SIGHUP reads it again."""
+
+    def __init__(self, where: Where, session: Session, places: Places, *, applying: bool) -> None:
+        self._where = where
+        self._session = session
+        self._places = places
+        self._applying = applying
+
+    async def __call__(self) -> Config:
+        config = load_config(self._where.config, self._session.environment)
+        await self.apply(config)
+        return config
+
+    async def apply(self, config: Config) -> None:
+        if not self._applying or not (config.models or config.agents or config.attachments):
+            return
+        async with self._session.connect(self._places) as conn, conn.transaction():
+            await apply(conn, config)
+
+
+@asynccontextmanager
+async def _prepared(session: Session) -> AsyncGenerator[Places]:
+    """Give a database whose schema is up to date.
+
+    A database that has never seen us is prepared, and the embedded one brought up to date.  An
+    older schema of a database that others look after is upgraded when a person says so.
+    """
+    async with session.places(create=True) as places:
+        async with session.connect(places) as conn:
+            due = await plan_migrations(conn)
+            if places.embedded is not None or is_new(due):
+                await migrate(conn)
+            if places.embedded is not None:
+                say(f"embedded database in {places.embedded.data_dir}; open it with: walagent psql")
+            elif is_new(due):
+                say(f"prepared the database: {len(due)} migrations applied")
+            elif due:
+                raise PreconditionError(
+                    f"the database lacks {len(due)} migrations, first {due[0].name}",
+                    hint="walagent init (or, without making a slot, walagent migrate)",
+                )
+        yield places
+
+
+def _configure_log(config: Config) -> None:
+    form = config.log.format
+    if form == "auto":
+        form = "text" if sys.stderr.isatty() else "json"
+    log.configure(form, config.log.level)

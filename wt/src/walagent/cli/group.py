@@ -1,0 +1,85 @@
+"""The group of all commands: loads one when it is called, and ends every error in one place."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import click
+
+from walagent import __version__
+from walagent.cli.commands import Command
+from walagent.cli.ending import end
+from walagent.errors import WalagentError
+
+
+class Commands(click.Group):
+    """Commands under headings, known by name and imported by need."""
+
+    def __init__(
+        self,
+        name: str,
+        commands: Mapping[str, Sequence[Command]],
+        *,
+        about: str,
+        epilog: str,
+    ) -> None:
+        super().__init__(
+            name,
+            help=about,
+            epilog=epilog,
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        )
+        self._headings = commands
+        self._known = {command.name: command for many in commands.values() for command in many}
+        click.version_option(__version__, "--version", "-V", prog_name="walagent")(self)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        """Name all commands, in the order of their headings; completion asks for it."""
+        return list(self._known)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        """Import a command."""
+        if (command := self._known.get(cmd_name)) is None:
+            return None
+        found = getattr(import_module(command.module), command.attribute)
+        assert isinstance(found, click.Command)  # noqa: S101 - a line of COMMANDS is wrong
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one may be meant."""
+        if args and args[0] not in self._known and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self._known, n=1)
+            guess = f" Did you mean {near[0]}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{guess}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """List the commands under their headings, without importing any."""
+        width = max(map(len, self._known))
+        for heading, commands in self._headings.items():
+            with formatter.section(heading):
+                formatter.write_dl([(c.name.ljust(width), c.help) for c in commands])
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401, RET503 - click's; end() never returns
+        """Run the command; an error of ours becomes words and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except WalagentError as error:
+            ours = [error]
+        except BaseExceptionGroup as group:
+            found, others = group.split(WalagentError)
+            if found is None or others is not None:
+                raise  # a bug shows where it is, whatever else failed with it
+            ours = list(_flat(found))
+        end(ours)
+
+
+def _flat(group: BaseExceptionGroup[WalagentError]) -> Iterator[WalagentError]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flat(error)
+        else:
+            yield error

@@ -1,0 +1,122 @@
+"""Results to stdout: a table for people, plain columns in a pipe, JSON on request.
+
+What is printed may come from rows, and so from strangers: control characters never reach the
+terminal, and nothing is read as markup.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any, cast
+
+import click
+import orjson
+
+from walagent.message import Json
+
+json_option = partial(
+    click.option, "--json", "as_json", is_flag=True, help="Print one JSON document."
+)
+
+_CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if code not in {9, 10}}
+
+
+def print_json(document: Json) -> None:
+    """Print one JSON document."""
+    click.echo(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2))
+
+
+def print_line(document: Json) -> None:
+    """Print one JSON document on a line of its own."""
+    click.echo(orjson.dumps(document, default=_plain))
+
+
+def print_rows(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str
+) -> None:
+    """Print rows: all they hold as JSON, else the *columns* as a table.
+
+    Args:
+        empty: what is said on stderr when there are none.
+    """
+    if as_json:
+        print_json(list(rows))
+    elif not rows:
+        say(empty)
+    elif sys.stdout.isatty():
+        _print_table(rows, columns)
+    else:
+        _print_columns(rows, columns)
+
+
+def say(words: str) -> None:
+    """Say something to the person on stderr."""
+    click.echo(clean(words), err=True)
+
+
+def clean(text: str) -> str:
+    """Take out what a terminal would obey."""
+    return text.translate(_CONTROLS)
+
+
+def cell(value: object) -> str:
+    """Write a value as one line of text."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case float() | Decimal():
+            return f"{value:.6g}"
+        case datetime():
+            return value.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+        case str():
+            return clean(value.replace("\n", " ").replace("\t", " "))
+        case Mapping():
+            return clean(orjson.dumps(value, default=_plain).decode())
+        case Iterable():
+            return ", ".join(cell(item) for item in cast("Iterable[object]", value))
+        case _:
+            return str(value)
+
+
+def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    # A column of nothing but blanks and zeros is left out here; in a pipe all are there.
+    shown = [name for name in columns if any(row.get(name) for row in rows)]
+    for name in shown:
+        title = name.replace("_", " ")
+        table.add_column(title, overflow="fold", min_width=max(map(len, title.split())))
+    for row in rows:
+        table.add_row(*(Text(cell(row.get(name)), style=_style(row.get(name))) for name in shown))
+    Console(highlight=False).print(table)
+
+
+_STYLES = {
+    "succeeded": "green", "active": "green", "running": "cyan", "failed": "red", "dead": "red",
+    "needs_review": "yellow", "waiting_approval": "yellow", "paused": "yellow",
+}  # fmt: skip
+
+
+def _style(value: object) -> str:
+    return _STYLES.get(value, "") if isinstance(value, str) else ""
+
+
+def _print_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    lines = [list(columns), *([cell(row.get(name)) or "-" for name in columns] for row in rows)]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+    for line in lines:
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return float(value)
+    return str(value)

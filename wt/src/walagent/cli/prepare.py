@@ -1,0 +1,89 @@
+"""`walagent init` and `walagent migrate`: what a database needs before it can be followed."""
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from walagent.app.dsn import Places
+from walagent.app.migrating import migrate, plan_migrations
+from walagent.app.renewing import renew_slot
+from walagent.app.setup import check_source, ensure_slot
+from walagent.cli.output import json_option, print_json, say
+from walagent.cli.session import Connection, Session, Where, open_session, where_options
+from walagent.errors import SlotBusyError
+from walagent.store.migrations import Migration
+from walagent.wal.slots import Blocker
+
+
+@click.command("init")
+@click.option(
+    "--new-slot",
+    is_flag=True,
+    help="After a gap: drop the slot and make a new one; what lies between starts no run.",
+)
+@where_options
+def init_(where: Where, *, new_slot: bool) -> None:
+    """Prepare the database: schema, publication, slot, in this order.
+
+    Doing it again does no harm.  A new slot waits for the transactions that are open now; which
+    ones is said.
+    """
+    session = open_session(where)
+
+    async def prepared() -> None:
+        async with session.places(create=True) as places, session.connect(places) as conn:
+            await migrate(conn, _told)
+            await _slot(session, conn, places, new=new_slot)
+            if places.embedded:
+                say(f"the embedded database is in {places.embedded.data_dir}")
+
+    asyncio.run(prepared())
+    say("ready: walagent run")
+
+
+@click.command("migrate")
+@click.option("--plan", "only_plan", is_flag=True, help="List what is due, and change nothing.")
+@json_option()
+@where_options
+def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
+    """Bring the schema up to date, each migration in a transaction of its own."""
+    session = open_session(where)
+
+    async def migrated() -> list[Migration]:
+        async with session.connection(create=not only_plan) as conn:
+            return await (plan_migrations(conn) if only_plan else migrate(conn, _told))
+
+    names = [migration.name for migration in asyncio.run(migrated())]
+    if as_json:
+        print_json({"due" if only_plan else "applied": names})
+    elif only_plan:
+        click.echo("\n".join(names), nl=bool(names))
+    if not names:
+        say("the schema is up to date")
+
+
+async def _slot(session: Session, conn: Connection, places: Places, *, new: bool) -> None:
+    settings = session.config.replication
+    if new:
+        start = await renew_slot(conn, places.replication_dsn, settings, tell_blockers)
+        say(f"slot {settings.slot} is new and begins at {start}")
+        return
+    ledger = await ensure_slot(conn, places.replication_dsn, settings, tell_blockers)
+    try:
+        await check_source(conn, places.replication_dsn, settings, ledger)
+    except SlotBusyError:
+        say(f"slot {settings.slot} is being read")  # so it is well
+        return
+    say(f"slot {settings.slot} is ready at {ledger.end_lsn}")
+
+
+def tell_blockers(blockers: Sequence[Blocker]) -> None:
+    """Say whom a new slot waits for."""
+    for blocker in blockers:
+        name = f" ({blocker.application_name})" if blocker.application_name else ""
+        say(f"waits for the transaction of pid {blocker.pid}{name}, open for {blocker.age:.0f} s")
+
+
+def _told(migration: Migration) -> None:
+    say(f"applied {migration.name}")

@@ -1,0 +1,114 @@
+"""Options that say which file and which database, and what is done with them."""
+
+import asyncio
+import functools
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from walagent.app.dsn import Choice, Places, choose, open_places
+from walagent.app.environment import Environment, load_env_file
+from walagent.app.loading import load_config
+from walagent.config import Config
+from walagent.store.connections import connect
+from walagent.store.reading import Connection
+from walagent.store.translate import translating
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the command line says about file and database."""
+
+    config: Path | None = None
+    dsn: str | None = field(default=None, repr=False)
+    replication_dsn: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The configuration, and the database that is meant; None: the embedded one."""
+
+    config: Config
+    environment: Environment
+    choice: Choice | None
+
+    @asynccontextmanager
+    async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:
+        """Give the connection strings; see `app.dsn.open_places`."""
+        async with open_places(self.choice, self.config.embedded, create=create) as places:
+            yield places
+
+    @asynccontextmanager
+    async def connect(
+        self, places: Places, *, replication: bool = False
+    ) -> AsyncGenerator[Connection]:
+        """Open a connection in autocommit; what PostgreSQL raises is translated.
+
+        Args:
+            replication: as the login that reads the WAL; an ordinary connection all the same.
+        """
+        dsn = places.replication_dsn if replication else places.dsn
+        with translating():
+            async with await connect(dsn, application="walagent cli") as conn:
+                yield conn
+
+    @asynccontextmanager
+    async def connection(self, *, create: bool = False) -> AsyncGenerator[Connection]:
+        """Give a connection to the database that is meant, and to nothing else."""
+        async with self.places(create=create) as places, self.connect(places) as conn:
+            yield conn
+
+
+def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]:
+    """Add --config, --dsn and --replication-dsn; the command gets them as its first argument."""
+
+    @click.option(
+        "--config",
+        "config_path",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="WALAGENT_CONFIG",
+        help="The file to follow.  [default: agents.yaml, if it is there]",
+    )
+    @click.option("--dsn", help="The database: a URL or a libpq connection string.")
+    @click.option("--replication-dsn", help="The login that reads the WAL, if it is another one.")
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        options: dict[str, Any] = dict(kwargs)
+        where = Where(
+            options.pop("config_path"), options.pop("dsn"), options.pop("replication_dsn")
+        )
+        return command(where, *args, **options)  # pyright: ignore[reportCallIssue]
+
+    return wrapped
+
+
+def open_session(where: Where) -> Session:
+    """Read `.env` and the file, and find out which database is meant.
+
+    Raises:
+        ConfigError: something in one of them is wrong.
+    """
+    load_env_file(Path(".env"), os.environ)
+    environment = Environment.of_process()
+    config = load_config(where.config, environment)
+    choice = choose(config, environment, dsn=where.dsn, replication_dsn=where.replication_dsn)
+    return Session(config, environment, choice)
+
+
+def ask(where: Where, question: Callable[[Connection], Awaitable[T]]) -> T:
+    """Put one question to the database, or one decision, in a transaction of its own."""
+    session = open_session(where)
+
+    async def asked() -> T:
+        async with session.connection() as conn, conn.transaction():
+            return await question(conn)
+
+    return asyncio.run(asked())

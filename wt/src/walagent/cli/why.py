@@ -1,0 +1,34 @@
+"""`walagent why`: why a row has a run, or none."""
+
+import asyncio
+from dataclasses import asdict
+
+import click
+
+from walagent.app.explain import Explanation, explain, sentences
+from walagent.cli.output import clean, json_option, print_json
+from walagent.cli.session import Where, open_session, where_options
+
+
+@click.command("why")
+@click.argument("table")
+@click.argument("key")
+@json_option()
+@where_options
+def why_(where: Where, table: str, key: str, *, as_json: bool) -> None:
+    """Say why the row of TABLE with the primary key KEY has a run, or none.
+
+    A key of several columns is written with commas between.
+    """
+    session = open_session(where)
+
+    async def explained() -> Explanation:
+        async with session.connection() as conn:
+            return await explain(conn, session.config, table, key)
+
+    explanation = asyncio.run(explained())
+    if as_json:
+        print_json(asdict(explanation))
+        return
+    for sentence in sentences(explanation):
+        click.echo(clean(sentence))

@@ -1,0 +1,41 @@
+"""agents.yaml as values: how the daemon runs, and which agents are attached to what.
+
+Models only: `app.loading` reads files and the environment, `config.complaints` says what is wrong.
+"""
+
+from walagent.config.complaints import Place, parse_config
+from walagent.config.entries import (
+    AgentEntry,
+    Attach,
+    AttachmentEntry,
+    ExampleEntry,
+    ModelEntry,
+)
+from walagent.config.root import Config
+from walagent.config.sections import (
+    Database,
+    Embedded,
+    Http,
+    Log,
+    Replication,
+    Tools,
+    Workers,
+)
+
+__all__ = [
+    "AgentEntry",
+    "Attach",
+    "AttachmentEntry",
+    "Config",
+    "Database",
+    "Embedded",
+    "ExampleEntry",
+    "Http",
+    "Log",
+    "ModelEntry",
+    "Place",
+    "Replication",
+    "Tools",
+    "Workers",
+    "parse_config",
+]

@@ -1,0 +1,76 @@
+"""What all parts of the configuration have in common, and values that are written in short."""
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+
+_UNIT = r"(ms|s(ec(ond)?s?)?|m(in(ute)?s?)?|h(ours?)?|d(ays?)?|w(eeks?)?)"
+_TIME = rf"^\s*(\d+(\.\d+)?\s*{_UNIT}\s*)+$"
+_TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _TIME}]}
+
+
+class Part(BaseModel):
+    """A part of the configuration: unknown keys are errors, and nothing changes afterwards."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
+    )
+
+
+def to_seconds(value: object) -> object:
+    """Read ``30``, ``30s``, ``2 minutes`` or ``1h 30m`` as seconds.
+
+    Raises:
+        ValueError: it is a text, and none of these.
+    """
+    if not isinstance(value, str) or not value.strip() or _is_number(value):
+        return value
+    rest = value.strip().lower()
+    if not re.fullmatch(_TIME, rest):
+        raise ValueError("should be a time such as 30s, 2 minutes or 7 days")
+    return sum(float(number) * _UNITS[_unit(unit)] for number, unit in _PART.findall(rest))
+
+
+def _unit(word: str) -> str:
+    return word if word == "ms" else word[0]
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"\s*\d+(\.\d+)?\s*", text))
+
+
+def _to_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _lower(value: object) -> object:
+    if isinstance(value, str):
+        return value.lower()
+    if isinstance(value, list):
+        return [_lower(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+def one_or_many(item: dict[str, Any]) -> WithJsonSchema:
+    """Describe what `to_list` reads."""
+    return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item}]})
+
+
+lower = BeforeValidator(_lower)
+to_list = BeforeValidator(_to_list)
+
+_Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[_Positive, BeforeValidator(to_seconds), WithJsonSchema(_TIME_SCHEMA)]
+Duration = Annotated[
+    timedelta, Field(gt=timedelta(0)), BeforeValidator(to_seconds), WithJsonSchema(_TIME_SCHEMA)
+]
+
+Name = Annotated[str, Field(min_length=1)]
+# One name, or a list of them.
+Names = Annotated[tuple[Name, ...], to_list, one_or_many({"type": "string", "minLength": 1})]

@@ -1,0 +1,85 @@
+"""How the daemon runs: database, replication, workers, HTTP, log."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from walagent.config.base import Name, Names, Part, Seconds
+
+
+class Database(Part):
+    """How the database is reached; where nothing is named, the embedded one is used."""
+
+    dsn: str | None = Field(default=None, repr=False)
+    """A libpq connection string or URL.  --dsn and DATABASE_URL win over it."""
+    replication_dsn: str | None = Field(default=None, repr=False)
+    """The login that reads the WAL, where it is another one; else `dsn`."""
+
+
+class Replication(Part):
+    """How the WAL is read."""
+
+    slot: str = Field(default="walagent", pattern="^[a-z0-9_]{1,63}$")
+    """The replication slot; made by `walagent init`."""
+    plugin: Literal["pgoutput", "wal2json"] = "pgoutput"
+    """The output plug-in that decodes the WAL on the server."""
+    protocol: Literal[1, 2] = 1
+    """pgoutput's protocol; 2 streams large transactions before they commit."""
+    sender_timeout: Seconds = 4.0
+    """How soon the server frees the slot of a reader that is frozen."""
+    status_interval: Seconds = 10.0
+    """How often the server is told our position when nothing happens."""
+    stall_timeout: Seconds = 20.0
+    """How long the reader waits for our side before it disconnects: an unread socket can hold
+    up the server's checkpoints."""
+
+
+class Workers(Part):
+    """How runs are worked."""
+
+    slots: int = Field(default=100, ge=1, le=100_000)
+    """How many runs this process has in flight at once."""
+    lease: Seconds = 30.0
+    """After how long without a sign of life another worker takes a run over."""
+    poll: Seconds = 5.0
+    """How often the queue is looked at when nobody rang."""
+    drain: Seconds = 20.0
+    """How long runs may finish their step when we are told to stop."""
+    connections: int = Field(default=10, ge=1, le=1000)
+    """Database connections of the workers; a run holds none while its model thinks."""
+
+
+class Http(Part):
+    """Health checks and metrics."""
+
+    enabled: bool = True
+    host: Name = "127.0.0.1"
+    port: int = Field(default=8642, ge=0, le=65_535)
+    """0: any free port."""
+    ready_after: Seconds = 30.0
+    """Not ready when the reader has not been heard of for this long."""
+
+
+class Log(Part):
+    """What is said on stderr."""
+
+    format: Literal["auto", "json", "text"] = "auto"
+    """auto: text on a terminal, json elsewhere."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+
+
+class Embedded(Part):
+    """The PostgreSQL that is used when no database is named."""
+
+    data_dir: Path | None = None
+    """Where its data is kept; by default in WALAGENT_HOME, or in the XDG data folder."""
+    bindir: Path | None = None
+    """The folder with `postgres` and `initdb`; by default those of the `local` extra."""
+
+
+class Tools(Part):
+    """Tools written in Python."""
+
+    modules: Names = ()
+    """Importable modules in which they are defined."""

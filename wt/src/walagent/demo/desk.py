@@ -1,0 +1,77 @@
+"""The support desk in a database: its tables, its customers, and the agent attached to it."""
+
+from typing import Any
+
+from psycopg import AsyncConnection, sql
+from psycopg.types.json import Jsonb
+
+from walagent.demo.tickets import CUSTOMERS, definition, schema, story, ticket_at
+
+Connection = AsyncConnection[Any]
+
+_JSON = ("bind", "examples", "parameters")
+_CHANGE = """
+update agent.agent
+   set model = %(model)s, parameters = %(parameters)s
+ where name = %(name)s
+   and (model, parameters) is distinct from (%(model)s, %(parameters)s)
+"""
+
+
+async def open_desk(conn: Connection) -> int:
+    """Make the tables and customers where they are missing; give the first number still free."""
+    if await _is_open(conn):
+        row = await (await conn.execute("select max(id) from support_tickets")).fetchone()
+        return (row[0] if row and row[0] else 0) + 1
+    async with conn.transaction():
+        await conn.execute(schema())
+        await conn.execute(story())
+        for name in CUSTOMERS:
+            await conn.execute(
+                "insert into customers (name, email) values (%s, %s)",
+                [name, f"{name.split()[0].lower()}@example.org"],
+            )
+    return 1
+
+
+async def take_payments(conn: Connection, first: int, count: int) -> None:
+    """Let each customer have paid once for each ticket to come, so that all could be refunded."""
+    async with conn.transaction():
+        for number in range(first, first + count):
+            await conn.execute(
+                "insert into payments (customer_id, amount, paid_at)"
+                " values (%s, 29, now() - interval '1 day')",
+                [ticket_at(number).customer_id],
+            )
+
+
+async def attach_agent(conn: Connection, model: str, *, embedded: bool) -> None:
+    """Attach the agent with agent.attach(); one that is attached already gets this model.
+
+    Args:
+        embedded: whether the definition's parameters mean something to this model.
+    """
+    given = definition() | {"model": model}
+    if not embedded:
+        given["parameters"] = {}
+    arguments = {key: Jsonb(value) if key in _JSON else value for key, value in given.items()}
+    if await _is_attached(conn, given["name"]):
+        await conn.execute(_CHANGE, arguments)
+        await conn.execute("select agent.resume(%(name)s)", arguments)
+        return
+    names = sql.SQL(", ").join(
+        sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
+        for name in arguments
+    )
+    await conn.execute(sql.SQL("select agent.attach({})").format(names), arguments)
+
+
+async def _is_attached(conn: Connection, name: str) -> bool:
+    cursor = await conn.execute("select from agent.attachment where name = %s", [name])
+    return await cursor.fetchone() is not None
+
+
+async def _is_open(conn: Connection) -> bool:
+    cursor = await conn.execute("select to_regclass('public.ticket_story') is not null")
+    row = await cursor.fetchone()
+    return bool(row and row[0])

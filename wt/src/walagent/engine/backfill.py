@@ -1,0 +1,179 @@
+"""Running an agent on the rows that existed when it was attached, each exactly once.
+
+A chunk is read as the table is now, in key order.  Then we wait until intake has passed the
+place in the WAL where the chunk was read: from there on, `agent.backfill_seen` holds every row
+that was inserted since the attach, and those belong to the stream.  The others existed.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
+from psycopg.types.json import Jsonb
+
+from walagent.attachment import Attachment
+from walagent.change import Change, Op, Relation, Row
+from walagent.engine.judge import Judge, Raised
+from walagent.engine.new_runs import state_of
+from walagent.log import log
+from walagent.lsn import Lsn
+from walagent.matching import document
+from walagent.matching.match import Match
+from walagent.store import backfills
+from walagent.store.backfills import BackfillJob
+from walagent.store.translate import is_passing, translated, translating
+from walagent.wal.types import PARSERS, kind_of
+
+CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    values: Row
+    key: str
+    cursor: Mapping[str, Any]
+
+
+class Backfill:
+    """Works the backfills of a database, one after the other."""
+
+    def __init__(
+        self,
+        conn: AsyncConnection[Any],
+        judge: Judge,
+        running: set[int],
+        settled: Callable[[], Lsn],
+    ) -> None:
+        """Take over *conn*, a connection of its own.
+
+        Args:
+            running: attachments whose backfill is going on; intake notes their new rows.
+            settled: up to where intake has dealt with every change.
+        """
+        self._conn = conn
+        self._judge = judge
+        self._running = running
+        self._settled = settled
+
+    async def work_one(self) -> bool:
+        """Take one chunk of one backfill; False when there is none to do.
+
+        One that its role or its table does not allow any more fails alone: others go on.
+        """
+        with translating():
+            job = await backfills.next_backfill(self._conn)
+            if job is None or job.attachment.id not in self._running:
+                return False
+            try:
+                await self._take_chunk(job)
+            except Error as error:
+                if is_passing(error):
+                    raise
+                await backfills.fail(self._conn, job.attachment.id, translated(error))
+                self._running.discard(job.attachment.id)
+                log.warning("backfill.failed", attachment=job.attachment.name, error=error)
+        return True
+
+    async def _take_chunk(self, job: BackfillJob) -> None:
+        if job.state == "pending":
+            await backfills.start(self._conn, job.attachment)
+        rows = await self._read(job.attachment, job.cursor)
+        if rows:
+            await self._wait_for_intake()
+            await self._insert(job.attachment, rows)
+        if len(rows) == CHUNK:
+            return
+        # The end of the table.  Looking on until nothing is left would never end where rows come in
+        # all the time, and those are the stream's.
+        await backfills.finish(self._conn, job.attachment.id)
+        self._running.discard(job.attachment.id)
+        log.info("backfill.done", attachment=job.attachment.name, rows=job.rows_done + len(rows))
+
+    async def _read(
+        self, attachment: Attachment, cursor: Mapping[str, Any] | None
+    ) -> Sequence[_Row]:
+        """Read the next rows in key order, as the role that the agent runs as."""
+        table = sql.Identifier(attachment.schema, attachment.table)
+        keys = sql.SQL(", ").join(sql.Identifier("t", name) for name in attachment.key_columns)
+        after = sql.SQL("")
+        if cursor is not None:
+            after = sql.SQL(
+                "where ({keys}) > (select {names} from jsonb_populate_record(null::{table}, $1) t)"
+            ).format(keys=keys, names=keys, table=table)
+        statement = sql.SQL("select t.* from {} t {} order by {} limit {}").format(
+            table, after, keys, sql.Literal(CHUNK)
+        )
+        async with self._conn.transaction():
+            await self._conn.execute(
+                sql.SQL("set transaction read only; set local role {}").format(
+                    sql.Identifier(attachment.run_as)
+                )
+            )
+            found = AsyncRawCursor(self._conn)
+            await found.execute(statement, [Jsonb(cursor)] if cursor else [])
+            names = [(c.name, c.type_code) for c in found.description or ()]
+            raw = [found.pgresult] if found.pgresult else []
+            return [
+                _row(attachment, names, [result.get_value(n, m) for m in range(len(names))])
+                for result in raw
+                for n in range(result.ntuples)
+            ]
+
+    async def _wait_for_intake(self) -> None:
+        """Wait until the ledger has passed the WAL of everything that the chunk could show."""
+        read_at = await backfills.wal_position(self._conn)
+        while self._settled() < read_at:
+            # Only a commit makes the server tell its position at once; this is a small one.
+            await backfills.nudge(self._conn)
+            await asyncio.sleep(0.05)
+
+    async def _insert(self, attachment: Attachment, rows: Sequence[_Row]) -> None:
+        seen = await backfills.seen(self._conn, attachment.id, [row.key for row in rows])
+        relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
+        matches = {
+            row.key: Match(
+                attachment, Change(Lsn(0), n, Op.INSERT, relation, row.values, None), None
+            )
+            for n, row in enumerate(rows)
+            if row.key not in seen
+        }
+        keys = {id(match): key for key, match in matches.items()}
+        verdicts = await self._judge.judge(list(matches.values()))
+        runs = [_new_run(attachment, keys, verdict) for verdict in verdicts]
+        async with self._conn.transaction():
+            await backfills.insert_runs(self._conn, attachment, runs)
+            await backfills.move(self._conn, attachment.id, rows[-1].cursor, len(rows), len(runs))
+
+
+def _new_run(
+    attachment: Attachment, keys: Mapping[int, str], verdict: Match | Raised
+) -> dict[str, Any]:
+    match = verdict.match if isinstance(verdict, Raised) else verdict
+    state, error = state_of(verdict)
+    return {
+        "k": keys[id(match)],
+        "c": document.document(match.change, attachment),
+        "n": document.lane_of(match.change, attachment),
+        "s": state.value,
+        "e": error,
+    }
+
+
+def _row(
+    attachment: Attachment, names: Sequence[tuple[str, int]], cells: Sequence[bytes | None]
+) -> _Row:
+    """Read a row's cells as the WAL would have told them."""
+    values = {
+        name: None if cell is None else PARSERS[kind_of(oid)](cell.decode())
+        for (name, oid), cell in zip(names, cells, strict=True)
+    }
+    cursor = {name: _json(values[name]) for name in attachment.key_columns}
+    return _Row(values, document.key_of(values, attachment) or "", cursor)
+
+
+def _json(value: object) -> object:
+    return str(value) if isinstance(value, Decimal | datetime) else value

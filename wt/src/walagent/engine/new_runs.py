@@ -1,0 +1,48 @@
+"""From a matched change to the run that is inserted for it.  Pure."""
+
+from typing import Any
+
+from walagent.change import Begin
+from walagent.engine.judge import Raised
+from walagent.matching import document
+from walagent.matching.match import Match, TooDeep
+from walagent.run import NewRun, RunState
+
+
+def new_run(begin: Begin, found: Match | Raised | TooDeep) -> NewRun:
+    """Write down what a change starts: a run, or one that has ended before it began."""
+    match = found.match if isinstance(found, Raised) else found
+    attachment, change, origin = match.attachment, match.change, match.origin
+    state, error = state_of(found)
+    return NewRun(
+        attachment_id=attachment.id,
+        attachment_version=attachment.version,
+        commit_lsn=begin.commit_lsn,
+        ordinal=change.ordinal,
+        committed_at=begin.committed_at,
+        change=document.document(change, attachment),
+        key=document.key_of(document.row_of(change), attachment),
+        lane=document.lane_of(change, attachment),
+        max_attempts=attachment.max_attempts,
+        debounce=attachment.debounce if state is RunState.PENDING else None,
+        cause_run=None if origin is None else origin.run_id,
+        depth=0 if origin is None else origin.depth + 1,
+        state=state,
+        error=error,
+    )
+
+
+def state_of(found: Match | Raised | TooDeep) -> tuple[RunState, dict[str, Any] | None]:
+    """Say how a new run stands, and why it has ended where it has."""
+    match found:
+        case Match():
+            return RunState.PENDING, None
+        case Raised(_, sqlstate, message):
+            reason = f"the condition raised an error on this row: {message}"
+            return RunState.DEAD, {"reason": reason, "sqlstate": sqlstate}
+        case TooDeep(attachment, _, origin):
+            reason = (
+                f"agents have answered agents {origin.depth + 1} times in a row, and"
+                f" {attachment.name} allows {attachment.max_depth} (max_depth)"
+            )
+            return RunState.SKIPPED, {"reason": reason}

@@ -1,0 +1,201 @@
+"""Carrying out a tool call, so that its effect and its step are one.
+
+SQL function, update_row     one statement: fence, tag, role, call, step
+Python, transactional        one transaction around the function
+Python, outside              intent recorded; the function; result recorded
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from psycopg import AsyncConnection, Error
+from psycopg.types.json import Jsonb
+
+from walagent import faults
+from walagent.agent.loop import RunTool
+from walagent.agent.tools.python import PythonTool, ToolContext
+from walagent.agent.tools.statements import bound, statement_of
+from walagent.agent.transcript import result_to_json
+from walagent.attachment import Attachment, Effect, Tool
+from walagent.errors import ToolFailedError, WalagentError
+from walagent.message import Json, ToolCall
+from walagent.run import Claim, StepKind
+from walagent.store import runs
+from walagent.store.connections import Pool
+from walagent.store.runs import NewStep
+from walagent.store.translate import is_passing
+
+_MOST_TEXT = 65_536  # characters of a result that are kept
+
+
+class Toolbox:
+    """Carries out the calls of runs.  Each method records what it did and returns the steps."""
+
+    def __init__(self, pool: Pool, python: Mapping[str, PythonTool]) -> None:
+        self._pool = pool
+        self._python = python
+
+    async def carry_out(
+        self, claim: Claim, attachment: Attachment, seq: int, move: RunTool
+    ) -> list[NewStep]:
+        """Carry a call out and record it.
+
+        Raises (also as PostgreSQL errors):
+            LeaseLostError, StepTakenError, RunCancelledError: leave the run.
+            DatabaseLostError: again later.
+        """
+        tool, call = move.tool, move.call
+        arguments = bound(tool, call, claim.change)
+        if tool.target == "do_nothing":
+            return [await self._record(claim, seq, result_to_json(call, "ok", is_error=False))]
+        try:
+            if tool.kind == "python" and tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}:
+                return await self._outside(claim, seq, move, arguments)
+            async with asyncio.timeout(tool.timeout):
+                if tool.kind == "python":
+                    return [await self._python_call(claim, attachment, seq, move, arguments)]
+                return [await self._sql_call(claim, attachment, seq, tool, call, arguments)]
+        except TimeoutError:
+            text = f"{tool.name} did not end within {tool.timeout:g} s and was taken back"
+            return [await self._record(claim, seq, result_to_json(call, text, is_error=True))]
+        except ToolFailedError as error:
+            return [await self._record(claim, seq, result_to_json(call, str(error), is_error=True))]
+
+    async def _record(self, claim: Claim, seq: int, content: Mapping[str, Json]) -> NewStep:
+        step = NewStep(seq, StepKind.RESULT, content)
+        async with self._pool.connection() as conn:
+            await runs.record_step(conn, claim, step)
+        return step
+
+    async def _sql_call(  # noqa: PLR0913, PLR0917 - run, attachment, place and call
+        self,
+        claim: Claim,
+        attachment: Attachment,
+        seq: int,
+        tool: Tool,
+        call: ToolCall,
+        arguments: Mapping[str, Json],
+    ) -> NewStep:
+        text, parameter = statement_of(tool, attachment, arguments, claim.change)
+        async with self._pool.connection() as conn:
+            faults.hit("tool.started")
+            cursor = await conn.execute(
+                "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                [
+                    claim.run_id,
+                    claim.lease,
+                    seq,
+                    call.id,
+                    call.name,
+                    attachment.run_as,
+                    text,
+                    Jsonb(parameter),
+                    attachment.search_path,
+                ],
+            )
+            row = await cursor.fetchone()
+        faults.hit("tool.committed")
+        return NewStep(seq, StepKind.RESULT, row[0] if row else {})
+
+    async def _python_call(
+        self,
+        claim: Claim,
+        attachment: Attachment,
+        seq: int,
+        move: RunTool,
+        arguments: Mapping[str, Json],
+    ) -> NewStep:
+        function = self._function(move.tool)
+        async with self._pool.connection() as conn, conn.transaction():
+            faults.hit("tool.started")
+            await runs.begin_write(conn, claim)
+            content = await self._inside(conn, claim, attachment, move.call, function, arguments)
+            await conn.execute("select agent.clean_session()")
+            faults.hit("tool.done")
+            step = NewStep(seq, StepKind.RESULT, content)
+            await runs.record_step(conn, claim, step)
+            faults.hit("tool.recorded")
+        faults.hit("tool.committed")
+        return step
+
+    def _function(self, tool: Tool) -> PythonTool:
+        if (function := self._python.get(tool.target)) is None:
+            raise ToolFailedError(f"{tool.target} is not installed on this worker")
+        return function
+
+    async def _inside(  # noqa: PLR0913, PLR0917 - as above, and the open transaction
+        self,
+        conn: AsyncConnection[Any],
+        claim: Claim,
+        attachment: Attachment,
+        call: ToolCall,
+        function: PythonTool,
+        arguments: Mapping[str, Json],
+    ) -> dict[str, Json]:
+        """Call a function on the step's own transaction; what it raises leaves nothing behind."""
+        context = ToolContext(conn, _key(claim, call), claim.run_id, claim.change)
+        try:
+            async with conn.transaction():  # a savepoint
+                await conn.execute(
+                    "select set_config('role', %s, true), set_config('search_path', %s, true)",
+                    [attachment.run_as, attachment.search_path],
+                )
+                text = _text(await function.call(context, arguments))
+                await conn.execute("set constraints all immediate")
+                await conn.execute("reset role")
+        except Error as error:
+            if is_passing(error):
+                raise
+            return result_to_json(
+                call, f"{error.diag.message_primary} (SQLSTATE {error.sqlstate})", is_error=True
+            )
+        except WalagentError as error:
+            return result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
+        return result_to_json(call, text, is_error=False)
+
+    async def _outside(
+        self,
+        claim: Claim,
+        seq: int,
+        move: RunTool,
+        arguments: Mapping[str, Json],
+    ) -> list[NewStep]:
+        """Record the intent, act, record the result: a crash between them is seen afterwards.
+
+        So is a call that did not end in time: nobody knows whether it acted.
+        """
+        call, steps, function = move.call, list[NewStep](), self._function(move.tool)
+        if not move.again:
+            content = {"call_id": call.id, "name": call.name, "idempotency_key": _key(claim, call)}
+            intent = NewStep(seq, StepKind.INTENT, content)
+            async with self._pool.connection() as conn:
+                await runs.record_step(conn, claim, intent)
+            steps.append(intent)
+        faults.hit("tool.started")
+        context = ToolContext(None, _key(claim, call), claim.run_id, claim.change)
+        try:
+            async with asyncio.timeout(move.tool.timeout):
+                text = _text(await function.call(context, arguments))
+            result = result_to_json(call, text, is_error=False)
+        except TimeoutError:
+            if not move.again:
+                return steps
+            text = f"{move.tool.name} did not end within {move.tool.timeout:g} s; it may have acted"
+            result = result_to_json(call, text, is_error=True)
+        except ToolFailedError as error:
+            result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
+        faults.hit("tool.done")
+        steps.append(await self._record(claim, seq + len(steps), result))
+        return steps
+
+
+def _key(claim: Claim, call: ToolCall) -> str:
+    """The same for every attempt at this call, and for no other."""
+    return f"walagent-{claim.run_id}-{call.id}"
+
+
+def _text(result: object) -> str:
+    text = result if isinstance(result, str) else orjson.dumps(result, default=str).decode()
+    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:_MOST_TEXT]

@@ -1,0 +1,61 @@
+"""The routes that operators and their tools ask.
+
+`/healthz`  the event loop turns: restart the process when this fails
+`/readyz`   changes are being taken in: alert when this fails, and read the reasons
+`/metrics`  counters and gauges for Prometheus
+
+None of them touches the database, so they answer while it is gone.
+"""
+
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from walagent.http.health import Health, unready_reasons
+
+# After 30 s of silence the reader asks the server for a sign of life and gives it 10 s, so a
+# minute without any progress is no accident.
+MAX_PROGRESS_AGE = 60.0
+
+
+def build_app(
+    health: Health, registry: CollectorRegistry, *, max_progress_age: float = MAX_PROGRESS_AGE
+) -> Starlette:
+    """Build the app from what it shows.
+
+    Args:
+        max_progress_age: seconds without progress from which on `/readyz` answers 503.
+    """
+    return Starlette(
+        routes=[
+            Route("/healthz", _alive),
+            Route("/readyz", partial(_ready, health, max_progress_age)),
+            Route("/metrics", partial(_metrics, registry)),
+        ]
+    )
+
+
+async def _alive(_request: Request) -> Response:
+    return JSONResponse({"status": "alive"})
+
+
+async def _ready(health: Health, max_progress_age: float, _request: Request) -> Response:
+    reasons = unready_reasons(health, max_progress_age)
+    body = {
+        "status": "unready" if reasons else "ready",
+        "reasons": reasons,
+        "streaming": health.streaming,
+        "progress_age_seconds": round(health.progress_age, 1),
+        "lag_bytes": health.lag_bytes,
+    }
+    return JSONResponse(body, status_code=503 if reasons else 200)
+
+
+async def _metrics(registry: CollectorRegistry, request: Request) -> Response:
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(registry), headers={"content-type": content_type})

@@ -1,0 +1,92 @@
+"""Serving an app inside the daemon's own event loop.
+
+uvicorn would take the signals, leave the process on a busy port, and outlive a cancellation;
+here the daemon does the first, and gets an error and an end for the others.
+"""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from walagent.errors import ConfigError
+from walagent.log import log
+
+_GRACE = 2  # seconds that open requests get when we stop; systemd kills after 90
+
+_HINTS = {
+    errno.EADDRINUSE: "see who has it with `ss -ltnp`, stop that, or set another http port",
+    errno.EADDRNOTAVAIL: "set the http host to an address of this machine, or to 0.0.0.0",
+    errno.EACCES: "ports below 1024 need a privilege; set a higher http port",
+}
+
+
+async def serve_http(app: ASGIApp, host: str, port: int) -> None:
+    """Serve *app* until cancelled; open requests then get two seconds to end.
+
+    Raises:
+        ConfigError: nobody can listen there; says what to do.
+    """
+    await serve_on(app, await listen(host, port))
+
+
+async def listen(host: str, port: int) -> Sequence[socket.socket]:
+    """Listen on every address that *host* stands for.
+
+    Raises:
+        ConfigError: nobody can listen there; says what to do.
+    """
+    loop = asyncio.get_running_loop()
+    sockets: list[socket.socket] = []
+    try:
+        flags = socket.AI_PASSIVE
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+        for family, _, _, _, address in dict.fromkeys(found):
+            sockets.append(socket.create_server(address[:2], family=family))
+    except OSError as error:
+        for listener in sockets:
+            listener.close()
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            hint=_HINTS.get(error.errno or 0, "set http host and port to a free local address"),
+        ) from error
+    return sockets
+
+
+async def serve_on(app: ASGIApp, sockets: Sequence[socket.socket]) -> None:
+    """Serve *app* on listening *sockets* until cancelled, and close them."""
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=_GRACE,
+        )
+    )
+    listeners = list(sockets)
+    host, port, *_ = listeners[0].getsockname()
+    log.info("http.listening", host=host, port=port)
+    try:
+        await server.serve(sockets=listeners)
+    finally:
+        if server.started:
+            await server.shutdown(sockets=listeners)
+        for listener in listeners:
+            listener.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to the daemon."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield

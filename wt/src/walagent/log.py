@@ -1,0 +1,165 @@
+"""Events in, one line each on stderr out: for machines (json) or for people (text).
+
+    from walagent.log import bound, log
+
+    with bound(run_id=run.id, attachment=run.attachment, lsn=run.lsn):
+        log.info("run.finished", state="succeeded", steps=5)
+
+An event's name is a constant, `noun.past_tense`; `docs/log-events.md` lists every one with its
+level and fields, and a test holds the two together.  Fields are few, short and flat.  An error
+goes in as `error=error`.  What a row, a prompt, a tool call or an answer contains never goes in.
+
+Before `configure`, events go to the standard library's logger "walagent" and nowhere else, so a
+program that only imports us decides itself.
+"""
+
+import logging
+import sys
+from contextlib import AbstractContextManager
+from typing import Any, Literal, TextIO, cast
+
+import structlog
+from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.processors import JSONRenderer, LogfmtRenderer, TimeStamper, add_log_level
+from structlog.stdlib import BoundLogger, filter_by_level
+from structlog.types import EventDict, Processor, WrappedLogger
+
+from walagent.mask import mask, say, trace
+
+Format = Literal["json", "text"]
+Level = Literal["debug", "info", "warning", "error"]
+
+# Fields that would carry what people wrote, or what opens doors.
+CONTENTS = frozenset({
+    "api_key", "arguments", "authorization", "body", "conninfo", "content", "cookie", "dsn",
+    "frame", "input", "message", "messages", "new", "old", "output", "password", "payload",
+    "prompt", "reply", "request", "response", "result", "row", "secret", "sql", "statement",
+    "system", "text", "token", "value", "values",
+})  # fmt: skip
+_ORDER = ("time", "level", "event", "run_id", "attachment", "lsn")
+
+
+def bound(
+    *, run_id: int | None = None, attachment: int | str | None = None, lsn: object = None
+) -> AbstractContextManager[None]:
+    """Put what is being worked on into every line of the block, and of the tasks it starts."""
+    fields = {"run_id": run_id, "attachment": attachment, "lsn": lsn}
+    return bound_contextvars(**{key: value for key, value in fields.items() if value is not None})
+
+
+def configure(
+    form: Format = "json", level: Level = "info", *, stream: TextIO | None = None
+) -> None:
+    """Write events to *stream* (by default stderr), and what libraries warn of.
+
+    Libraries are heard from WARNING up, whatever level they were told: below that, an SDK asked
+    to debug prints whole requests.
+    """
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(_Formatter(form))
+    handler.addFilter(_is_wanted)
+    root = logging.getLogger()
+    for old in [old for old in root.handlers if isinstance(old, _Handler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    logging.getLogger("walagent").setLevel(level.upper())
+    logging.captureWarnings(capture=True)
+
+
+def _told(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
+    """Turn `exc_info` into the places an error came through; of messages only what `say` says."""
+    match fields.pop("exc_info", None):
+        case BaseException() as error:
+            pass
+        case (_, BaseException() as error, _):
+            pass
+        case told:
+            error = sys.exception() if told else None
+    if error is not None:
+        fields["traceback"] = "\n".join(trace(error))
+    return fields
+
+
+def _clean(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
+    """Leave only plain values, no contents and no secrets, the bound fields first."""
+    first = [key for key in _ORDER if key in fields]
+    keys = first + [key for key in fields if key not in first]
+    return {key: "<left out>" if key in CONTENTS else _plain(fields[key]) for key in keys}
+
+
+def _plain(value: object) -> object:
+    match value:
+        case None | bool() | float():
+            return value
+        case BaseException():
+            return say(value)
+        case bytes():
+            return f"<{len(value)} bytes>"
+        case list() | tuple():
+            return [_plain(item) for item in cast("list[object]", value)]
+        case _:  # an Lsn is an int that prints as a position
+            return value if type(value) is int else mask(str(value))
+
+
+def _as_record(
+    _logger: WrappedLogger, _method: str, fields: EventDict
+) -> tuple[tuple[EventDict], dict[str, Any]]:
+    return (fields,), {}
+
+
+_CHAIN: tuple[Processor, ...] = (
+    merge_contextvars,
+    add_log_level,
+    TimeStamper(fmt="iso", utc=True, key="time"),
+    _told,
+    _clean,
+)
+
+
+class _Handler(logging.StreamHandler[TextIO]):
+    """The one handler that is ours, among those that others may have added."""
+
+
+def _is_wanted(record: logging.LogRecord) -> bool:
+    return record.name == "walagent" or record.levelno >= logging.WARNING
+
+
+class _Formatter(logging.Formatter):
+    """Renders an event; a library's words become the event `library.warned`."""
+
+    def __init__(self, form: Format) -> None:
+        super().__init__()
+        self._render = JSONRenderer() if form == "json" else _as_text
+
+    def format(self, record: logging.LogRecord) -> str:
+        ours = record.name == "walagent" and isinstance(record.msg, dict)
+        fields = cast("EventDict", record.msg) if ours else _foreign(record)
+        return str(self._render(None, "", dict(fields)))
+
+
+def _foreign(record: logging.LogRecord) -> EventDict:
+    fields: Any = {"event": "library.warned", "logger": record.name, "said": record.getMessage()}
+    fields["exc_info"] = record.exc_info
+    for processor in _CHAIN:
+        fields = processor(None, record.levelname.lower(), fields)
+    return fields
+
+
+_logfmt = LogfmtRenderer(bool_as_flag=False)
+
+
+def _as_text(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
+    head = f"{fields.pop('time')} {fields.pop('level'):<7} {fields.pop('event')}"
+    trace = fields.pop("traceback", "")
+    return " ".join(filter(None, (head, str(_logfmt(None, "", fields))))) + (trace and f"\n{trace}")
+
+
+log = cast(
+    "BoundLogger",
+    structlog.wrap_logger(
+        logging.getLogger("walagent"),
+        processors=[filter_by_level, *_CHAIN, _as_record],
+        wrapper_class=BoundLogger,
+        cache_logger_on_first_use=True,
+    ),
+)

@@ -1,0 +1,69 @@
+"""Which attachments a change concerns, by everything but their conditions.
+
+operation wanted → not the attachment's own write → not too deep → a watched column touched
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from walagent.attachment import Attachment
+from walagent.change import UNCHANGED, Change, Op
+from walagent.matching.origin import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An attachment acts on a change, if its condition holds."""
+
+    attachment: Attachment
+    change: Change
+    origin: Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class TooDeep:
+    """Agents have answered agents often enough; recorded as a skipped run."""
+
+    attachment: Attachment
+    change: Change
+    origin: Origin
+
+
+def matches(
+    change: Change,
+    attachments: Iterable[Attachment],
+    origin: Origin | None,
+) -> Iterator[Match | TooDeep]:
+    """Find what a change starts.
+
+    Args:
+        origin: the run that wrote the change, None for people and applications.  Its own
+            attachment never reacts to it.
+    """
+    for attachment in attachments:
+        if change.op not in attachment.ops:
+            continue
+        if origin is not None and origin.attachment_id == attachment.id:
+            continue
+        if not touches(change, attachment):
+            continue
+        if origin is not None and origin.depth + 1 > attachment.max_depth:
+            if attachment.max_depth > 0:
+                yield TooDeep(attachment, change, origin)
+            continue
+        yield Match(attachment, change, origin)
+
+
+def touches(change: Change, attachment: Attachment) -> bool:
+    """Whether an update touches a column that the attachment names in `columns`.
+
+    Where the WAL does not carry the old value (replica identity other than full), it may.
+    """
+    if change.op is not Op.UPDATE or attachment.columns is None or change.new is None:
+        return True
+    old = change.old or {}
+    return any(
+        name not in old or old[name] != value
+        for name, value in change.new.items()
+        if name in attachment.columns and value is not UNCHANGED
+    )

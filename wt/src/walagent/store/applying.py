@@ -1,0 +1,76 @@
+"""Models, agents and attachments, written as a file wants them; `app.applying` decides what.
+
+`fields` of a row are plain values by column: times are seconds, a relation is its oid.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from walagent.message import Json
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+Kind = Literal["model", "agent", "attachment"]
+Fields = Mapping[str, Json]
+
+_LOCK = 0x77616C62  # "walb": one file is applied at a time
+_SECONDS = ("debounce", "approval_ttl")
+
+
+async def begin_applying(conn: Connection) -> None:
+    """Let nobody else apply until the transaction ends, and make versions once, at its end."""
+    await conn.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
+    await conn.execute("select set_config('walagent.applying', 'on', true)")
+
+
+async def current(conn: Connection, kind: Kind) -> dict[str, Fields]:
+    """Load what is there, by name."""
+    cursor = await conn.execute(query(f"applied_{kind}s"))
+    return dict(await cursor.fetchall())
+
+
+async def find_tables(conn: Connection, names: Iterable[str]) -> dict[str, tuple[int | None, str]]:
+    """Look tables up.
+
+    Returns:
+        by name the oid, or None and a guess at what may be meant.
+    """
+    cursor = await conn.execute(query("find_tables"), {"names": sorted(set(names))})
+    return {name: (oid, guess or "") for name, oid, guess in await cursor.fetchall()}
+
+
+async def insert(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
+    """Make a row."""
+    if kind == "model":
+        required = {key: fields[key] for key in ("provider", "model_id")}
+        await conn.execute(query("insert_model"), {"name": name, **required})
+        await update(conn, kind, name, fields)
+        return
+    await conn.execute(query(f"insert_{kind}"), {"name": name, "fields": _json(fields)})
+
+
+async def update(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
+    """Change what *fields* names of a row."""
+    await conn.execute(query(f"update_{kind}"), {"name": name, "fields": _json(fields)})
+
+
+async def detach(conn: Connection, name: str) -> None:
+    """End an attachment."""
+    await conn.execute("delete from agent.attachment where name = %s", [name])
+
+
+async def touch_attachments(conn: Connection, agents: Iterable[str], but: Iterable[str]) -> None:
+    """Make a new version of the attachments of changed *agents*, except of those called *but*."""
+    await conn.execute(query("touch_attachments"), {"agents": list(agents), "but": list(but)})
+
+
+def _json(fields: Fields) -> Jsonb:
+    """Write fields for jsonb_populate_record: an interval and a regclass are read from text."""
+    row = dict(fields)
+    for name in _SECONDS:
+        if row.get(name) is not None:
+            row[name] = f"{row[name]} seconds"
+    return Jsonb(row)

@@ -1,0 +1,57 @@
+"""Attachments as the reader, the workers and people need them."""
+
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+
+from walagent.attachment import Attachment
+from walagent.message import ModelSpec
+
+Connection = AsyncConnection[Any]
+
+
+async def active_attachments(conn: Connection) -> list[Attachment]:
+    """Load the versions in effect at the ledger's position."""
+    cursor = await conn.execute(
+        "select definition from agent.attachment_version"
+        " where active_from is not null and active_until is null order by attachment_id"
+    )
+    return [Attachment.from_json(row[0]) for row in await cursor.fetchall()]
+
+
+async def attachment_version(
+    conn: Connection, attachment_id: int, version: int
+) -> Attachment | None:
+    """Load the version that a run is pinned to."""
+    cursor = await conn.execute(
+        "select definition from agent.attachment_version where attachment_id = %s and version = %s",
+        [attachment_id, version],
+    )
+    row = await cursor.fetchone()
+    return Attachment.from_json(row[0]) if row else None
+
+
+async def secret_key(conn: Connection) -> bytes:
+    """Read the key that signs our write-backs."""
+    row = await (await conn.execute("select key from agent.secret")).fetchone()
+    return bytes(row[0]) if row else b""
+
+
+async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> None:
+    """Pause an attachment on the daemon's own account: none of its runs can succeed."""
+    await conn.execute("select agent.pause_broken(%s, %s)", [attachment_id, reason])
+
+
+async def load_models(conn: Connection) -> dict[str, ModelSpec]:
+    """Load the registry of models."""
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute("select * from agent.model where enabled")
+    return {row["name"]: _model(row) for row in await cursor.fetchall()}
+
+
+def _model(row: dict[str, Any]) -> ModelSpec:
+    row.pop("enabled")
+    for price in ("input_price", "cached_input_price", "cache_write_price", "output_price"):
+        row[price] = None if row[price] is None else float(row[price])
+    return ModelSpec(**row)

@@ -1,0 +1,136 @@
+"""Backfills: which are to be done, how far they are, what they bring."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from walagent.attachment import Attachment
+from walagent.lsn import Lsn
+from walagent.store.exact import exact
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillJob:
+    """A backfill that is not done yet."""
+
+    attachment: Attachment
+    state: str
+    cursor: Mapping[str, Any] | None
+    rows_done: int
+
+
+async def running(conn: Connection) -> set[int]:
+    """The attachments whose backfill is not done; intake notes their new rows."""
+    cursor = await conn.execute(
+        "select attachment_id from agent.backfill where state in ('pending', 'running')"
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def next_backfill(conn: Connection) -> BackfillJob | None:
+    """The oldest backfill that is not done, with the version it was asked for."""
+    cursor = await conn.execute(
+        "select v.definition, b.state, b.cursor, b.rows_done"
+        "  from agent.backfill b"
+        "       join agent.attachment_version v using (attachment_id, version)"
+        " where b.state in ('pending', 'running') and v.active_from is not null"
+        " order by b.attachment_id limit 1"
+    )
+    row = await cursor.fetchone()
+    return BackfillJob(Attachment.from_json(row[0]), *row[1:]) if row else None
+
+
+async def start(conn: Connection, attachment: Attachment) -> None:
+    """Say that a backfill has begun, with the planner's estimate of its size."""
+    await conn.execute(
+        "update agent.backfill"
+        "   set state = 'running', started_at = agent.now(),"
+        "       rows_total = (select greatest(reltuples, 0)::bigint from pg_class where oid = %s)"
+        " where attachment_id = %s",
+        [attachment.relation_oid, attachment.id],
+    )
+
+
+async def finish(conn: Connection, attachment_id: int) -> None:
+    """Say that a backfill is done, and forget what it had to leave alone."""
+    await conn.execute(
+        "update agent.backfill"
+        "   set state = 'done', finished_at = agent.now(), rows_total = rows_done"
+        " where attachment_id = %s",
+        [attachment_id],
+    )
+    await _forget_seen(conn)
+
+
+async def fail(conn: Connection, attachment_id: int, error: Exception) -> None:
+    """Say that a backfill cannot go on, and why."""
+    await conn.execute(
+        "update agent.backfill set state = 'failed', finished_at = agent.now(), error = %s"
+        " where attachment_id = %s",
+        [str(error), attachment_id],
+    )
+    await _forget_seen(conn)
+
+
+async def _forget_seen(conn: Connection) -> None:
+    """Forget what no backfill has to leave alone any more, also of attachments that are gone."""
+    await conn.execute(
+        "delete from agent.backfill_seen"
+        " where attachment_id <> all (array(select attachment_id from agent.backfill"
+        "                                    where state in ('pending', 'running')))"
+    )
+
+
+async def wal_position(conn: Connection) -> Lsn:
+    """Where the server's WAL ends now."""
+    row = await (await conn.execute("select pg_current_wal_insert_lsn()::text")).fetchone()
+    return Lsn.parse(row[0]) if row else Lsn(0)
+
+
+async def nudge(conn: Connection) -> None:
+    """Put a message of ours into the WAL, for the reader to pass by."""
+    await conn.execute("select pg_logical_emit_message(true, 'walagent', 'nudge')")
+
+
+async def seen(conn: Connection, attachment_id: int, keys: Sequence[str]) -> set[str]:
+    """Which of *keys* arrived by the stream since the attach."""
+    cursor = await conn.execute(
+        "select key from agent.backfill_seen where attachment_id = %s and key = any (%s)",
+        [attachment_id, list(keys)],
+    )
+    return {row[0] for row in await cursor.fetchall()}
+
+
+async def insert_runs(
+    conn: Connection, attachment: Attachment, runs: Sequence[Mapping[str, Any]]
+) -> None:
+    """Insert one run for each row: k key, c change, n lane, s state, e error."""
+    # As agent.retry: no run of the same lane may start as it is inserted meanwhile.
+    await conn.execute("select pg_advisory_xact_lock_shared(hashtext('walagent.start'))")
+    await conn.execute(
+        query("insert_backfill_runs"),
+        {
+            "attachment": attachment.id,
+            "version": attachment.version,
+            "max_attempts": attachment.max_attempts,
+            "runs": orjson.dumps(runs, default=exact).decode(),
+        },
+    )
+
+
+async def move(
+    conn: Connection, attachment_id: int, cursor: Mapping[str, Any], rows: int, runs: int
+) -> None:
+    """Move a backfill on, in the transaction that inserted its runs."""
+    await conn.execute(
+        "update agent.backfill"
+        "   set cursor = %s, rows_done = rows_done + %s, runs = runs + %s where attachment_id = %s",
+        [Jsonb(cursor), rows, runs, attachment_id],
+    )

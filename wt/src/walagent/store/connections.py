@@ -1,0 +1,181 @@
+"""Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
+
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Self, cast
+
+import orjson
+from psycopg import AsyncConnection, OperationalError
+from psycopg.adapt import AdaptersMap
+from psycopg.types.json import set_json_dumps, set_json_loads
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from walagent.errors import DatabaseLostError
+from walagent.login import login_refused, said, sqlstate_of
+from walagent.message import Json
+from walagent.store.exact import exact, read_json
+
+Pool = AsyncConnectionPool[AsyncConnection[Any]]
+
+_TCP: dict[str, Any] = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "connect_timeout": 10,
+}
+
+
+# An escaped NUL, which jsonb refuses; an even number of backslashes before it escape themselves.
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
+_MARK = "\N{REPLACEMENT CHARACTER}"
+
+
+def to_json(value: Json) -> bytes:
+    """Write JSON that jsonb takes: NUL and lone surrogates, which it refuses, become a mark."""
+    try:
+        document = orjson.dumps(value, exact, orjson.OPT_NON_STR_KEYS)
+    except TypeError:
+        document = orjson.dumps(_encodable(value), exact, orjson.OPT_NON_STR_KEYS)
+    if b"u0000" in document:
+        document = _NUL.sub(rb"\1" + _MARK.encode(), document)
+    return document
+
+
+def _encodable(value: Json) -> Json:
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case dict():
+            items = cast("dict[Json, Json]", value).items()
+            return {_encodable(key): _encodable(each) for key, each in items}
+        case list() | tuple():
+            return [_encodable(each) for each in cast("Sequence[Json]", value)]
+        case _:
+            return value
+
+
+def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
+    set_json_loads(read_json, context)
+    set_json_dumps(to_json, context)
+
+
+async def _configure(conn: AsyncConnection[Any]) -> None:
+    """Make commits durable before they are reported, whatever the role's or database's default.
+
+    A ledger that was reported durable and then lost in a crash would lose its changes for ever.
+    A stricter setting (remote_apply) stays.
+    """
+    _prepare(conn)
+    await conn.execute(
+        "select set_config('synchronous_commit', 'on', false)"
+        " where current_setting('synchronous_commit') in ('off', 'local')"
+    )
+
+
+async def connect(dsn: str, *, application: str = "walagent") -> AsyncConnection[Any]:
+    """Open a connection in autocommit mode.
+
+    Raises:
+        LoginRefusedError: the server does not let us in.
+        DatabaseLostError: the server cannot be reached, or has no room for us for now.
+    """
+    try:
+        conn = await AsyncConnection.connect(
+            dsn, autocommit=True, application_name=application, **_TCP
+        )
+    except OperationalError as error:
+        if (refusal := login_refused(str(error))) is not None:
+            raise refusal from error
+        told, state = _told(error)
+        raise DatabaseLostError(f"cannot connect: {told}", sqlstate=state) from error
+    await _configure(conn)
+    return conn
+
+
+def _told(error: OperationalError) -> tuple[str, str | None]:
+    """Say in one line why no connection came about, and its SQLSTATE."""
+    words = str(error)
+    if (refusal := login_refused(words)) is not None:
+        return str(refusal), refusal.sqlstate
+    state = sqlstate_of(words)
+    return (f"{said(words)} (SQLSTATE {state})" if state else said(words)), state
+
+
+class NoConnectionError(PoolTimeout):
+    """No connection in time, and why the last attempt to make one failed."""
+
+    def __init__(self, message: str, sqlstate: str | None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
+    """A pool that says why it has no connection; psycopg's says after how long."""
+
+    refused: OperationalError | None = None  # by the last attempt to make a connection
+
+    async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:  # noqa: ASYNC109 - psycopg's
+        """Give a connection.
+
+        Raises:
+            NoConnectionError, PoolTimeout: there was none in time.
+        """
+        try:
+            return await super().getconn(timeout)
+        except PoolTimeout as error:
+            if self.refused is None:
+                raise
+            told, state = _told(self.refused)
+            raise NoConnectionError(f"{error}: {told}", state) from error
+
+    def watching(self) -> type[AsyncConnection[Any]]:
+        """Make the class of this pool's connections, which notes how connecting goes."""
+        pool = self
+
+        class Connection(AsyncConnection[Any]):
+            @classmethod
+            async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
+                try:
+                    conn = await super().connect(conninfo, **kwargs)
+                except OperationalError as error:
+                    pool.refused = error
+                    raise
+                pool.refused = None
+                return conn
+
+        return Connection
+
+
+@asynccontextmanager
+async def open_pool(
+    dsn: str | Callable[[], str], *, size: int, application: str
+) -> AsyncGenerator[Pool]:
+    """Open a pool of up to *size* connections; the first is made before it returns.
+
+    Args:
+        dsn: of the connections; a function is asked anew for each of them.
+
+    Raises:
+        DatabaseLostError: no connection could be made.
+    """
+    pool = _Pool(
+        dsn,
+        min_size=1,
+        max_size=size,
+        open=False,
+        name=application,
+        kwargs={"autocommit": True, "application_name": application, **_TCP},
+        configure=_configure,
+        timeout=30,
+        reconnect_timeout=5,
+    )
+    pool.connection_class = pool.watching()
+    try:
+        await pool.open(wait=True, timeout=15)
+        yield pool
+    except PoolTimeout as error:
+        raise DatabaseLostError(f"no database connection within the time: {error}") from error
+    finally:
+        await pool.close(timeout=5)

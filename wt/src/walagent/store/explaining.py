@@ -1,0 +1,128 @@
+"""What `walagent why` looks at: a row, its runs, its table's attachments, the reader."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection, sql
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from walagent.attachment import Attachment
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table and its primary key."""
+
+    schema: str
+    name: str
+    key_columns: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """An attachment as it is now."""
+
+    attachment: Attachment
+    paused: bool
+    paused_reason: str | None
+    attached_at: datetime
+    active: bool  # whether the reader has come to this version
+    backfill: str | None  # its state
+
+
+@dataclass(frozen=True, slots=True)
+class RowRun:
+    """A run of the row."""
+
+    id: int
+    attachment_id: int
+    attachment: str | None
+    state: str
+    op: str
+    reason: str
+    depth: int
+    cause_run: int | None
+    error: str | None
+    committed_at: datetime | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderState:
+    """How far the reader is; None where there is no ledger yet."""
+
+    taken_in: str | None
+    written: str
+    behind: int | None  # bytes
+    reading: bool
+    slot_exists: bool
+    gaps: int
+
+
+@dataclass(frozen=True, slots=True)
+class PresentRow:
+    """The row as it is, and when it was last changed, where the server keeps that."""
+
+    values: Mapping[str, Any]
+    changed_at: datetime | None
+
+
+async def describe_table(conn: Connection, relation: int) -> Table:
+    """Name a table and its primary key."""
+    cursor = conn.cursor(row_factory=class_row(Table))
+    await cursor.execute(query("describe_table"), {"relation": relation})
+    table = await cursor.fetchone()
+    assert table is not None  # noqa: S101 - its oid was looked up a moment ago
+    return table
+
+
+async def attached_to(conn: Connection, relation: int) -> list[Attached]:
+    """List the attachments of a table."""
+    cursor = await conn.execute(query("explain_attachments"), {"relation": relation})
+    return [
+        Attached(Attachment.from_json(definition), *rest)
+        for definition, _, *rest in await cursor.fetchall()
+    ]
+
+
+async def runs_of(conn: Connection, table: Table, key: str) -> list[RowRun]:
+    """List the latest runs of a row, newest first."""
+    cursor = conn.cursor(row_factory=class_row(RowRun))
+    given = {"key": key, "schema": table.schema, "table": table.name}
+    await cursor.execute(query("explain_runs"), given)
+    return await cursor.fetchall()
+
+
+async def reader_state(conn: Connection, slot: str) -> ReaderState:
+    """Say how far the reader of *slot* is."""
+    cursor = conn.cursor(row_factory=class_row(ReaderState))
+    await cursor.execute(query("explain_reader"), {"slot": slot})
+    state = await cursor.fetchone()
+    assert state is not None  # noqa: S101 - the outer joins keep the one row
+    return state
+
+
+async def present_row(conn: Connection, table: Table, key: Sequence[str]) -> PresentRow | None:
+    """Read the row with this primary key; None when there is none now.
+
+    Args:
+        key: a text for each key column; PostgreSQL reads it as the column's type.
+    """
+    same = sql.SQL(" and ").join(
+        sql.SQL("t.{0} = wanted.{0}").format(sql.Identifier(name)) for name in table.key_columns
+    )
+    statement = sql.SQL(
+        "select to_jsonb(t),"
+        "       case when current_setting('track_commit_timestamp') = 'on'"
+        "            then pg_xact_commit_timestamp(t.xmin) end"
+        "  from {table} t, jsonb_populate_record(null::{table}, %s) wanted where {same}"
+    ).format(table=sql.Identifier(table.schema, table.name), same=same)
+    wanted = Jsonb(dict(zip(table.key_columns, key, strict=True)))
+    row = await (await conn.execute(statement, [wanted])).fetchone()
+    return PresentRow(*row) if row else None

@@ -1,0 +1,248 @@
+"""Judging a statement by the rule that PostgreSQL itself makes of it.
+
+The server parses the statement twice: first in a read-only transaction, because making a value
+from a literal can already run a domain's check; then as a view, in a transaction that is rolled
+back.  The view's stored rule holds each function, operator, type and relation by its OID, however
+the text spelled it.  Views inside are opened in the same way, and so are the checks of domains.
+
+Not looked at: policies of row level security and masking rules of the administrator's own, which
+PostgreSQL adds when the statement runs, not when it is written.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from psycopg import AsyncConnection, Error, generators
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGresult
+from psycopg.rows import dict_row
+
+from walagent.errors import StatementRefusedError
+from walagent.store.guard import known
+from walagent.store.guard.statement import Statement
+from walagent.store.guard.tree import Node, read_nodes
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+_VIEW: Final = "walagent_guard"
+_RULE: Final = """
+select ev_class::int8, ev_action::text
+  from pg_rewrite where ev_class = 'pg_temp.walagent_guard'::regclass
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the answer."""
+
+    name: str
+    type_oid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What the operator adds to what is known: functions by signature, and which relations.
+
+    Args:
+        functions: as `regprocedure` prints them with an empty search_path: `public.age_of(date)`.
+        relations: `schema.name`; None allows whatever the role may read.
+    """
+
+    functions: Collection[str] = ()
+    relations: Collection[str] | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a stored rule refers to and has not been judged yet."""
+
+    functions: set[int] = field(default_factory=set[int])
+    operators: set[int] = field(default_factory=set[int])
+    types: set[int] = field(default_factory=set[int])
+    relations: set[int] = field(default_factory=set[int])
+
+
+async def describe(conn: Connection, statement: Statement) -> Sequence[Column]:
+    """Let the server parse a statement and tell the columns of its answer; nothing is run.
+
+    Call it in a read-only transaction.
+
+    Raises:
+        StatementRefusedError: it is no single statement that the server understands, or parsing it
+            would already have an effect.
+    """
+    await _ask(conn, "prepare", statement.text)
+    described = await _ask(conn, "describe", "")
+    return [
+        Column((described.fname(n) or b"").decode(errors="replace"), described.ftype(n))
+        for n in range(described.nfields)
+    ]
+
+
+async def analyse(conn: Connection, statement: Statement, allowed: Allowed) -> None:
+    """Judge a statement; the transaction that this is called in must be rolled back.
+
+    Raises:
+        StatementRefusedError: it is no query, or holds something that is not known to be harmless.
+    """
+    try:
+        await _ask(conn, "run", statement.wrapped(f"create temp view {_VIEW} as select"))
+    except StatementRefusedError as error:
+        if error.sqlstate == "42601":  # syntax: alone it was understood
+            raise StatementRefusedError("only a query may run: SELECT, VALUES, TABLE") from error
+        raise
+    for oid, rule in await (await conn.execute(_RULE)).fetchall():
+        await _Judge(conn, allowed, {oid}).look_into(rule, "")
+
+
+class _Judge:
+    """Goes through rules and all that they lead to, each once."""
+
+    def __init__(self, conn: Connection, allowed: Allowed, seen: set[int]) -> None:
+        self._conn = conn
+        self._allowed = allowed
+        self._relations = seen
+        self._functions: set[int] = set()
+        self._operators: set[int] = set()
+        self._types: set[int] = set()
+
+    async def look_into(self, rule: str, where: str) -> None:
+        """Judge a rule.
+
+        Args:
+            where: what it is the rule of, for messages; "" for the statement itself.
+        """
+        found = _Found()
+        for node in read_nodes(rule):
+            _check_node(node, where)
+            found.functions.update(node.numbers(*known.FUNCTION_FIELDS))
+            found.operators.update(node.numbers(*known.OPERATOR_FIELDS))
+            if node.kind != "VAR":
+                found.types.update(node.numbers(*known.TYPE_FIELDS))
+            if node.kind in {"RANGETBLENTRY", "RTEPERMISSIONINFO"}:
+                found.relations.update(node.numbers("relid"))
+        await self._check_functions(found.functions, found.operators, where)
+        await self._check_types(found.types, where)
+        await self._check_relations(found.relations, where)
+
+    async def _rows(self, name: str, **parameters: Collection[int]) -> list[dict[str, Any]]:
+        async with self._conn.cursor(row_factory=dict_row) as cursor:
+            lists = {key: list(oids) for key, oids in parameters.items()}
+            return await (await cursor.execute(query(name), lists)).fetchall()
+
+    async def _check_functions(
+        self, functions: Collection[int], operators: Collection[int], where: str
+    ) -> None:
+        functions = set(functions) - self._functions
+        operators = set(operators) - self._operators
+        self._functions |= functions
+        self._operators |= operators
+        if not (functions or operators):
+            return
+        for row in await self._rows("guard_functions", functions=functions, operators=operators):
+            if reason := self._against_function(row):
+                raise StatementRefusedError(f"{where}{reason}")
+
+    def _against_function(self, row: dict[str, Any]) -> str:
+        signature: str = row["signature"]
+        if signature in self._allowed.functions:
+            return ""
+        if row["oid"] < known.FIRST_OF_USERS and row["of_catalog"]:
+            return _against_catalog_function(row)
+        trusted = row["extension"] in known.TRUSTED_EXTENSIONS
+        if trusted and (row["aggregate"] or (row["compiled"] and not row["volatile"])):
+            return ""
+        return f"the function {signature} is not known to be harmless"
+
+    async def _check_types(self, types: Collection[int], where: str) -> None:
+        types = set(types) - self._types
+        self._types |= types
+        if not types:
+            return
+        for row in await self._rows("guard_types", types=types):
+            inside = f"{where}type {row['name']}: "
+            await self._check_functions(row["functions"], (), inside)
+            for check in row["checks"]:
+                await self.look_into(check, inside)
+
+    async def _check_relations(self, relations: Collection[int], where: str) -> None:
+        relations = set(relations) - self._relations
+        self._relations |= relations
+        if not relations:
+            return
+        for row in await self._rows("guard_relations", relations=relations):
+            if reason := self._against_relation(row):
+                raise StatementRefusedError(f"{where}{reason}")
+            of_server = row["schema"] in {"pg_catalog", "information_schema"}
+            if row["kind"] == "v" and not of_server:
+                await self.look_into(row["rule"], f"{where}view {row['title']}: ")
+
+    def _against_relation(self, row: dict[str, Any]) -> str:
+        schema, name, kind = row["schema"], row["name"], row["kind"]
+        listed = self._allowed.relations
+        if schema == "pg_catalog":
+            harmless = name in known.CATALOGS
+        elif schema == "information_schema":
+            harmless = name not in known.DENIED_INFORMATION
+        elif schema == "agent" or schema.startswith(("pg_toast", "pg_temp")):
+            harmless = listed is not None and f"{schema}.{name}" in listed
+        elif kind == "f" or row["foreign_parts"]:
+            return f"{row['title']} leads to another server"
+        else:
+            harmless = kind in "rpmvS" and (listed is None or f"{schema}.{name}" in listed)
+        return "" if harmless else f"{row['title']} may not be read"
+
+
+def _check_node(node: Node, where: str) -> None:
+    """Refuse what no list of functions and relations would show."""
+    if node.kind == "ROWMARKCLAUSE":
+        raise StatementRefusedError(f"{where}it locks rows (FOR UPDATE, FOR SHARE)")
+    if node.kind not in known.NODES:
+        raise StatementRefusedError(f"{where}it uses {node.kind}, which is not known")
+    if node.kind == "QUERY" and not node.has("commandType", "1"):
+        raise StatementRefusedError(f"{where}it writes")
+
+
+def _against_catalog_function(row: dict[str, Any]) -> str:
+    name, signature = row["name"], row["signature"]
+    if name in known.ALLOWED_FUNCTIONS or signature in known.ALLOWED_SIGNATURES:
+        return ""
+    if name in known.DENIED_FUNCTIONS or name.startswith("pg_") or name.endswith("_validator"):
+        return f"the function {signature} may not be called"
+    return f"the function {signature} is volatile" if row["volatile"] else ""
+
+
+async def _ask(conn: Connection, what: str, text: str) -> PGresult:
+    """Send one message of the extended protocol, which takes one statement and no more.
+
+    psycopg would send a statement without parameters by the simple protocol, which takes several.
+    """
+    pgconn = conn.pgconn
+    async with conn.lock:
+        match what:
+            case "prepare":
+                pgconn.send_prepare(b"", text.encode())
+            case "describe":
+                pgconn.send_describe_prepared(b"")
+            case _:
+                pgconn.send_query_params(text.encode(), None)
+        *_, result = await conn.wait(generators.execute(pgconn))
+    if result.status == ExecStatus.FATAL_ERROR:
+        raise refused_by_server(_error(result, conn))
+    return result
+
+
+def _error(result: PGresult, conn: Connection) -> Error:
+    return error_from_result(result, encoding=conn.info.encoding)
+
+
+def refused_by_server(error: Error) -> StatementRefusedError:
+    """Make a refusal of an error; its detail, which may quote rows, stays out."""
+    return StatementRefusedError(
+        error.diag.message_primary or str(error),
+        sqlstate=error.sqlstate,
+        position=int(error.diag.statement_position or 0) or None,
+    )

@@ -1,0 +1,98 @@
+"""What is known to be harmless.  Anything that is not listed here is refused, with its name.
+
+Sources: pg_proc.dat, parsenodes.h and primnodes.h of PostgreSQL 15 to 18.
+"""
+
+from typing import Final
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+FIRST_OF_USERS: Final = 16_384  # OIDs below are the server's own; initdb gave them
+
+NODES: Final = _words(
+    """
+    AGGREF ALIAS ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASEEXPR CASETESTEXPR CASEWHEN
+    COALESCEEXPR COERCETODOMAIN COERCETODOMAINVALUE COERCEVIAIO COLLATEEXPR COMMONTABLEEXPR
+    CONST CONVERTROWTYPEEXPR CTECYCLECLAUSE CTESEARCHCLAUSE DISTINCTEXPR FIELDSELECT FIELDSTORE
+    FROMEXPR FUNCEXPR GROUPINGFUNC GROUPINGSET JOINEXPR JSONBEHAVIOR JSONCONSTRUCTOREXPR
+    JSONEXPR JSONFORMAT JSONISPREDICATE JSONRETURNING JSONTABLEPATH JSONTABLEPATHSCAN
+    JSONTABLEPLAN JSONTABLESIBLINGJOIN JSONVALUEEXPR MINMAXEXPR NAMEDARGEXPR NULLIFEXPR NULLTEST
+    OPEXPR PARAM QUERY RANGETBLENTRY RANGETBLFUNCTION RANGETBLREF RELABELTYPE ROWCOMPAREEXPR
+    ROWEXPR RTEPERMISSIONINFO SCALARARRAYOPEXPR SETOPERATIONSTMT SORTGROUPCLAUSE
+    SQLVALUEFUNCTION SUBLINK SUBSCRIPTINGREF TABLEFUNC TABLESAMPLECLAUSE TARGETENTRY VAR
+    WINDOWCLAUSE WINDOWFUNC XMLEXPR
+    """
+)
+
+# Fields that name functions, operators and types.  The type of a column that is only read (VAR)
+# says nothing: reading a value checks no domain.
+FUNCTION_FIELDS: Final = (
+    "funcid", "opfuncid", "hashfuncid", "negfuncid", "aggfnoid", "winfnoid", "tsmhandler",
+    "startInRangeFunc", "endInRangeFunc",
+)  # fmt: skip
+OPERATOR_FIELDS: Final = ("opno", "opnos", "eqop", "sortop", "cycle_mark_neop")
+TYPE_FIELDS: Final = (
+    "consttype", "resulttype", "funcresulttype", "aggtype", "wintype", "opresulttype",
+    "array_typeid", "element_typeid", "row_typeid", "casetype", "coalescetype", "minmaxtype",
+    "refrestype", "refelemtype", "refcontainertype", "funccoltypes", "coltypes", "typid", "type",
+    "typeId",
+)  # fmt: skip
+
+# Functions of pg_catalog that are volatile or begin with pg_, and harmless all the same.
+ALLOWED_FUNCTIONS: Final = _words(
+    """
+    clock_timestamp gen_random_uuid random random_normal statement_timestamp timeofday uuidv4
+    uuidv7 pg_char_to_encoding pg_collation_for pg_column_size pg_column_compression
+    pg_database_size pg_encoding_to_char pg_get_constraintdef pg_get_expr
+    pg_get_function_arguments pg_get_function_identity_arguments pg_get_function_result
+    pg_get_functiondef pg_get_indexdef pg_get_partkeydef pg_get_partition_constraintdef
+    pg_get_serial_sequence pg_get_triggerdef pg_get_userbyid pg_get_viewdef pg_has_role
+    pg_index_column_has_property pg_indexes_size pg_partition_ancestors pg_partition_root
+    pg_partition_tree pg_relation_size pg_size_bytes pg_size_pretty pg_table_is_visible
+    pg_table_size pg_total_relation_size pg_type_is_visible pg_typeof
+    """
+)
+# And those that are neither, and yet not harmless: they read relations or settings by name, run
+# SQL given as text, or leave a trace.
+DENIED_FUNCTIONS: Final = _words(
+    """
+    current_setting txid_current ts_stat ts_rewrite database_to_xml
+    database_to_xml_and_xmlschema database_to_xmlschema schema_to_xml
+    schema_to_xml_and_xmlschema schema_to_xmlschema table_to_xml table_to_xml_and_xmlschema
+    table_to_xmlschema query_to_xml query_to_xml_and_xmlschema query_to_xmlschema cursor_to_xml
+    cursor_to_xmlschema setseed
+    """
+)
+# ts_rewrite(tsquery, tsquery, tsquery) takes no SQL.
+ALLOWED_SIGNATURES: Final = frozenset({"ts_rewrite(tsquery,tsquery,tsquery)"})
+
+# Extensions whose functions in C compute, and no more.
+TRUSTED_EXTENSIONS: Final = _words(
+    """
+    btree_gin btree_gist citext cube earthdistance fuzzystrmatch hstore intarray isn ltree
+    pg_trgm pgcrypto seg unaccent uuid-ossp vector
+    """
+)
+
+CATALOGS: Final = _words(
+    """
+    pg_aggregate pg_am pg_amop pg_amproc pg_attrdef pg_attribute pg_cast pg_class pg_collation
+    pg_constraint pg_conversion pg_database pg_depend pg_description pg_enum pg_extension
+    pg_index pg_indexes pg_inherits pg_language pg_matviews pg_namespace pg_opclass pg_operator
+    pg_opfamily pg_partitioned_table pg_policies pg_policy pg_proc pg_range pg_roles pg_rules
+    pg_sequence pg_sequences pg_stat_all_indexes pg_stat_all_tables pg_stat_user_indexes
+    pg_stat_user_tables pg_statio_user_indexes pg_statio_user_tables pg_statistic_ext pg_stats
+    pg_tables pg_tablespace pg_timezone_abbrevs pg_timezone_names pg_trigger pg_ts_config
+    pg_ts_dict pg_type pg_views
+    """
+)
+DENIED_INFORMATION: Final = _words(
+    """
+    user_mapping_options user_mappings _pg_user_mappings foreign_server_options
+    foreign_data_wrapper_options foreign_table_options _pg_foreign_servers
+    _pg_foreign_data_wrappers _pg_foreign_tables
+    """
+)

@@ -1,0 +1,322 @@
+"""How far the WAL is taken in, and taking changes in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+from psycopg import AsyncConnection
+
+from walagent.errors import FencedError
+from walagent.lsn import Lsn
+from walagent.run import Claim, NewRun
+from walagent.store.exact import exact, read_json
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+_COLUMNS: Final = (
+    "slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A slot's row of `agent.progress`, as this reader holds it."""
+
+    slot: str
+    generation: int
+    epoch: int
+    system_id: str
+    timeline: int
+    plugin: str
+    commit_lsn: Lsn
+    end_lsn: Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A version of an attachment came into effect, or ended, at a commit."""
+
+    attachment_id: int
+    version: int | None  # None: the attachment is gone
+    definition: str | None  # JSON, as the WAL brought it
+    commit_lsn: Lsn
+
+
+async def read_ledger(conn: Connection, slot: str) -> Ledger | None:
+    """Read how far a slot is taken in; None when it never was."""
+    cursor = await conn.execute(
+        f"select {_COLUMNS} from agent.progress where slot = %s",  # noqa: S608 - our own constant
+        [slot],
+    )
+    row = await cursor.fetchone()
+    return _ledger(row) if row else None
+
+
+async def take_ledger(conn: Connection, slot: str, reader: str) -> Ledger:
+    """Take the ledger over: from here on, older readers can write nothing.
+
+    Raises:
+        FencedError: there is no ledger for this slot.
+    """
+    cursor = await conn.execute(
+        f"select {_COLUMNS} from agent.take_ledger(%s, %s)",  # noqa: S608 - our own constant
+        [slot, reader],
+    )
+    row = await cursor.fetchone()
+    if row is None or row[0] is None:
+        raise FencedError(f'there is no ledger for slot "{slot}"')
+    return _ledger(row)
+
+
+async def try_locks(conn: Connection, slot: str) -> None:
+    """Take the locks that taking in needs, and let go of them; waits while others hold them."""
+    async with conn.transaction(force_rollback=True):
+        await conn.execute(query("lock_ledger"))
+        await conn.execute("select from agent.progress where slot = %s for no key update", [slot])
+
+
+async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str]]:
+    """Tell for whom *waiting* waits: process id and application name."""
+    cursor = await conn.execute(
+        "select a.pid, a.application_name"
+        "  from pg_stat_activity a where a.pid = any (pg_blocking_pids(%s)) order by 1",
+        [waiting.info.backend_pid],
+    )
+    return await cursor.fetchall()
+
+
+async def open_ledger(  # noqa: PLR0913 - a row's columns
+    conn: Connection, slot: str, *, system_id: str, timeline: int, plugin: str, start: Lsn
+) -> None:
+    """Begin the ledger of a new slot; a slot made anew gets the next generation.
+
+    All attachments that exist now are in effect from *start* on.
+    """
+    await conn.execute(
+        query("open_ledger"),
+        {
+            "slot": slot,
+            "system_id": system_id,
+            "timeline": timeline,
+            "plugin": plugin,
+            "start": str(start),
+        },
+    )
+
+
+def _ledger(row: Sequence[Any]) -> Ledger:
+    slot, generation, epoch, system_id, timeline, plugin, commit_lsn, end_lsn = row
+    return Ledger(
+        slot,
+        generation,
+        epoch,
+        system_id,
+        timeline,
+        plugin,
+        Lsn.parse(commit_lsn),
+        Lsn.parse(end_lsn),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Whom runs may start with at once, and for how long it then holds them."""
+
+    worker: str
+    lease: timedelta
+    room: int  # free slots
+
+
+async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
+    conn: Connection,
+    ledger: Ledger,
+    runs: Sequence[NewRun],
+    commit_lsn: Lsn,
+    end_lsn: Lsn,
+    start: Start | None = None,
+) -> list[Claim]:
+    """Insert runs and move the ledger on, at once.
+
+    Args:
+        start: a worker of this process that has slots free.
+
+    Returns:
+        the runs that it has been given.
+
+    Raises (as PostgreSQL errors, see `store.translate`):
+        FencedError: a newer reader took over; nothing was written.
+    """
+    marked = _startable(runs, start.room) if start else frozenset[int]()
+    cursor = await conn.execute(
+        "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s)",
+        [
+            ledger.slot,
+            ledger.epoch,
+            ledger.generation,
+            str(commit_lsn),
+            str(end_lsn),
+            _documents(runs, marked),
+            sorted({run.attachment_id for run in runs}),
+            start.worker if start and marked else None,
+            start.lease if start else None,
+        ],
+    )
+    row = await cursor.fetchone()
+    started = row[0] if row and row[0] else ()
+    by_position = {(r.attachment_id, str(r.commit_lsn), r.ordinal): r for r in runs}
+    return [_claim(run_id, by_position[tuple(position)]) for run_id, *position in started]
+
+
+def _startable(runs: Sequence[NewRun], room: int) -> frozenset[int]:
+    """Choose, by place, the first run of each lane, as many as there is room for."""
+    lanes: dict[tuple[int, object], int] = {}
+    for n, run in enumerate(runs):
+        lanes.setdefault((run.attachment_id, n if run.lane is None else run.lane), n)
+    return frozenset(islice(lanes.values(), room))
+
+
+def _claim(run_id: int, run: NewRun) -> Claim:
+    """A run that was started as it was inserted: the first attempt, nothing recorded yet."""
+    now = datetime.now(tz=UTC)
+    return Claim(
+        run_id=run_id,
+        attachment_id=run.attachment_id,
+        attachment_version=run.attachment_version,
+        lease=1,
+        attempt=1,
+        max_attempts=run.max_attempts,
+        reason="change",
+        change=to_plain(run.change),
+        key=run.key,
+        depth=run.depth,
+        commit_lsn=str(run.commit_lsn),
+        committed_at=run.committed_at,
+        created_at=now,
+        started_at=now,
+    )
+
+
+def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a change as it will be read back from the database."""
+    return read_json(orjson.dumps(change, default=exact))
+
+
+async def insert_runs(conn: Connection, ledger: Ledger, runs: Sequence[NewRun]) -> int:
+    """Insert runs that do not collect; return how many were new."""
+    cursor = await conn.execute(
+        "select agent.insert_runs(%s, %s::jsonb)", [ledger.generation, _documents(runs)]
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else 0
+
+
+async def collect_run(conn: Connection, ledger: Ledger, run: NewRun) -> bool:
+    """Insert a run that collects, or let its change join the one that is collecting.
+
+    Returns:
+        whether the change was new.
+    """
+    cursor = await conn.execute(
+        query("collect_run"),
+        {
+            "generation": ledger.generation,
+            "attachment": run.attachment_id,
+            "lane": run.lane,
+            "run": _documents([run]),
+            "debounce": run.debounce,
+            "commit_lsn": str(run.commit_lsn),
+            "ordinal": run.ordinal,
+        },
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def move_progress(
+    conn: Connection, ledger: Ledger, commit_lsn: Lsn, end_lsn: Lsn, lanes: Iterable[int] = ()
+) -> None:
+    """Move the ledger on, in the transaction that inserted the runs, and wake the workers.
+
+    Args:
+        lanes: the attachments that got runs.
+
+    Raises (as PostgreSQL errors, see `store.translate`):
+        FencedError: a newer reader took over; roll back and leave.
+    """
+    await conn.execute(
+        "select agent.move_progress(%s, %s, %s, %s, %s)",
+        [ledger.slot, ledger.epoch, str(commit_lsn), str(end_lsn), sorted(set(lanes))],
+    )
+
+
+async def record_seen(conn: Connection, seen: Iterable[tuple[int, str]]) -> None:
+    """Remember rows that were inserted while a backfill was going on."""
+    pairs = list(seen)
+    await conn.execute(
+        "insert into agent.backfill_seen (attachment_id, key)"
+        " select * from unnest(%s::bigint[], %s::text[]) on conflict do nothing",
+        [[attachment for attachment, _ in pairs], [key for _, key in pairs]],
+    )
+
+
+async def record_effects(conn: Connection, effects: Iterable[Effect]) -> None:
+    """Store from which commit on which version of an attachment is in effect."""
+    for effect in effects:
+        await conn.execute(
+            query("record_effect"),
+            {
+                "attachment": effect.attachment_id,
+                "version": effect.version,
+                "definition": effect.definition,
+                "lsn": str(effect.commit_lsn),
+            },
+        )
+
+
+async def record_gap(
+    conn: Connection, slot: str, reason: str, from_lsn: Lsn | None, to_lsn: Lsn | None
+) -> None:
+    """Record that a stretch of WAL is lost to us; once per stretch."""
+    await conn.execute(
+        "insert into agent.gap (slot, reason, from_lsn, to_lsn)"
+        " select %(slot)s, %(reason)s, %(from)s::pg_lsn, %(to)s::pg_lsn"
+        "  where not exists (select from agent.gap where slot = %(slot)s and resolved_at is null"
+        "                       and from_lsn is not distinct from %(from)s::pg_lsn)",
+        {
+            "slot": slot,
+            "reason": reason,
+            "from": None if from_lsn is None else str(from_lsn),
+            "to": None if to_lsn is None else str(to_lsn),
+        },
+    )
+
+
+def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> str:
+    """Write runs as one JSON array: one parameter is far cheaper than one per column."""
+    documents = [
+        {**_document(run), "x": True} if n in marked else _document(run)
+        for n, run in enumerate(runs)
+    ]
+    return orjson.dumps(documents, default=exact).decode()
+
+
+def _document(run: NewRun) -> Mapping[str, Any]:
+    return {
+        "a": run.attachment_id,
+        "v": run.attachment_version,
+        "l": str(run.commit_lsn),
+        "o": run.ordinal,
+        "t": run.committed_at,
+        "c": run.change,
+        "k": run.key,
+        "n": run.lane,
+        "m": run.max_attempts,
+        "u": run.cause_run,
+        "d": run.depth,
+        "s": run.state.value,
+        "e": run.error,
+    }

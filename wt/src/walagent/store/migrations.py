@@ -1,0 +1,80 @@
+"""The schema's migrations: which there are, which are applied, and applying one.
+
+They are files, in the installed package or at the repository's root.  `agent.migration` remembers
+each with its digest: a file that was edited after it was applied is told, not run again.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent.errors import PreconditionError
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+_LOCK = 0x77616C61  # "wala": one migrator at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One file."""
+
+    name: str
+    script: bytes
+
+    @property
+    def digest(self) -> str:
+        """What tells an edited file from the one that was applied."""
+        return sha256(self.script).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A row of `agent.migration`."""
+
+    name: str
+    digest: str
+
+
+def find_migrations() -> list[Migration]:
+    """Read the migrations that came with this walagent, in their order.
+
+    Raises:
+        PreconditionError: the installation has none.
+    """
+    package = Path(__file__).parent.parent
+    for folder in (package / "migrations", package.parent.parent / "migrations"):
+        if files := sorted(folder.glob("[0-9]*.sql")):
+            return [Migration(file.name, file.read_bytes()) for file in files]
+    raise PreconditionError(
+        "the migrations are missing from this installation", hint="install walagent again"
+    )
+
+
+async def lock_migrations(conn: Connection) -> None:
+    """Wait until no other migrator works on this database; held until *conn* closes."""
+    await conn.execute("select pg_advisory_lock(%s)", [_LOCK])
+
+
+async def applied_migrations(conn: Connection) -> list[Applied] | None:
+    """List what is applied, in order; None when there is a schema `agent` without such a list."""
+    row = await (await conn.execute(query("find_schema"))).fetchone()
+    has_schema, has_list = row or (False, False)
+    if not has_list:
+        return None if has_schema else []
+    cursor = await conn.execute("select name, sha256 from agent.migration order by name")
+    return [Applied(*found) for found in await cursor.fetchall()]
+
+
+async def apply_migration(conn: Connection, migration: Migration) -> None:
+    """Run one file and remember it, in the caller's transaction."""
+    await conn.execute(migration.script)
+    await conn.execute(query("create_migration_list"))
+    await conn.execute(
+        "insert into agent.migration (name, sha256) values (%s, %s)",
+        [migration.name, migration.digest],
+    )

@@ -1,0 +1,16 @@
+"""Statements that are files in `sql/`."""
+
+from functools import cache
+from importlib.resources import files
+from typing import LiteralString, cast
+
+
+@cache
+def query(name: str) -> LiteralString:
+    """Read the statement `sql/<name>.sql`.
+
+    The cast is honest: the text is a file of this package, and no caller can add to it.
+    """
+    return cast(
+        LiteralString, files("walagent.store").joinpath("sql", f"{name}.sql").read_text("utf-8")
+    )

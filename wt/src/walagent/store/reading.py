@@ -1,0 +1,78 @@
+"""What people ask for: lists of agents, models, runs, approvals and gaps, as they are printed.
+
+Each row is a dictionary of plain values, for a table on a terminal or for JSON; what the columns
+are stands in the statement.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+Found = dict[str, Any]
+
+
+async def list_agents(conn: Connection) -> list[Found]:
+    """List agents with each of their attachments, and how its runs stand."""
+    return await _fetch(conn, "list_agents")
+
+
+async def list_models(conn: Connection) -> list[Found]:
+    """List models."""
+    return await _fetch(conn, "list_models")
+
+
+async def list_runs(  # noqa: PLR0913 - filters, each by its name
+    conn: Connection,
+    *,
+    states: Sequence[str] = (),
+    attachment: str | None = None,
+    relation: str | None = None,
+    key: str | None = None,
+    limit: int = 50,
+) -> list[Found]:
+    """List runs, newest first; what is not given does not filter.
+
+    Args:
+        relation: as ``schema.table``, not quoted.
+    """
+    filters = {"attachment": attachment, "relation": relation, "key": key, "limit": limit}
+    return await _fetch(conn, "list_runs", states=list(states) or None, **filters)
+
+
+async def show_run(conn: Connection, run_id: int) -> Found | None:
+    """Give one run with its steps, approvals and merged changes; None if there is none."""
+    found = await _fetch(conn, "show_run", run=run_id)
+    return found[0] if found else None
+
+
+async def list_approvals(conn: Connection) -> list[Found]:
+    """List the tool calls that wait for a person."""
+    return await _fetch(conn, "list_approvals")
+
+
+async def list_backfills(conn: Connection) -> list[Found]:
+    """List backfills, those that are going on first."""
+    return await _fetch(conn, "list_backfills")
+
+
+async def list_gaps(conn: Connection, *, resolved: bool = False) -> list[Found]:
+    """List gaps; those that a person has dealt with only if *resolved*."""
+    return await _fetch(conn, "list_gaps", all=resolved)
+
+
+async def broken_invariants(conn: Connection) -> list[Found]:
+    """List promises that do not hold; empty when all is well."""
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute("select rule, detail from agent.broken_invariant")
+    return await cursor.fetchall()
+
+
+async def _fetch(conn: Connection, name: str, **parameters: object) -> list[Found]:
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(query(name), parameters)
+    return await cursor.fetchall()

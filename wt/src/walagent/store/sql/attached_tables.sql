@@ -1,0 +1,20 @@
+-- Attachments with what their table and their role are like, for us.
+select a.name as attachment,
+       a.relation::oid::bigint as relation_oid,
+       a.relation::text as relation,
+       c.oid is not null as table_exists,
+       pg_get_userbyid(c.relowner) as owner,
+       pg_get_userbyid((select relowner from pg_class where oid = 'agent.attachment'::regclass)) as schema_owner,
+       coalesce(pg_has_role((select relowner from pg_class where oid = 'agent.attachment'::regclass), c.relowner,
+                            'member'), true) as owner_may_publish,
+       a.run_as::text,
+       r.oid is not null as role_exists,
+       coalesce(r.rolsuper, false) as role_is_superuser,
+       coalesce(pg_has_role(current_user, r.oid, case when current_setting('server_version_num')::integer >= 160000
+                                                      then 'set' else 'member' end), false) as may_become,
+       a.paused,
+       a.paused_reason
+  from agent.attachment a
+       left join pg_class c on c.oid = a.relation
+       left join pg_roles r on r.rolname = a.run_as
+ order by a.name

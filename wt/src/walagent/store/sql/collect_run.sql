@@ -1,0 +1,47 @@
+-- Let a change join the run of its lane that is still collecting, or start one that collects.
+-- The lock holds that run still: agent.tick() passes a locked one by, so it cannot start between.
+with collecting as (
+    select r.id, r.created_at
+      from agent.run r
+     where r.attachment_id = %(attachment)s
+       and r.lane is not distinct from %(lane)s
+       and r.state = 'pending' and r.not_before is not null
+     order by r.id + 0
+     limit 1
+       for no key update
+), given as (
+    select x.*
+      from jsonb_to_recordset(%(run)s::jsonb) as x (
+               a bigint, v integer, l pg_lsn, o integer, t timestamptz, c jsonb, k text, n text,
+               m integer, u bigint, d integer, s agent.run_state, e jsonb)
+     -- A change that is here already, first of a run or joined to one, comes to nothing.
+     where not exists (select from agent.run r
+                        where (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
+                            = (x.a, %(generation)s, x.l, x.o))
+       and not exists (select from agent.merged_change c
+                        where (c.attachment_id, c.generation, c.commit_lsn, c.ordinal)
+                            = (x.a, %(generation)s, x.l, x.o))
+), joined as (
+    insert into agent.merged_change (attachment_id, generation, commit_lsn, ordinal, run_id, change)
+    select g.a, %(generation)s, g.l, g.o, c.id, g.c
+      from given g cross join collecting c
+    on conflict do nothing
+    returning run_id
+), extended as (
+    -- Each change starts the window anew, but ten windows after the first the run goes.
+    update agent.run r
+       set not_before = least(agent.now() + make_interval(secs => %(debounce)s),
+                              r.created_at + make_interval(secs => 10 * %(debounce)s))
+      from joined j
+     where r.id = j.run_id
+    returning 1
+), started as (
+    insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+                           change, key, lane, max_attempts, cause_run, depth, not_before)
+    select a, v, %(generation)s, l, o, t, c, k, n, m, u, d, agent.now() + make_interval(secs => %(debounce)s)
+      from given
+     where not exists (select from collecting)
+    on conflict on constraint run_once_per_change do nothing
+    returning 1
+)
+select exists (select from joined) or exists (select from started), exists (select from extended)

@@ -1,0 +1,16 @@
+-- The functions of some OIDs, and those behind some operators.
+select p.oid::int8 as oid,
+       p.proname as name,
+       p.oid::regprocedure::text as signature,
+       p.provolatile = 'v' as volatile,
+       p.prokind = 'a' as aggregate,
+       l.lanname in ('c', 'internal') as compiled,
+       n.nspname = 'pg_catalog' as of_catalog,
+       coalesce(e.extname, '') as extension
+  from pg_proc p
+       join pg_namespace n on n.oid = p.pronamespace
+       join pg_language l on l.oid = p.prolang
+       left join pg_depend d on d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e'
+       left join pg_extension e on e.oid = d.refobjid
+ where p.oid = any (%(functions)s::oid[])
+    or p.oid in (select oprcode from pg_operator where oid = any (%(operators)s::oid[]))

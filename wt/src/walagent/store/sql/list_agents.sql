@@ -1,0 +1,35 @@
+-- Attachments with how their runs stand, and agents that are attached to nothing.
+select g.name as agent,
+       g.model,
+       a.name as attachment,
+       a.relation::text as relation,
+       a.ops as "on",
+       a.condition as "when",
+       a.run_as,
+       a.version,
+       a.source,
+       case when a.id is null then 'not attached'
+            when a.paused then 'paused'
+            when v.active_from is null then 'waits for the reader'
+            else 'active' end as state,
+       a.paused_reason,
+       coalesce(r.pending, 0) as pending,
+       coalesce(r.running, 0) as running,
+       coalesce(r.waiting, 0) as waiting,
+       coalesce(r.failed, 0) as failed,
+       b.state as backfill,
+       b.rows_done as backfilled,
+       b.rows_total as to_backfill
+  from agent.agent g
+       left join agent.attachment a on a.agent = g.name
+       left join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
+       left join agent.backfill b on b.attachment_id = a.id
+       left join (select attachment_id,
+                         count(*) filter (where state = 'pending') as pending,
+                         count(*) filter (where state = 'running') as running,
+                         count(*) filter (where state in ('waiting_approval', 'waiting_retry', 'needs_review')) as waiting,
+                         count(*) filter (where state in ('failed', 'dead')) as failed
+                    from agent.run
+                   where state not in ('succeeded', 'cancelled', 'skipped')
+                   group by attachment_id) r on r.attachment_id = a.id
+ order by g.name, a.name

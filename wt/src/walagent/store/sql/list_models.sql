@@ -1,0 +1,18 @@
+-- Models, and how many agents use each.  Prices are US dollars per million tokens.
+select m.name,
+       m.provider,
+       m.model_id,
+       m.base_url,
+       m.credential,
+       m.tool_mode,
+       m.context_window,
+       m.max_output_tokens,
+       m.input_price::float8,
+       m.cached_input_price::float8,
+       m.cache_write_price::float8,
+       m.output_price::float8,
+       m.parameters,
+       m.enabled,
+       (select count(*) from agent.agent g where g.model = m.name) as agents
+  from agent.model m
+ order by m.name

@@ -1,0 +1,16 @@
+-- What the daemon's role needs and does not have; agent.grant_runner() gives all of it.
+with needed (relation, privilege) as (
+    values ('agent.run', 'select'), ('agent.run', 'insert'), ('agent.run', 'update'), ('agent.run', 'delete'),
+           ('agent.step', 'select'), ('agent.step', 'insert'), ('agent.approval', 'insert'),
+           ('agent.approval', 'update'), ('agent.lane', 'update'), ('agent.progress', 'insert'),
+           ('agent.progress', 'update'), ('agent.gap', 'insert'), ('agent.attachment_version', 'insert'),
+           ('agent.attachment_version', 'update'), ('agent.worker', 'insert'), ('agent.secret', 'select'),
+           ('agent.model', 'select'), ('agent.attachment', 'select')
+)
+select 'usage on schema agent'
+ where not has_schema_privilege('agent', 'usage')
+union all
+select n.privilege || ' on ' || n.relation
+  from needed n
+       join pg_class c on c.relnamespace = 'agent'::regnamespace and 'agent.' || c.relname = n.relation
+ where not has_table_privilege(c.oid, n.privilege)

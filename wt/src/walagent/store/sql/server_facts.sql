@@ -1,0 +1,19 @@
+-- What the server, the database and our role are like; numbers as the server counts them.  pg_settings
+-- leaves out what the role may not see, where current_setting() would raise.
+select current_setting('server_version_num')::integer as version,
+       current_database() as database,
+       current_user::text as role,
+       pg_is_in_recovery() as in_recovery,
+       current_setting('wal_level') as wal_level,
+       current_setting('max_replication_slots')::integer as max_slots,
+       (select count(*) from pg_replication_slots)::integer as slots,
+       current_setting('max_wal_senders')::integer as max_senders,
+       (select count(*) from pg_stat_activity where backend_type = 'walsender')::integer as senders,
+       (select setting::bigint from pg_settings where name = 'max_slot_wal_keep_size') as keep_megabytes,
+       coalesce((select setting from pg_settings where name = 'output_plugin_libraries'), '') as plugin_libraries,
+       (select setting::bigint from pg_settings where name = 'idle_replication_slot_timeout') as idle_timeout,
+       current_setting('max_connections')::integer as max_connections,
+       extract(epoch from clock_timestamp())::float8 as clock,
+       (select rolsuper from pg_roles where rolname = current_user) as superuser,
+       exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                where n.nspname = 'agent' and c.relname = 'run') as migrated

@@ -1,0 +1,49 @@
+-- One run with everything that belongs to it.
+select r.id,
+       a.name as attachment,
+       r.attachment_version as version,
+       r.reason,
+       r.state::text,
+       r.key,
+       r.lane,
+       r.change,
+       r.commit_lsn::text,
+       r.ordinal,
+       r.committed_at,
+       r.cause_run,
+       r.depth,
+       r.attempt,
+       r.max_attempts,
+       r.worker,
+       r.blocked_by,
+       r.not_before,
+       r.next_attempt_at,
+       r.cancel_requested,
+       r.result,
+       r.error ->> 'reason' as error,
+       r.tokens,
+       r.cost::float8,
+       r.created_at,
+       r.started_at,
+       r.finished_at,
+       v.definition ->> 'agent' as agent,
+       v.definition ->> 'model' as model,
+       v.definition ->> 'run_as' as run_as,
+       (select coalesce(jsonb_agg(m.change order by m.commit_lsn, m.ordinal), '[]')
+          from agent.merged_change m
+         where m.run_id = r.id) as merged,
+       (select coalesce(jsonb_agg(jsonb_build_object(
+                   'seq', s.seq, 'kind', s.kind, 'content', s.content, 'recorded_at', s.recorded_at,
+                   'tokens', coalesce(s.input_tokens, 0) + coalesce(s.cached_tokens, 0)
+                             + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0),
+                   'cost', s.cost, 'duration_ms', s.duration_ms) order by s.seq), '[]')
+          from agent.step s
+         where s.run_id = r.id) as steps,
+       (select coalesce(jsonb_agg(to_jsonb(p) - 'digest' order by p.id), '[]')
+          from agent.approval p
+         where p.run_id = r.id) as approvals
+  from agent.run r
+       left join agent.attachment a on a.id = r.attachment_id
+       left join agent.attachment_version v
+         on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+ where r.id = %(run)s

@@ -1,0 +1,36 @@
+"""For tests of agents: a model that follows a script, and a server that poses as a provider.
+
+    model = ScriptedModel([call("lookup", id=7), "The answer is 42."])
+
+    async with FakeProvider([Fault(status=429, retry_after="1")]) as provider:
+        spec = provider.spec("anthropic")
+
+Public: what is exported here keeps its meaning between releases.
+"""
+
+from walagent.agent.models.script_file import read_script
+from walagent.agent.models.scripted import (
+    Answer,
+    Call,
+    Fault,
+    Rule,
+    Script,
+    ScriptedModel,
+    call,
+    in_turn,
+)
+from walagent.testing.provider import FakeProvider, Received
+
+__all__ = [
+    "Answer",
+    "Call",
+    "FakeProvider",
+    "Fault",
+    "Received",
+    "Rule",
+    "Script",
+    "ScriptedModel",
+    "call",
+    "in_turn",
+    "read_script",
+]

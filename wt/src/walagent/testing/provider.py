@@ -1,0 +1,191 @@
+"""A server on this machine that poses as Anthropic and as OpenAI, and follows a script.
+
+It checks each request against the wire format, as the real ones do, and refuses what they would.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Self
+
+from walagent.agent.models.replies import as_object
+from walagent.agent.models.scripted import USAGE, Answer, Fault, Rule, Script
+from walagent.errors import (
+    ModelLimitedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+    WalagentError,
+)
+from walagent.message import Json, ModelSpec, Request, Usage
+from walagent.testing.chat_wire import CHAT
+from walagent.testing.http_server import HttpServer, Incoming, Outgoing
+from walagent.testing.messages_wire import MESSAGES
+from walagent.testing.wire import Body, WireError, WireFormat, need
+
+KEY = "fake-key"  # what it takes for its own; opens nothing
+CREDENTIAL = "FAKE_PROVIDER_KEY"  # the name under which `environ` has the key
+
+_FORMATS = {wire.path: wire for wire in (MESSAGES, CHAT)}
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A request as it arrived, and what it says; `problem` when it was refused with 400."""
+
+    path: str
+    headers: Mapping[str, str]
+    body: Body
+    request: Request | None
+    problem: str = ""
+
+
+class FakeProvider:
+    """A provider on 127.0.0.1; an async context manager.
+
+    Args:
+        replies: as for `ScriptedModel`; a `Fault` is done as HTTP can do it.
+        rules: as for `ScriptedModel`.
+        latency: seconds before each answer.
+        usage: the token counts of every answer that is not a `Reply` with its own.
+        keep: whether to remember the requests; a benchmark would drown in them.
+    """
+
+    def __init__(
+        self,
+        replies: Iterable[Answer] = (),
+        *,
+        rules: Sequence[Rule] = (),
+        latency: float = 0.0,
+        usage: Usage = USAGE,
+        keep: bool = True,
+    ) -> None:
+        self._script = Script(tuple(replies), rules, latency, usage)
+        self._server = HttpServer(self._answer)
+        self._keep = keep
+        self.received: list[Received] = []
+        self.in_flight = 0
+        self.most_in_flight = 0
+        self.port = 0
+
+    @classmethod
+    def of(cls, script: Script, *, keep: bool = True) -> Self:
+        """Make a provider of a script that is there already, as one read from a file."""
+        return cls(
+            script.replies,
+            rules=script.rules,
+            latency=script.latency,
+            usage=script.usage,
+            keep=keep,
+        )
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open; a caller that gave up has closed its own."""
+        return self._server.connections
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """An environment with the key that `spec` names."""
+        return {CREDENTIAL: KEY}
+
+    def spec(self, provider: str, model_id: str = "fake-model", **fields: Json) -> ModelSpec:
+        """Give a registry row that leads here; *fields* are further columns."""
+        base_url = f"http://127.0.0.1:{self.port}" + ("/v1" if provider == "openai" else "")
+        spec = ModelSpec("fake", provider, model_id, base_url, CREDENTIAL)
+        return replace(spec, **fields)
+
+    async def start(self, port: int = 0, host: str = "127.0.0.1") -> None:
+        """Listen; port 0 lets the system choose."""
+        self.port = await self._server.start(port, host)
+
+    async def stop(self) -> None:
+        """Close the port and every connection."""
+        await self._server.stop()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def _answer(self, incoming: Incoming) -> Outgoing:
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            return await self._answer_one(incoming)
+        finally:
+            self.in_flight -= 1
+
+    async def _answer_one(self, incoming: Incoming) -> Outgoing:
+        wire = _FORMATS.get(incoming.path.partition("?")[0])
+        if wire is None or incoming.method != "POST":
+            return _error(CHAT, Fault(status=404), f"no such path: {incoming.path}")
+        if KEY not in (_bearer(incoming), incoming.headers.get("x-api-key")):
+            return _error(wire, Fault(status=401), "incorrect key provided")
+        body = as_object(json.loads(incoming.body))
+        try:
+            need("json" in incoming.headers.get("content-type", ""), "content-type: must be JSON")
+            request = wire.read(body, incoming.headers)
+        except WireError as error:
+            self._remember(Received(incoming.path, incoming.headers, body, None, str(error)))
+            return _error(wire, Fault(status=400), str(error))
+        self._remember(Received(incoming.path, incoming.headers, body, request))
+        await asyncio.sleep(self._script.latency)
+        return self._follow_script(wire, request, body)
+
+    def _follow_script(self, wire: WireFormat, request: Request, body: Body) -> Outgoing:
+        try:
+            answer = self._script.answer_to(request)
+        except WalagentError as error:
+            return _error(wire, _as_fault(error), str(error))
+        if isinstance(answer, Fault):
+            return _misbehave(wire, answer)
+        return Outgoing(200, json.dumps(wire.write(answer, body)).encode())
+
+    def _remember(self, received: Received) -> None:
+        if self._keep:
+            self.received.append(received)
+
+
+def _bearer(incoming: Incoming) -> str:
+    return incoming.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+def _misbehave(wire: WireFormat, fault: Fault) -> Outgoing:
+    error = _error(wire, fault, "the script says so")
+    return replace(
+        error,
+        body=fault.body or error.body,
+        stall=fault.stall,
+        cut=fault.cut,
+        drop=fault.drop,
+    )
+
+
+def _error(wire: WireFormat, fault: Fault, message: str) -> Outgoing:
+    headers = {"retry-after": fault.retry_after} if fault.retry_after else {}
+    body = json.dumps(wire.write_error(fault, message)).encode()
+    return Outgoing(fault.status, body, headers)
+
+
+def _as_fault(error: WalagentError) -> Fault:
+    """Answer as a provider does where `ScriptedModel` raises *error*."""
+    match error:
+        case ModelLimitedError(retry_after=seconds):
+            return Fault(429, "" if seconds is None else str(seconds))
+        case ModelUnauthorizedError():
+            return Fault(401)
+        case ModelUnavailableError():
+            return Fault(500)
+        case _:
+            return Fault(400)

@@ -1,0 +1,55 @@
+"""What the two wire formats have in common: their shape, and checks that say what is wrong."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from walagent.agent.models.scripted import Fault
+from walagent.message import Json, Reply, Request
+
+Body = dict[str, Json]
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class WireError(Exception):
+    """The request is not what the format demands; the fake provider answers 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireFormat:
+    """How one provider is spoken to.
+
+    Args:
+        path: where it listens.
+        read: checks a request's body and headers and gives it in the neutral form.
+        write: writes a reply as the answer to a body.
+        write_error: writes the body of an error with a message.
+    """
+
+    path: str
+    read: Callable[[Body, Mapping[str, str]], Request]
+    write: Callable[[Reply, Body], Body]
+    write_error: Callable[[Fault, str], Body]
+
+
+def need(condition: object, message: str) -> None:
+    """Refuse the request with *message* unless *condition* holds.
+
+    Raises:
+        WireError: it does not hold.
+    """
+    if not condition:
+        raise WireError(message)
+
+
+def need_keys(value: Body, known: Iterable[str], where: str) -> None:
+    """Refuse keys that the format does not have, as OpenAI and Anthropic do."""
+    unknown = sorted(value.keys() - set(known))
+    need(not unknown, f"{where}: extra inputs are not permitted: {', '.join(unknown)}")
+
+
+def need_results(owed: Iterable[str], given: Iterable[str], where: str) -> None:
+    """Refuse a transcript in which a call's result is missing, or one has no call."""
+    owed, given = list(owed), list(given)
+    need(sorted(owed) == sorted(given), f"{where}: results for {owed} expected, got {given}")

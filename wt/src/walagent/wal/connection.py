@@ -1,0 +1,81 @@
+"""Opens the replication connection: its settings, and the start of the stream."""
+
+from typing import Final
+
+from psycopg import AsyncConnection, Error, OperationalError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import ProgrammingError
+
+from walagent.errors import ConfigError
+from walagent.wal.options import StreamOptions, start_command
+from walagent.wal.refusals import refused, unreachable
+
+# The walsender writes values as its session is set, so what a value looks like must not depend
+# on the server's configuration.
+_TEXT_FORMS: Final = {
+    "datestyle": "ISO",
+    "intervalstyle": "postgres",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "timezone": "UTC",
+}
+_KEEPALIVES: Final = {
+    "keepalives": "1",
+    "keepalives_idle": "10",  # seconds
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",  # milliseconds that sent bytes may wait for an answer
+}
+_CONNECT_TIMEOUT: Final = "10"  # seconds
+
+
+async def connect_replication(
+    dsn: str, *, application_name: str = "walagent", sender_timeout: float = 4.0
+) -> AsyncConnection:
+    """Open a connection that can replicate; the caller closes it.
+
+    Raises:
+        StreamLostError: the server cannot be reached now.
+        PreconditionError: it does not let us in.
+        ConfigError: *dsn* is not a connection string.
+    """
+    try:
+        given = conninfo_to_dict(dsn)
+    except ProgrammingError as error:
+        raise ConfigError("the connection string cannot be read") from error
+    settings = _TEXT_FORMS | {"wal_sender_timeout": f"{round(sender_timeout * 1000)}ms"}
+    words = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    parameters = (
+        {"connect_timeout": _CONNECT_TIMEOUT}
+        | _KEEPALIVES
+        | {name: str(value) for name, value in given.items() if value is not None}
+        | {
+            "options": f"{given.get('options') or ''} {words}".strip(),
+            "application_name": application_name,
+            "client_encoding": "UTF8",
+            "replication": "database",
+        }
+    )
+    try:
+        return await AsyncConnection.connect(
+            "",
+            autocommit=True,
+            prepare_threshold=None,  # a walsender has no prepared statements
+            **parameters,  # pyright: ignore[reportArgumentType] - libpq's, all text
+        )
+    except OperationalError as error:
+        raise unreachable(error) from error
+
+
+async def start_replication(conn: AsyncConnection, options: StreamOptions) -> None:
+    """Start streaming.
+
+    Raises:
+        SlotBusyError: another reader has the slot.
+        GapError: the slot, or the WAL it needs, is gone.
+        PreconditionError: the server or the role is not set up for us.
+    """
+    try:
+        await conn.execute(start_command(options).encode())
+    except Error as error:
+        raise refused(error, options.slot) from error

@@ -1,0 +1,92 @@
+"""What a stream is asked for, and the START_REPLICATION command that asks for it.
+
+Replication connections take no parameters, so identifiers and literals are quoted here.
+
+Source: PostgreSQL docs, 55.4 Streaming Replication Protocol and 55.5.1 Logical Streaming
+Replication Parameters; wal2json's README, "Parameters".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from walagent.errors import ConfigError
+from walagent.lsn import Lsn
+
+Plugin = Literal["pgoutput", "wal2json"]
+TAG_PREFIX: Final = "walagent"
+
+_LONGEST_SILENCE: Final = 10.0  # seconds between two status updates, whatever the time-outs allow
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """One stream.  Times are seconds."""
+
+    slot: str
+    plugin: Plugin = "pgoutput"
+    publications: tuple[str, ...] = ()  # pgoutput
+    tables: tuple[tuple[str, str], ...] = ()  # wal2json: (schema, table); empty means all
+    prefixes: tuple[str, ...] = (TAG_PREFIX,)  # of the logical messages that become a Tag
+    protocol: Literal[1, 2] = 1  # of pgoutput; 2 sends large transactions before they commit
+    start: Lsn = Lsn(0)  # noqa: RUF009 - immutable; the ledger's end LSN, 0: the slot's own
+    status_interval: float = 10.0
+    sender_timeout: float = 4.0  # wal_sender_timeout of our session: a frozen reader loses the slot
+    stall_timeout: float = 20.0  # how long a full buffer may keep us from reading
+    application_name: str = "walagent"
+
+    @property
+    def tick(self) -> float:
+        """Seconds between status updates: three fit into the server's patience."""
+        timeout = self.sender_timeout or _LONGEST_SILENCE * 3  # 0 switches it off
+        return min(self.status_interval, _LONGEST_SILENCE, timeout / 3)
+
+
+def start_command(options: StreamOptions) -> str:
+    """Write START_REPLICATION.
+
+    Raises:
+        ConfigError: pgoutput without a publication.
+    """
+    pairs = _wal2json(options) if options.plugin == "wal2json" else _pgoutput(options)
+    words = ", ".join(f"{quote_name(name)} {quote_text(value)}" for name, value in pairs)
+    slot = quote_name(options.slot)
+    return f"START_REPLICATION SLOT {slot} LOGICAL {options.start} ({words})"
+
+
+def quote_name(name: str) -> str:
+    """Quote an identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """Quote a literal; backslashes stand for themselves in replication commands."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _pgoutput(options: StreamOptions) -> Sequence[tuple[str, str]]:
+    if not options.publications:
+        raise ConfigError("pgoutput needs the name of a publication")
+    names = ",".join(map(quote_name, options.publications))
+    pairs = [("proto_version", str(options.protocol)), ("publication_names", names)]
+    pairs.append(("messages", "true"))
+    return [*pairs, ("streaming", "on")] if options.protocol > 1 else pairs
+
+
+def _wal2json(options: StreamOptions) -> Sequence[tuple[str, str]]:
+    # Format 1 writes a transaction as one document, which ends at 1 GB: never for a live slot.
+    pairs = [("format-version", "2")]
+    pairs += [
+        (f"include-{what}", "true")
+        for what in ("xids", "timestamp", "lsn", "types", "type-oids", "pk")
+    ]
+    pairs.append(("add-msg-prefixes", ",".join(map(_escape, options.prefixes))))
+    if options.tables:
+        tables = (f"{_escape(schema)}.{_escape(table)}" for schema, table in options.tables)
+        pairs.append(("add-tables", ",".join(tables)))
+    return pairs
+
+
+def _escape(name: str) -> str:
+    """Escape what wal2json's lists give a meaning."""
+    return "".join(f"\\{letter}" if letter in " ',.*\\" else letter for letter in name)

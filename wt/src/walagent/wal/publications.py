@@ -1,0 +1,78 @@
+"""Publications: which tables pgoutput sends.
+
+A publication is made once and then only altered.  A change that lands while it is missing stops
+its stream for ever, for the server looks it up as of that moment.
+
+Source: PostgreSQL docs, 31.1 Publication; CREATE PUBLICATION.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from psycopg import AsyncConnection, sql
+from psycopg.errors import DuplicateObject
+from psycopg.rows import class_row
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table of a publication.  Without an identity, the application's own UPDATE and DELETE
+    fail where the publication sends them.
+    """
+
+    schema: str
+    name: str
+    has_identity: bool
+
+
+_MISSING: Final = """
+select name
+  from unnest(%s::text[]) with ordinality as wanted (name, position)
+ where not exists (select from pg_publication where pubname = name)
+ order by position
+"""
+_TABLES: Final = """
+select n.nspname as schema,
+       c.relname as name,
+       c.relreplident = 'f'
+       or exists (select
+                    from pg_index i
+                   where i.indrelid = c.oid
+                     and (c.relreplident = 'd' and i.indisprimary
+                          or c.relreplident = 'i' and i.indisreplident)) as has_identity
+  from pg_publication_tables p
+  join pg_namespace n on n.nspname = p.schemaname
+  join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
+ where p.pubname = %s
+ order by 1, 2
+"""
+
+
+async def missing_publications(conn: AsyncConnection, names: Sequence[str]) -> Sequence[str]:
+    """Name those of *names* that do not exist, in their order."""
+    rows = await (await conn.execute(_MISSING, [list(names)])).fetchall()
+    return [name for (name,) in rows]
+
+
+async def ensure_publication(conn: AsyncConnection, name: str) -> bool:
+    """Make an empty publication unless there is one; changes of partitions come as the root's.
+
+    Returns:
+        Whether it is new.
+    """
+    if not await missing_publications(conn, [name]):
+        return False
+    statement = sql.SQL("create publication {} with (publish_via_partition_root = true)")
+    try:
+        async with conn.transaction():
+            await conn.execute(statement.format(sql.Identifier(name)))
+    except DuplicateObject:  # somebody was faster
+        return False
+    return True
+
+
+async def published_tables(conn: AsyncConnection, name: str) -> Sequence[PublishedTable]:
+    """List the tables of a publication."""
+    async with conn.cursor(row_factory=class_row(PublishedTable)) as cursor:
+        return await (await cursor.execute(_TABLES, [name])).fetchall()

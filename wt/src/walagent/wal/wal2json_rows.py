@@ -1,0 +1,149 @@
+"""The tables that wal2json's documents speak of, and their rows with types.
+
+A document carries names, types and values of its own columns only, so what a table looks like is
+put together from the documents seen so far.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from walagent.change import UNCHANGED, Column, Relation, Row, Value
+
+Reader = Callable[[Any], Value]
+Cells = Sequence[Mapping[str, Any]]  # [{"name": …, "type": …, "value": …}, …]
+_Shape = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a row of one shape is read."""
+
+    reads: tuple[tuple[str, Reader], ...]
+    missing: Row  # the table's columns that the shape leaves out, as UNCHANGED
+
+
+@dataclass(slots=True)
+class Table:
+    """A table as the last complete row showed it."""
+
+    relation: Relation
+    wanted: bool
+    plans: dict[_Shape, _Plan] = field(default_factory=dict[_Shape, _Plan])
+
+
+class Tables:
+    """All tables seen.
+
+    Args:
+        wanted: asked whenever a table is new or looks different.
+    """
+
+    def __init__(self, wanted: Callable[[Relation], bool]) -> None:
+        self._wanted = wanted
+        self._tables: dict[tuple[str, str], Table] = {}
+
+    def learn(self, relation: Relation) -> None:
+        """Take a table as it is known from elsewhere, until a row shows that it is different."""
+        name = relation.schema, relation.name
+        self._tables[name] = Table(relation, self._wanted(relation))
+
+    def find(self, document: Mapping[str, Any]) -> Table:
+        """Give the table of a change, as it is for this change."""
+        name = document["schema"], document["table"]
+        table = self._tables.get(name)
+        cells = document.get("columns") or document.get("identity") or ()
+        complete = document["action"] == "I"
+        if table is None or not _fits(table, _shape(cells), complete=complete):
+            relation = Relation(0, *name, _columns(cells, document.get("pk") or ()))
+            table = self._tables[name] = Table(relation, self._wanted(relation))
+        return table
+
+
+def read_row(table: Table, cells: Cells, *, whole: bool = True) -> Row:
+    """Type the values of a row.
+
+    *whole* says that every column belongs to it, so those that are missing are UNCHANGED.
+    """
+    shape = _shape(cells)
+    if (plan := table.plans.get(shape)) is None:
+        plan = table.plans[shape] = _plan(table.relation, shape)
+    row: dict[str, Value] = {
+        name: None if (value := cell["value"]) is None else read(value)
+        for (name, read), cell in zip(plan.reads, cells, strict=True)
+    }
+    if not (whole and plan.missing):
+        return row
+    return {column.name: row.get(column.name, UNCHANGED) for column in table.relation.columns}
+
+
+def _fits(table: Table, shape: _Shape, *, complete: bool) -> bool:
+    known = [(column.name, column.type_name) for column in table.relation.columns]
+    if shape in table.plans or shape == tuple(known):
+        return not complete or len(shape) == len(known)
+    return not complete and set(shape) <= set(known)
+
+
+def _shape(cells: Cells) -> _Shape:
+    return tuple([(cell["name"], cell["type"]) for cell in cells])
+
+
+def _columns(cells: Cells, key: Cells) -> tuple[Column, ...]:
+    names = {cell["name"] for cell in key}
+    return tuple(
+        Column(cell["name"], cell.get("typeoid", 0), cell["type"], in_key=cell["name"] in names)
+        for cell in cells
+    )
+
+
+def _plan(relation: Relation, shape: _Shape) -> _Plan:
+    present = {name for name, _ in shape}
+    return _Plan(
+        tuple((name, reader_of(type_name)) for name, type_name in shape),
+        {column.name: UNCHANGED for column in relation.columns if column.name not in present},
+    )
+
+
+def reader_of(type_name: str) -> Reader:
+    """Say how a JSON value of the type is read; it may also be the text of the value."""
+    return _READERS.get(type_name.partition("(")[0], _text)
+
+
+def _integer(value: int | str) -> int:
+    if isinstance(value, float | bool):
+        raise TypeError("not an integer")
+    return int(value)
+
+
+def _boolean(value: bool) -> bool:  # noqa: FBT001 - the value itself
+    if value is not True and value is not False:
+        raise TypeError("not a boolean")
+    return value
+
+
+def _numeric(value: float | str) -> Decimal:
+    return Decimal(str(value))  # by way of its text: 0.1 is meant, not the double's expansion
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _bytea(value: str) -> str:
+    return "\\x" + _text(value)
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "smallint": _integer,
+    "integer": _integer,
+    "bigint": _integer,
+    "oid": _integer,
+    "real": float,
+    "double precision": float,
+    "numeric": _numeric,
+    "boolean": _boolean,
+    "bytea": _bytea,
+}

@@ -1,0 +1,95 @@
+"""Fixtures for everybody: a real server, a migrated template, a fresh database per test."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection, sql
+from psycopg.conninfo import make_conninfo
+
+from tests.servers import run_server
+
+MIGRATIONS = Path(__file__).parent.parent / "migrations"
+
+# In this order: a slot pins its database, and an active slot cannot be dropped.
+_END_READERS = """
+select pg_terminate_backend(active_pid, 5000)
+  from pg_replication_slots
+ where database = %s and active
+"""
+_DROP_SLOTS = """
+select pg_drop_replication_slot(slot_name)
+  from pg_replication_slots
+ where database = %s
+"""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the caller choose the server."""
+    parser.addoption(
+        "--server",
+        default=os.environ.get("WALAGENT_TEST_SERVER", "embedded"),
+        help="embedded, debian, or a superuser's connection string",
+    )
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The superuser DSN of the server under test."""
+    with run_server(str(request.config.getoption("--server"))) as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def wal2json(server: str) -> None:
+    """Skip the test where the server has no wal2json; asked for by the marker."""
+    with psycopg.connect(server, autocommit=True) as admin:
+        try:
+            admin.execute("select pg_create_logical_replication_slot('probe', 'wal2json', true)")
+        except psycopg.Error as error:
+            pytest.skip(f"no wal2json here: {error.diag.message_primary}")
+
+
+@pytest.fixture(autouse=True)
+def _needs_wal2json(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("wal2json"):
+        request.getfixturevalue("wal2json")
+
+
+@pytest.fixture(scope="session")
+def template(server: str) -> Iterator[str]:
+    """A database with every migration applied, to be copied and never connected to."""
+    name = f"walagent_template_{uuid4().hex[:8]}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        with psycopg.connect(make_conninfo(server, dbname=name), autocommit=True) as conn:
+            for path in sorted(MIGRATIONS.glob("*.sql")):
+                with conn.transaction():
+                    conn.execute(path.read_bytes())
+        yield name
+        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def dsn(server: str, template: str) -> Iterator[str]:
+    """A fresh, migrated database of this test's own."""
+    name = f"walagent_{uuid4().hex[:8]}"
+    identifier = sql.Identifier(name)
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(
+            sql.SQL("create database {} template {}").format(identifier, sql.Identifier(template))
+        )
+        yield make_conninfo(server, dbname=name)
+        admin.execute(_END_READERS, [name])
+        admin.execute(_DROP_SLOTS, [name])
+        admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
+
+
+@pytest.fixture
+async def conn(dsn: str) -> AsyncIterator[AsyncConnection]:
+    """A connection to the test's own database, in autocommit."""
+    async with await AsyncConnection.connect(dsn, autocommit=True) as connection:
+        yield connection

@@ -1,0 +1,158 @@
+"""A reader and a worker inside the test's own process, which die when an armed fault fires.
+
+They die without goodbye: their sockets are cut, so the server sees what a killed process leaves.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from tests.faults.rig.stage import TOOLS
+from tests.faults.rig.waiting import DEADLINE, until_true
+from walagent import faults
+from walagent.agent.model import Model
+from walagent.agent.tools.python import find_tools
+from walagent.app.setup import PUBLICATIONS, check_source, ensure_slot
+from walagent.config import Replication
+from walagent.engine.intake import Intake
+from walagent.engine.judge import Judge
+from walagent.engine.toolbox import Toolbox
+from walagent.engine.work import Workshop
+from walagent.engine.worker import Worker, WorkerSettings
+from walagent.errors import SlotBusyError
+from walagent.matching.registry import Registry
+from walagent.store import attachments
+from walagent.store import ledger as ledgers
+from walagent.store.connections import connect, open_pool
+from walagent.store.ledger import Ledger
+from walagent.wal.connection import connect_replication, start_replication
+from walagent.wal.options import StreamOptions
+from walagent.wal.stream import ReplicationStream
+from walagent.wal.transactions import PgoutputTransactions
+
+Done = Callable[[], Awaitable[bool]]
+
+
+class Intaker:
+    """A reader's intake with its connections; `die` cuts them."""
+
+    def __init__(self, dsn: str, slot: str) -> None:
+        self._dsn = dsn
+        self._settings = Replication(slot=slot)
+        self._conns: list[AsyncConnection[Any]] = []
+        self.stream: ReplicationStream | None = None
+
+    async def start(self) -> Intake:
+        """Open the stream where the ledger ends and take the ledger over."""
+        conn, judge = await self._connect(), await self._connect()
+        ledger = await ensure_slot(conn, self._dsn, self._settings)
+        await self._wait_for_slot(conn, ledger)
+        registry = Registry(await attachments.active_attachments(conn))
+        options = StreamOptions(
+            self._settings.slot, publications=PUBLICATIONS, start=ledger.end_lsn
+        )
+        replication = await connect_replication(self._dsn)
+        self._conns.append(replication)
+        await start_replication(replication, options)
+        transactions = PgoutputTransactions(
+            lambda _: True, start=options.start, prefixes=options.prefixes
+        )
+        self.stream = ReplicationStream(replication, options, transactions)
+        ledger = await ledgers.take_ledger(conn, self._settings.slot, "test")
+        key = await attachments.secret_key(conn)
+        return Intake(self.stream, conn, Judge(judge), ledger, registry, key)
+
+    async def die(self) -> None:
+        """Let go of everything as a killed process does."""
+        for conn in self._conns:
+            hang_up(conn)
+        if self.stream is not None:
+            await self.stream.close()
+        for conn in self._conns:
+            await conn.close()
+
+    async def _connect(self) -> AsyncConnection[Any]:
+        conn = await connect(self._dsn)
+        self._conns.append(conn)
+        return conn
+
+    async def _wait_for_slot(self, conn: AsyncConnection[Any], ledger: Ledger) -> None:
+        """The server needs a moment to notice that the last reader is dead."""
+
+        async def is_free() -> bool:
+            with suppress(SlotBusyError):
+                await check_source(conn, self._dsn, self._settings, ledger)
+                return True
+            return False
+
+        await until_true(is_free, "the slot is free")
+
+
+def hang_up(conn: AsyncConnection[Any]) -> None:
+    """Cut the connection below libpq, which would say goodbye."""
+    if conn.closed:
+        return
+    with socket.socket(fileno=os.dup(conn.pgconn.socket)) as wire, suppress(OSError):
+        wire.shutdown(socket.SHUT_RDWR)
+
+
+async def take_in(dsn: str, slot: str, done: Done) -> bool:
+    """Take changes in until *done*; True when a fault killed it before."""
+    intaker = Intaker(dsn, slot)
+    try:
+        intake = await intaker.start()
+        async with asyncio.timeout(DEADLINE):
+            while not await done():
+                await intake.take_one()
+    except faults.Crash:
+        return True
+    finally:
+        await intaker.die()
+    return False
+
+
+async def work(dsn: str, models: Mapping[str, Model], done: Done, *, slots: int = 1) -> bool:
+    """Work runs until *done*; True when a fault killed it before."""
+    name = f"worker-{time.monotonic_ns()}"
+    async with open_pool(dsn, size=4, application=name) as pool, await connect(dsn) as conn:
+        key = await attachments.secret_key(conn)
+        tools = find_tools([TOOLS])
+        shop = Workshop(pool, Toolbox(pool, tools), models.__getitem__, key)
+        worker = Worker(WorkerSettings(name, slots=slots, poll=0.05, drain=5), shop)
+        working = asyncio.create_task(worker.run())
+
+        async def is_over() -> bool:
+            return working.done() or await done()
+
+        await until_true(is_over, "the worker has died, or has done everything")
+        worker.stop()
+        died = await _died(working)
+        if died:
+            await _hang_up_on(conn, name)
+    return died
+
+
+async def _died(working: asyncio.Task[None]) -> bool:
+    try:
+        await working
+    except BaseExceptionGroup as group:
+        if group.subgroup(faults.Crash) is None:
+            raise
+        return True
+    except faults.Crash:
+        return True
+    return False
+
+
+async def _hang_up_on(conn: AsyncConnection[Any], application: str) -> None:
+    """The pool does not show its connections, so the server ends them."""
+    await conn.execute(
+        "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = %s",
+        [application],
+    )

@@ -1,0 +1,224 @@
+"""A bad network: stands on a TCP port between a client and PostgreSQL, and misbehaves on request.
+
+It reads along as far as it must to tell connections apart and to find a statement: startup
+message, Parse, Bind and Query from the client, ReadyForQuery from the server.
+
+Source: PostgreSQL docs, 55.7 Message Formats.
+"""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+REPLICATION = "replication"  # the part of the connection that streams
+_CANCEL, _SSL, _GSS = 80877102, 80877103, 80877104  # codes in place of a protocol version
+_CHUNK = 65536
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """One connection, from the client to us and from us to the server."""
+
+    client: asyncio.StreamWriter
+    server: asyncio.StreamWriter
+    part: str = ""  # its application_name, or REPLICATION
+    flowing: asyncio.Event = field(default_factory=asyncio.Event)
+    delay: float = 0.0  # seconds for each piece, either way
+    piece: int = _CHUNK  # bytes at a time to the client
+    withheld: bytearray | None = None  # what the server has answered to the statement
+    statements: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
+
+    def cut(self) -> None:
+        """Reset both sides."""
+        self.client.transport.abort()
+        self.server.transport.abort()
+
+    def leave_half_open(self) -> None:
+        """Let the server see the connection end, and the client see nothing."""
+        self.flowing.clear()
+        self.server.transport.abort()
+
+
+class Proxy:
+    """Passes everything on, until told otherwise."""
+
+    def __init__(self, dsn: str) -> None:
+        self._target = conninfo_to_dict(dsn)
+        self._dsn = dsn
+        self._port = 0
+        self._needle: tuple[str, bytes, bool] | None = None
+        self._tasks = set[asyncio.Task[None]]()
+        self.links: list[Link] = []
+        self.delay = 0.0  # of links to come
+        self.piece = _CHUNK
+        self.dropped = 0  # replies
+
+    @property
+    def dsn(self) -> str:
+        """The connection string that leads through here."""
+        return make_conninfo(
+            self._dsn,
+            host="127.0.0.1",
+            port=self._port,
+            sslmode="disable",
+            gssencmode="disable",
+        )
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator["Proxy"]:
+        """Take connections for as long as the block lasts."""
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for link in self.links:
+                link.cut()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def of(self, part: str) -> list[Link]:
+        """The connections of a part that stand now."""
+        return [link for link in self.links if link.part == part]
+
+    def drop_reply(self, part: str, statement: str, *, rows: bool = False) -> None:
+        """Once: let the server carry *statement* out, lose what it answers, and cut.
+
+        Args:
+            part: the application_name of whoever sends it.
+            statement: a part of its text, lower case.
+            rows: only an answer that has rows.
+        """
+        self._needle = (part, statement.encode(), rows)
+
+    # The traffic.
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            back, server = await self._open_server()
+        except OSError:
+            writer.transport.abort()
+            return
+        link = Link(writer, server, delay=self.delay, piece=self.piece)
+        link.flowing.set()
+        self.links.append(link)
+        ways = [
+            asyncio.create_task(self._up(link, reader)),
+            asyncio.create_task(self._down(link, back)),
+        ]
+        self._tasks.update(ways)
+        await asyncio.wait(ways)
+        self.links.remove(link)
+
+    async def _open_server(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        host, port = str(self._target["host"]), str(self._target.get("port") or 5432)
+        if host.startswith("/"):
+            return await asyncio.open_unix_connection(Path(host) / f".s.PGSQL.{port}")
+        return await asyncio.open_connection(host, int(port))
+
+    async def _up(self, link: Link, reader: asyncio.StreamReader) -> None:
+        messages = Messages(typed=False)
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                for kind, body in messages.feed(data):
+                    self._look_at(link, kind, body)
+                await link.flowing.wait()
+                await asyncio.sleep(link.delay)
+                link.server.write(data)
+                await link.server.drain()
+        if link.flowing.is_set():
+            link.server.close()
+
+    async def _down(self, link: Link, reader: asyncio.StreamReader) -> None:
+        messages = Messages(typed=True)
+        with suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                if link.part != REPLICATION:
+                    data = self._withhold(link, data, {kind for kind, _ in messages.feed(data)})
+                for at in range(0, len(data), link.piece):
+                    await link.flowing.wait()
+                    await asyncio.sleep(link.delay)
+                    link.client.write(data[at : at + link.piece])
+                    await link.client.drain()
+        if link.flowing.is_set():
+            link.client.close()
+
+    def _withhold(self, link: Link, data: bytes, kinds: set[bytes]) -> bytes:
+        """Keep an answer back until it is complete; return what may go on."""
+        if link.withheld is None or self._needle is None:
+            return data
+        link.withheld += data
+        if b"Z" not in kinds:  # ReadyForQuery: it has been carried out
+            return b""
+        answer, link.withheld = bytes(link.withheld), None
+        if self._needle[2] and not any(
+            kind == b"D" for kind, _ in Messages(typed=True).feed(answer)
+        ):
+            return answer
+        self._needle = None
+        self.dropped += 1
+        link.cut()
+        return b""
+
+    def _look_at(self, link: Link, kind: bytes, body: bytes) -> None:
+        match kind:
+            case b"":
+                link.part = _part(body)
+            case b"P":
+                name, statement, *_ = body.split(b"\0")
+                link.statements[name] = statement
+            case b"B":
+                _, name, *_ = body.split(b"\0", 2)
+                self._check(link, link.statements.get(name, b""))
+            case b"Q":
+                self._check(link, body)
+            case _:
+                pass
+
+    def _check(self, link: Link, statement: bytes) -> None:
+        if self._needle is None:
+            return
+        part, words, _ = self._needle
+        if link.part == part and words in statement.lower():
+            link.withheld = bytearray()
+
+
+class Messages:
+    """Cuts a direction of the protocol into messages."""
+
+    def __init__(self, *, typed: bool) -> None:
+        """Begin; the client's first message has no type."""
+        self._typed = typed
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield type and body of the messages that are complete with *data*."""
+        self._rest += data
+        while True:
+            head = 1 if self._typed else 0
+            if len(self._rest) < head + 4:
+                return
+            (length,) = struct.unpack_from("!I", self._rest, head)
+            if len(self._rest) < head + length:
+                return
+            kind, body = self._rest[:head], self._rest[head + 4 : head + length]
+            self._rest = self._rest[head + length :]
+            self._typed = True
+            yield kind, body
+
+
+def _part(startup: bytes) -> str:
+    (code,) = struct.unpack_from("!I", startup)
+    assert code not in {_SSL, _GSS}, "the connection string forbids this"
+    if code == _CANCEL:
+        return "cancel"
+    words = startup[4:].rstrip(b"\0").split(b"\0")
+    given = dict(zip(words[::2], words[1::2], strict=True))
+    return REPLICATION if b"replication" in given else given[b"application_name"].decode()

@@ -1,0 +1,80 @@
+"""SIGTERM: what is in work ends or is given back, and nobody has to wait for a lease."""
+
+import random
+import signal
+import time
+
+import pytest
+
+from tests.faults.rig.checks import ALL_ENDED, all_is_well
+from tests.faults.rig.processes import Daemon, pause, running, start_writer
+from tests.faults.rig.stage import Place, make_ready, set_latency
+from tests.faults.rig.waiting import fetch, until
+
+ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ASKING = "select count(*) = 3 from agent.run where state = 'running'"
+LEFT = "select count(*) from agent.run where state = 'running'"
+STATES = "select state, attempt, count(*) from agent.run group by 1, 2 order by 1, 2"
+AT_ONCE = 5.0  # seconds; a drain would take 10, the model's answer 60
+WRITE = """
+with new as (insert into item select n, 1 from generate_series(1, 3) n returning id, version)
+insert into written (item, version) select * from new
+"""
+
+
+async def test_a_daemon_that_is_stopped_lets_its_runs_end(place: Place) -> None:
+    """What models have been asked is waited for, and nothing new is begun."""
+    await make_ready(place, latency=0.5)
+    with running(Daemon(place)) as daemon:
+        await place.conn.execute(WRITE)
+        await until(place.conn, ASKING, alive=daemon.is_alive)
+        daemon.signal(signal.SIGTERM)
+        assert await daemon.ended() == 0
+    assert await fetch(place.conn, STATES) == [("succeeded", 1, 3)]
+    await all_is_well(place.conn)
+
+
+@pytest.mark.parametrize("signals", [pytest.param(1, marks=pytest.mark.slow), 2])
+async def test_a_daemon_that_cannot_wait_gives_its_runs_back(place: Place, signals: int) -> None:
+    """When the time to drain is over, or a second signal comes: as if they had not been begun."""
+    await make_ready(place, latency=60)
+    drain = 1 if signals == 1 else 10
+    with running(Daemon(place, settings={"workers": {"drain": drain}})) as daemon:
+        await place.conn.execute(WRITE)
+        await until(place.conn, ASKING, alive=daemon.is_alive)
+        started = time.monotonic()
+        daemon.signal(signal.SIGTERM)
+        if signals == 2:
+            await daemon.has_said("worker.draining")
+            daemon.signal(signal.SIGTERM)
+        assert await daemon.ended() == 0
+        assert time.monotonic() - started < AT_ONCE
+    assert await fetch(place.conn, STATES) == [("pending", 0, 3)]
+    set_latency(place, 0)
+    with running(Daemon(place)) as daemon:
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        await all_is_well(place.conn)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stops"), [(100, 2), pytest.param(3000, 20, marks=pytest.mark.slow)]
+)
+async def test_a_daemon_that_is_stopped_under_load_leaves_no_lease(
+    place: Place, chance: random.Random, changes: int, stops: int
+) -> None:
+    """The next one finds every run free, whatever the last one was about to do."""
+    await make_ready(place)
+    with running(start_writer(place, seed=chance.randrange(2**32), changes=changes)) as writer:
+        for done in sorted(chance.sample(range(changes), stops)):
+            with running(Daemon(place)) as daemon:
+                await daemon.has_said("reader.streaming")
+                await until(place.conn, ENDED, done, alive=daemon.is_alive, seconds=120)
+                await pause(chance.uniform(0, 0.1))
+                daemon.signal(signal.SIGTERM)
+                assert await daemon.ended() == 0
+            assert await fetch(place.conn, LEFT) == [(0,)]
+        with running(Daemon(place)) as daemon:
+            assert await writer.ended(seconds=120) == 0
+            await until(place.conn, ALL_ENDED, alive=daemon.is_alive, seconds=120)
+            await all_is_well(place.conn)
+    assert await fetch(place.conn, "select distinct attempt from agent.run") == [(1,)]

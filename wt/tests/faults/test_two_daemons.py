@@ -1,0 +1,180 @@
+"""Two daemons, one slot: one reads, the other stands by, and never do both write."""
+
+import random
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.faults.rig.checks import ALL_ENDED, all_is_well
+from tests.faults.rig.processes import Daemon, pause, running, start_writer
+from tests.faults.rig.stage import ATTACH, Place, set_up
+from tests.faults.rig.waiting import fetch, until, until_true
+from walagent.app.setup import check_source, ensure_slot
+from walagent.config import Replication
+from walagent.errors import StreamLostError
+
+SETTINGS = {"replication": {"sender_timeout": 1}}  # a frozen reader loses the slot after this
+TAKE_OVER = 5.0  # seconds
+ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+WRITE = """
+with new as (insert into item values (%s, 1) returning id, version)
+insert into written (item, version) select * from new
+"""
+WAITS = """
+select exists (select from pg_stat_activity
+                where datname = current_database() and application_name = 'walagent intake'
+                  and wait_event_type = 'Lock')
+"""
+SEEN = "select seen_at > %s from agent.worker where name ~ %s"
+EPOCH = "select epoch from agent.progress"
+
+
+def daemon(place: Place, name: str) -> Daemon:
+    """One of the two."""
+    return Daemon(place, name=name, settings=SETTINGS)
+
+
+@asynccontextmanager
+async def two(place: Place, *, latency: float = 0.0) -> AsyncIterator[tuple[Daemon, Daemon]]:
+    """The daemon that reads, and the one that stands by."""
+    await set_up(place, latency=latency)
+    with running(daemon(place, "1")) as first:
+        await first.has_said("reader.streaming")
+        await place.conn.execute(ATTACH.encode())
+        await first.has_said("attachment.active")
+        with running(daemon(place, "2")) as second:
+            await second.has_said("reader.waiting")
+            yield first, second
+
+
+async def epoch(conn: AsyncConnection[Any]) -> int:
+    """How often the ledger was taken over."""
+    return (await fetch(conn, EPOCH))[0][0]
+
+
+async def test_daemons_that_start_at_once_make_one_slot(place: Place) -> None:
+    """On a fresh database, too: one makes it, the others find it and stand by."""
+    await set_up(place)
+    with (
+        running(daemon(place, "1")) as first,
+        running(daemon(place, "2")) as second,
+        running(daemon(place, "3")) as third,
+    ):
+        three = (first, second, third)
+
+        async def settled() -> bool:
+            for each in three:
+                each.is_alive()
+            return all(each.events for each in three)
+
+        await until_true(settled, "one reads, the others stand by")
+        assert sorted(each.events[0]["event"] for each in three) == [
+            "reader.streaming",
+            "reader.waiting",
+            "reader.waiting",
+        ]
+
+
+async def test_a_reader_that_looked_a_moment_too_early_sees_no_gap(place: Place) -> None:
+    """Another one moved the ledger, then the slot, and left: after our look at the one only."""
+    conn, settings = place.conn, Replication(slot=place.slot)
+    ledger = await ensure_slot(conn, place.dsn, settings)
+    await conn.execute("create table elsewhere as select 1")
+    await conn.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [place.slot])
+    await conn.execute(
+        "update agent.progress set end_lsn = s.confirmed_flush_lsn"
+        "  from pg_replication_slots s where s.slot_name = slot"
+    )
+    with pytest.raises(StreamLostError):
+        await check_source(conn, place.dsn, settings, ledger)
+    assert await fetch(conn, "select * from agent.gap") == []
+    fresh = await ensure_slot(conn, place.dsn, settings)
+    await check_source(conn, place.dsn, settings, fresh)
+
+
+async def test_a_standby_takes_over_from_a_killed_reader_within_seconds(
+    place: Place, chance: random.Random
+) -> None:
+    """The slot is free at once, and the standby has been trying."""
+    async with two(place) as (first, second):
+        with running(start_writer(place, seed=chance.randrange(2**32), changes=300)) as writer:
+            await until(place.conn, ENDED, chance.randrange(200), alive=first.is_alive)
+            assert second.count("reader.streaming") == 0
+            first.kill()
+            assert await second.has_said("reader.streaming") < TAKE_OVER
+            assert await writer.ended() == 0
+        await until(place.conn, ALL_ENDED, alive=second.is_alive)
+        await all_is_well(place.conn)
+
+
+async def test_a_reader_that_was_frozen_writes_nothing_when_it_thaws(place: Place) -> None:
+    """Its statement was under way when another took the ledger over: the fence takes it back."""
+    async with two(place) as (first, second):
+        before = await epoch(place.conn)
+        async with (
+            await AsyncConnection.connect(place.dsn) as other,
+            other.transaction(),
+        ):
+            await other.execute("lock table agent.run in exclusive mode")
+            await place.conn.execute(WRITE, [1])
+            await until(place.conn, WAITS)
+            first.signal(signal.SIGSTOP)
+            await until(place.conn, f"select ({EPOCH}) > %s", before)
+            assert await fetch(place.conn, "select count(*) from agent.run") == [(0,)]
+        await until(place.conn, "select exists (select from agent.run)", alive=second.is_alive)
+        first.signal(signal.SIGCONT)
+        await first.has_said("reader.waiting")
+        (waiting, *_) = (each for each in first.events if each["event"] == "reader.waiting")
+        assert waiting["error"].startswith("FencedError")
+        await place.conn.execute(WRITE, [2])
+        await until(place.conn, ALL_ENDED, alive=second.is_alive)
+        await all_is_well(place.conn)
+
+
+@pytest.mark.slow
+async def test_a_worker_that_was_frozen_writes_nothing_when_it_thaws(place: Place) -> None:
+    """Its leases have run out, and the answer that it comes back with is nobody's any more."""
+    async with two(place, latency=0.5) as (first, second):
+        for number in range(1, 4):
+            await place.conn.execute(WRITE, [number])
+        await until(
+            place.conn,
+            "select count(*) = 3 from agent.run where state = 'running' and worker ~ %s",
+            f"-{first.pid}-",
+        )
+        first.signal(signal.SIGSTOP)
+        await until(
+            place.conn,
+            "select count(*) = 3 from agent.run where attempt = 2 and worker ~ %s",
+            f"-{second.pid}-",
+        )
+        ((thawed,),) = await fetch(place.conn, "select clock_timestamp()")
+        first.signal(signal.SIGCONT)
+        await until(place.conn, SEEN, thawed, f"-{first.pid}-", alive=first.is_alive)
+        await until(place.conn, ALL_ENDED, alive=second.is_alive)
+        await all_is_well(place.conn)
+        ended = [each["state"] for each in first.events if each["event"] == "run.worked"]
+        assert set(ended) <= {"left"}
+
+
+@pytest.mark.slow
+async def test_daemons_that_freeze_in_turns_under_load_cost_nothing(
+    place: Place, chance: random.Random
+) -> None:
+    """Reader and workers change places again and again, and everything happens once."""
+    async with two(place) as (first, second):
+        with running(start_writer(place, seed=chance.randrange(2**32), changes=3000)) as writer:
+            for number in range(10):
+                await until(place.conn, ENDED, 280 * number, seconds=120)
+                frozen = chance.choice((first, second))
+                frozen.signal(signal.SIGSTOP)
+                await pause(chance.uniform(0, 4))
+                frozen.signal(signal.SIGCONT)
+                await pause(chance.uniform(0, 0.5))
+            assert await writer.ended(seconds=120) == 0
+        await until(place.conn, ALL_ENDED, alive=second.is_alive, seconds=120)
+        await all_is_well(place.conn)

@@ -1,0 +1,94 @@
+"""Runs in the queue without a reader, and a clock that can be set."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import orjson
+from psycopg import AsyncConnection
+
+from tests.helpers.database import column, rows, run_all, value
+from walagent.message import Json
+from walagent.run import Claim, RunState
+from walagent.store import runs
+from walagent.store.runs import NewStep, Spent
+
+LEASE = timedelta(seconds=30)
+NOTHING = Spent(0, None)
+
+
+async def add_runs(
+    conn: AsyncConnection, attachment: int, *lanes: str | None, **fields: Json
+) -> list[int]:
+    """Put runs into the queue, one for each lane, as intake does."""
+    last = await value(conn, "select coalesce(max(commit_lsn), '0/100') - '0/0' from agent.run")
+    documents = [
+        {
+            "a": attachment,
+            "v": 1,
+            "l": f"0/{int(last) + n + 1:X}",
+            "o": 0,
+            "t": "2026-01-01T00:00:00Z",
+            "c": {"op": "insert", "new": {"id": n}},
+            "k": str(n),
+            "n": lane,
+            "m": 5,
+            "d": 0,
+            "s": "pending",
+            **fields,
+        }
+        for n, lane in enumerate(lanes)
+    ]
+    await value(conn, "select agent.insert_runs(1, %s::jsonb)", orjson.dumps(documents).decode())
+    await conn.execute("update agent.lane set queued = true where attachment_id = %s", [attachment])
+    ids = await column(conn, "select id from agent.run order by id desc limit %s", len(lanes))
+    return ids[::-1]
+
+
+async def claim(
+    conn: AsyncConnection,
+    slots: int = 100,
+    *,
+    worker: str = "w1",
+    lease: timedelta = LEASE,
+    done: Mapping[int, int] | None = None,
+) -> list[Claim]:
+    """Claim as a worker does."""
+    found, _ = await runs.claim_runs(conn, worker, slots, lease, done or {})
+    return found
+
+
+async def finish(
+    conn: AsyncConnection,
+    held: Claim,
+    state: RunState = RunState.SUCCEEDED,
+    *,
+    error: Mapping[str, Json] | None = None,
+    last: NewStep | None = None,
+) -> None:
+    """End a run as a worker does."""
+    await runs.finish_run(conn, held, state, result=None, error=error, spent=NOTHING, last=last)
+
+
+def ids(claims: Sequence[Claim]) -> list[int]:
+    """The runs of some claims."""
+    return [held.run_id for held in claims]
+
+
+async def states(conn: AsyncConnection) -> list[str]:
+    """The states of all runs, in order."""
+    return await column(conn, "select state::text from agent.run order by id")
+
+
+async def one_run(conn: AsyncConnection, columns: str, run_id: int) -> tuple[Json, ...]:
+    """Some columns of a run."""
+    (row,) = await rows(conn, f"select {columns} from agent.run where id = %s", run_id)
+    return row
+
+
+async def set_clock(conn: AsyncConnection, ahead: str) -> None:
+    """Let the database's own clock be *ahead*, an interval, of the real one."""
+    await run_all(
+        conn,
+        "create or replace function agent.now() returns timestamptz language sql stable"
+        f" as $$ select statement_timestamp() + interval '{ahead}' $$",
+    )

@@ -1,0 +1,95 @@
+"""A stream that a test writes itself: transactions with positions, and what is confirmed."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from psycopg import AsyncConnection
+
+from tests.helpers.build import WHEN
+from tests.helpers.database import column, value
+from walagent.attachment import Attachment
+from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Relation, Row, Tag
+from walagent.engine.intake import Intake
+from walagent.engine.judge import Judge
+from walagent.lsn import Lsn
+from walagent.matching.registry import Registry
+from walagent.message import Json
+from walagent.store import ledger as ledgers
+from walagent.store.attachments import secret_key
+
+
+class ScriptedStream:
+    """Implements `intake.Stream`: gives its batches one after the other."""
+
+    def __init__(self, confirmed: Callable[[Lsn], None] = lambda _: None) -> None:
+        self.batches: deque[list[Item]] = deque()
+        self.confirmed: list[Lsn] = []
+        self._on_confirmed = confirmed
+
+    async def next_batch(self) -> list[Item]:
+        """Give the next batch; wait for ever when there is none."""
+        if not self.batches:
+            await asyncio.Event().wait()
+        return self.batches.popleft()
+
+    def confirm(self, lsn: Lsn) -> None:
+        """Remember a position."""
+        self._on_confirmed(lsn)
+        self.confirmed.append(lsn)
+
+
+def transaction(at: int, *inside: Change | Tag) -> list[Item]:
+    """A transaction that commits at *at* and ends ten bytes later, its changes numbered."""
+    changes = 0
+    items: list[Item] = [Begin(at, Lsn(at), WHEN)]
+    for it in inside:
+        if isinstance(it, Tag):
+            items.append(it)
+            continue
+        items.append(Piece([replace(it, commit_lsn=Lsn(at), ordinal=changes)]))
+        changes += 1
+    return [*items, Commit(Lsn(at), Lsn(at + 10))]
+
+
+def inserted(on: Attachment, row: Row) -> Change:
+    """A row inserted into an attachment's table."""
+    relation = Relation(on.relation_oid, on.schema, on.table)
+    return Change(Lsn(0), 0, Op.INSERT, relation, row, None)
+
+
+def idle(at: int, *, asked: bool = False) -> Idle:
+    """Nothing is in flight up to *at*."""
+    return Idle(Lsn(at), asked)
+
+
+async def open_ledger(conn: AsyncConnection, slot: str = "s", start: int = 1) -> None:
+    """Begin a ledger at *start*, with every attachment that there is in effect."""
+    await ledgers.open_ledger(
+        conn, slot, system_id="1", timeline=1, plugin="pgoutput", start=Lsn(start)
+    )
+
+
+async def intake(
+    conn: AsyncConnection, stream: ScriptedStream, slot: str = "s", **changes: Json
+) -> Intake:
+    """An intake that has taken the ledger over."""
+    ledger = await ledgers.take_ledger(conn, slot, "r")
+    definitions = await column(conn, "select definition from agent.attachment order by id")
+    registry = Registry(map(Attachment.from_json, definitions))
+    key = await secret_key(conn)
+    return Intake(stream, conn, Judge(conn), ledger, registry, key, **changes)
+
+
+async def take(made: Intake, stream: ScriptedStream, *batches: Sequence[Item]) -> None:
+    """Let an intake take batches in."""
+    for batch in batches:
+        stream.batches.append(list(batch))
+        await made.take_one()
+
+
+async def progress(conn: AsyncConnection, slot: str = "s") -> int:
+    """Where the ledger ends."""
+    query = "select (end_lsn - '0/0')::bigint from agent.progress where slot = %s"
+    return int(await value(conn, query, slot))

@@ -1,0 +1,68 @@
+"""Tables may be called anything, and so may their columns: also what our statements call things."""
+
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from walagent.agent.tools.statements import sight_statement, statement_of
+from walagent.change import Change, Op, Relation
+from walagent.engine.judge import Judge
+from walagent.lsn import Lsn
+from walagent.matching.match import Match
+from walagent.store.attachments import attachment_version
+
+_TABLE = """
+create schema "sch.ema";
+create table "sch.ema"."Ta ""ble" (
+    t int, "new" int, "old" int, given int, present text, s int, k int, wanted int, whole int,
+    n int,
+    "we""ird" text, primary key (t, "we""ird"));
+insert into agent.model (name, provider, model_id) values ('scripted', 'scripted', 'x');
+select agent.attach('"sch.ema"."Ta ""ble"', model => 'scripted', name => 'a',
+    condition => 'new.t = 1 and new."new" = 2 and new."we""ird" like ''100%''
+                  and new.present is not null',
+    writes => '{present,whole}');
+"""
+_ROW: dict[str, Any] = {
+    "t": 1, "new": 2, "old": 3, "given": 4, "present": "p", "s": 5, "k": 6, "wanted": 7, "whole": 8,
+    "n": 9, 'we"ird': "100%",
+}  # fmt: skip
+
+
+async def test_a_condition_reads_columns_of_any_name(conn: AsyncConnection[Any]) -> None:
+    """No column of the table is taken for an alias of the statement, nor the other way round."""
+    await conn.execute(_TABLE)
+    attachment = await attachment_version(conn, 1, 1)
+    assert attachment is not None
+    relation = Relation(0, attachment.schema, attachment.table)
+    rows = (_ROW, {**_ROW, "new": 3}, {**_ROW, "present": None})
+    matches = [
+        Match(attachment, Change(Lsn(1), n, Op.INSERT, relation, row, None), None)
+        for n, row in enumerate(rows)
+    ]
+    kept = await Judge(conn).judge(matches)
+    assert kept == [matches[0]]
+
+
+async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any]) -> None:
+    """update_row and the question of sight quote whatever the catalog says."""
+    await conn.execute(_TABLE)
+    await conn.execute("""insert into "sch.ema"."Ta ""ble" (t, "we""ird") values (1, '100%')""")
+    attachment = await attachment_version(conn, 1, 1)
+    assert attachment is not None
+    tool = attachment.tool("update_row")
+    assert tool is not None
+    arguments = {"present": "it's", "whole": 5}
+    text, parameter = statement_of(tool, attachment, arguments, {"new": _ROW})
+    await conn.execute(
+        "create function run_it(q text, p jsonb) returns jsonb language plpgsql as "
+        "$$ declare r jsonb; begin execute q into r using p; return r; end $$"
+    )
+    cursor = await conn.execute("select run_it(%s, %s)", [text, Jsonb(parameter)])
+    assert await cursor.fetchone() == ("updated",)
+    cursor = await conn.execute('''select present, whole from "sch.ema"."Ta ""ble"''')
+    assert await cursor.fetchall() == [("it's", 5)]
+    question = sight_statement(attachment, {"new": _ROW})
+    assert question is not None
+    assert await (await conn.execute(*question)).fetchone() == (True,)

@@ -1,0 +1,218 @@
+"""Lanes: one run at a time for equal keys, in commit order, and nobody else waits."""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import DESK, attach, column, run_all, session, value
+from tests.helpers.queue import NOTHING, add_runs, claim, finish, ids, one_run, set_clock, states
+from walagent.run import Claim, RunState
+from walagent.store import runs
+
+
+async def desk(conn: AsyncConnection, spec: str = "") -> int:
+    """An attachment with lanes."""
+    await run_all(conn, DESK)
+    return await attach(conn, spec)
+
+
+async def test_runs_of_one_lane_are_worked_one_after_the_other(conn: AsyncConnection) -> None:
+    """In the order in which they came; other lanes go on beside them."""
+    a1, b1, a2, a3, b2 = await add_runs(conn, await desk(conn), "a", "b", "a", "a", "b")
+    first = await claim(conn)
+    assert ids(first) == [a1, b1]
+    assert await claim(conn) == []
+    await finish(conn, first[1])
+    await set_queued(conn)
+    assert ids(await claim(conn)) == [b2]
+    await finish(conn, first[0])
+    await set_queued(conn)
+    (second,) = await claim(conn)
+    assert second.run_id == a2
+    await finish(conn, second)
+    await set_queued(conn)
+    assert ids(await claim(conn)) == [a3]
+
+
+async def set_queued(conn: AsyncConnection) -> None:
+    """What a worker says with its next claim."""
+    await run_all(conn, "update agent.lane set queued = true")
+
+
+async def test_runs_without_a_lane_keep_no_order(conn: AsyncConnection) -> None:
+    """They are worked side by side."""
+    added = await add_runs(conn, await desk(conn), None, None, None)
+    assert ids(await claim(conn)) == added
+
+
+async def test_lanes_of_other_attachments_are_other_lanes(conn: AsyncConnection) -> None:
+    """The same key of the same table, two agents: both work."""
+    first = await desk(conn)
+    second = await attach(conn, "name=second")
+    added = await add_runs(conn, first, "a") + await add_runs(conn, second, "a")
+    assert sorted(ids(await claim(conn))) == sorted(added)
+
+
+@pytest.mark.parametrize("state", [RunState.WAITING_RETRY, RunState.NEEDS_REVIEW, RunState.PENDING])
+async def test_a_run_that_waits_holds_its_lane(conn: AsyncConnection, state: RunState) -> None:
+    """What came later may rest on what it will do."""
+    await add_runs(conn, await desk(conn), "a", "a")
+    (first,) = await claim(conn)
+    await runs.park_run(conn, first, state, delay=60, spent=NOTHING)
+    await set_queued(conn)
+    again = await claim(conn)
+    assert ids(again) == ([first.run_id] if state is RunState.PENDING else [])
+
+
+async def test_a_run_that_waits_for_a_person_holds_its_lane(conn: AsyncConnection) -> None:
+    """Until the person has decided."""
+    await add_runs(conn, await desk(conn, "tools=[refund_user], approve=[refund_user]"), "a", "a")
+    (first,) = await claim(conn)
+    await conn.execute(
+        "select agent.ask_approval(%s, %s, 0, 'c', 'refund_user', '{}', 'somebody', '1 day', 0, 0)",
+        [first.run_id, first.lease],
+    )
+    await set_queued(conn)
+    assert await claim(conn) == []
+
+
+@pytest.mark.parametrize("end", ["succeeded", "failed", "dead", "cancelled", "skipped"])
+async def test_whatever_way_a_run_ends_its_lane_goes_on(conn: AsyncConnection, end: str) -> None:
+    """A failure does not stop what came later, nor a cancellation, nor a lost worker."""
+    first, second, third = await add_runs(conn, await desk(conn), "a", "a", "a")
+    (held,) = await claim(conn)
+    assert await column(conn, "select blocked_by from agent.run order by id") == [
+        None,
+        first,
+        second,
+    ]
+    await finish(conn, held, RunState(end))
+    assert await column(conn, "select blocked_by from agent.run order by id") == [
+        None,
+        None,
+        second,
+    ]
+    assert ids(await claim(conn, done={held.attachment_id: 1})) == [second]
+    assert third == second + 1
+
+
+async def test_a_cancelled_link_of_a_chain_lets_the_rest_go_on(conn: AsyncConnection) -> None:
+    """The run after it stands behind the one before it."""
+    first, second, third = await add_runs(conn, await desk(conn), "a", "a", "a")
+    (held,) = await claim(conn)
+    assert held.run_id == first
+    await value(conn, "select agent.cancel(%s)", second)
+    assert await claim(conn) == []
+    await finish(conn, held)
+    assert ids(await claim(conn, done={held.attachment_id: 1})) == [third]
+
+
+async def test_a_lost_worker_holds_a_lane_no_longer_than_its_lease(conn: AsyncConnection) -> None:
+    """The same run goes on first."""
+    first, _ = await add_runs(conn, await desk(conn), "a", "a")
+    await claim(conn)
+    await set_clock(conn, "1 minute")
+    await value(conn, "select agent.tick()")
+    assert ids(await claim(conn, worker="w2")) == [first]
+
+
+async def test_a_retried_run_waits_for_the_one_that_is_being_worked(conn: AsyncConnection) -> None:
+    """It is older, but it does not break in."""
+    first, second = await add_runs(conn, await desk(conn), "a", "a")
+    (held,) = await claim(conn)
+    await finish(conn, held, RunState.FAILED, error={"reason": "x"})
+    (running,) = await claim(conn, done={held.attachment_id: 1})
+    assert running.run_id == second
+    await value(conn, "select agent.retry(%s)", first)
+    assert await claim(conn) == []
+    await finish(conn, running)
+    assert ids(await claim(conn, done={held.attachment_id: 1})) == [first]
+
+
+async def test_a_retried_run_goes_before_those_that_have_not_started(conn: AsyncConnection) -> None:
+    """Commit order counts again."""
+    first, second, third = await add_runs(conn, await desk(conn), "a", "a", "a")
+    (held,) = await claim(conn)
+    await finish(conn, held, RunState.FAILED, error={"reason": "x"})
+    await value(conn, "select agent.retry(%s)", first)
+    (held,) = await claim(conn)
+    assert held.run_id == first
+    await finish(conn, held)
+    for expected in (second, third):
+        (held,) = await claim(conn, done={held.attachment_id: 1})
+        assert held.run_id == expected
+        await finish(conn, held)
+
+
+@dataclass(slots=True)
+class Checker:
+    """Watches from outside that no two runs of one lane are worked at once, and in which order."""
+
+    working: dict[tuple[int, str], int] = field(default_factory=dict)
+    ended: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+
+    def starts(self, held: Claim, lane: str) -> None:
+        """A claim has come back."""
+        key = (held.attachment_id, lane)
+        assert key not in self.working, f"{held.run_id} beside {self.working[key]} in lane {key}"
+        self.working[key] = held.run_id
+
+    def lets_go(self, held: Claim, lane: str, *, ends: bool) -> None:
+        """A worker is about to end or park its run."""
+        key = (held.attachment_id, lane)
+        del self.working[key]
+        if ends:
+            self.ended.setdefault(key, []).append(held.run_id)
+
+
+async def test_many_workers_never_work_two_runs_of_a_lane_at_once(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Eight workers, twelve lanes, 400 runs that end, fail, wait and come again."""
+    first = await desk(conn)
+    second = await attach(conn, "name=second")
+    chance = random.Random(20260101)
+    lanes = dict[int, str]()
+    for attachment in (first, second):
+        names = [chance.choice("abcdef") for _ in range(200)]
+        lanes |= dict(zip(await add_runs(conn, attachment, *names), names, strict=True))
+    checker = Checker()
+    left = len(lanes)
+
+    async def work(name: str) -> None:
+        nonlocal left
+        done = dict[int, int]()
+        async with session(dsn) as own:
+            while left:
+                claims = await claim(own, chance.randint(1, 4), worker=name, done=done)
+                done = {}
+                for held in claims:
+                    checker.starts(held, lanes[held.run_id])
+                for held in claims:
+                    await asyncio.sleep(chance.random() * 0.004)
+                    ends = chance.random() < 0.8
+                    checker.lets_go(held, lanes[held.run_id], ends=ends)
+                    if ends:
+                        state = chance.choice([RunState.SUCCEEDED, RunState.FAILED])
+                        await finish(own, held, state)
+                        left -= 1
+                    else:
+                        delay = chance.choice([0.0, 0.02])
+                        await runs.park_run(
+                            own, held, RunState.WAITING_RETRY, delay=delay, spent=NOTHING
+                        )
+                    done[held.attachment_id] = done.get(held.attachment_id, 0) + 1
+                if not claims:
+                    await runs.tick(own)
+                    await asyncio.sleep(0.002)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(work(f"w{n}") for n in range(8)))
+    for key, order in checker.ended.items():
+        assert order == sorted(order), key
+    assert set(await states(conn)) <= {"succeeded", "failed"}
+    assert await column(conn, "select * from agent.broken_invariant") == []
+    assert (await one_run(conn, "attempt >= 1", min(lanes)))[0]

@@ -1,0 +1,187 @@
+"""What time does: leases, retries, collecting, approvals, and hints that a crash left wrong."""
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import DESK, attach, column, rows, run_all, session, value
+from tests.helpers.queue import (
+    NOTHING,
+    add_runs,
+    claim,
+    finish,
+    ids,
+    one_run,
+    set_clock,
+    states,
+)
+from walagent.run import RunState
+from walagent.store import runs
+
+
+async def desk(conn: AsyncConnection, spec: str = "") -> int:
+    """An attachment."""
+    await run_all(conn, DESK)
+    return await attach(conn, spec)
+
+
+async def test_a_lost_run_is_given_to_another_worker(conn: AsyncConnection) -> None:
+    """When its lease has run out, and not before."""
+    (run_id,) = await add_runs(conn, await desk(conn), None)
+    await claim(conn)
+    await set_clock(conn, "29 seconds")
+    await runs.tick(conn)
+    assert await states(conn) == ["running"]
+    await set_clock(conn, "31 seconds")
+    await runs.tick(conn)
+    assert await one_run(conn, "state::text, attempt, lease_expires_at", run_id) == (
+        "pending",
+        1,
+        None,
+    )
+    (held,) = await claim(conn, worker="w2")
+    assert (held.run_id, held.lease, held.attempt) == (run_id, 2, 2)
+
+
+async def test_a_run_that_kills_its_workers_is_dead_after_its_attempts(
+    conn: AsyncConnection,
+) -> None:
+    """It is not tried for ever; the reason says so."""
+    (run_id,) = await add_runs(conn, await desk(conn), None, m=2)
+    for turn in (1, 2):
+        assert len(await claim(conn)) == 1
+        await set_clock(conn, f"{turn} minutes")
+        await runs.tick(conn)
+    state, error, ended = await one_run(conn, "state::text, error, finished_at is not null", run_id)
+    assert (state, ended) == ("dead", True)
+    assert error == {"reason": "the worker was lost 2 times while it worked on this run"}
+
+
+async def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(conn: AsyncConnection) -> None:
+    """Nobody starts it again only to hear of the cancellation."""
+    (run_id,) = await add_runs(conn, await desk(conn), None)
+    await claim(conn)
+    await value(conn, "select agent.cancel(%s, 'stop')", run_id)
+    await set_clock(conn, "1 minute")
+    await runs.tick(conn)
+    assert await one_run(conn, "state::text, error, cancel_requested", run_id) == (
+        "cancelled",
+        {"reason": "stop"},
+        False,
+    )
+
+
+async def test_a_dead_run_lets_its_lane_go_on(conn: AsyncConnection) -> None:
+    """What stood behind it is no longer marked."""
+    first, second = await add_runs(conn, await desk(conn), "a", "a", m=1)
+    await claim(conn)
+    assert await column(conn, "select blocked_by from agent.run order by id") == [None, first]
+    await set_clock(conn, "1 minute")
+    await runs.tick(conn)
+    assert await states(conn) == ["dead", "pending"]
+    assert ids(await claim(conn)) == [second]
+
+
+async def test_a_retry_comes_due(conn: AsyncConnection) -> None:
+    """Not before its time."""
+    await add_runs(conn, await desk(conn), None)
+    (held,) = await claim(conn)
+    await runs.park_run(conn, held, RunState.WAITING_RETRY, delay=10, spent=NOTHING)
+    await set_clock(conn, "9 seconds")
+    await runs.tick(conn)
+    assert await states(conn) == ["waiting_retry"]
+    await set_clock(conn, "11 seconds")
+    await runs.tick(conn)
+    assert await one_run(conn, "state::text, next_attempt_at", held.run_id) == ("pending", None)
+    assert len(await claim(conn)) == 1
+
+
+async def test_collecting_ends(conn: AsyncConnection) -> None:
+    """The run is ready when its window has passed."""
+    (run_id,) = await add_runs(conn, await desk(conn), None)
+    await run_all(conn, "update agent.run set not_before = now() + interval '5 s'")
+    await runs.tick(conn)
+    assert await claim(conn) == []
+    await set_clock(conn, "6 seconds")
+    await runs.tick(conn)
+    assert ids(await claim(conn)) == [run_id]
+
+
+async def test_an_approval_that_nobody_gave_expires(conn: AsyncConnection) -> None:
+    """The run goes on, and its steps say that it was not a refusal."""
+    await add_runs(conn, await desk(conn, "tools=[refund_user], approve=[refund_user]"), None)
+    (held,) = await claim(conn)
+    await conn.execute(
+        "select agent.ask_approval(%s, %s, 0, 'c', 'refund_user', '{}', 'x', '1 hour', 0, 0)",
+        [held.run_id, held.lease],
+    )
+    await set_clock(conn, "59 minutes")
+    await runs.tick(conn)
+    assert await states(conn) == ["waiting_approval"]
+    await set_clock(conn, "61 minutes")
+    await runs.tick(conn)
+    assert await states(conn) == ["pending"]
+    assert await rows(conn, "select state, decided_by from agent.approval") == [("expired", None)]
+    decision = await value(conn, "select content from agent.step where kind = 'decision'")
+    assert (decision["decision"], decision["call_id"]) == ("expired", "c")
+
+
+async def test_tick_says_when_something_is_due_again(conn: AsyncConnection) -> None:
+    """So a worker need not look more often than that."""
+    attachment = await desk(conn)
+    assert await runs.tick(conn) is None
+    await add_runs(conn, attachment, None, None)
+    first, _ = await claim(conn)
+    await runs.park_run(conn, first, RunState.WAITING_RETRY, delay=100, spent=NOTHING)
+    assert await runs.tick(conn) == pytest.approx(100, abs=5)
+    await add_runs(conn, attachment, None)
+    await run_all(
+        conn,
+        "update agent.run set not_before = now() + interval '20 s' where state = 'pending'",
+    )
+    assert await runs.tick(conn) == pytest.approx(20, abs=5)
+
+
+async def test_only_one_worker_ticks_at_a_time(conn: AsyncConnection, dsn: str) -> None:
+    """The others have nothing to add, and do not wait."""
+    await add_runs(conn, await desk(conn), None)
+    await claim(conn)
+    await set_clock(conn, "1 hour")
+    async with session(dsn) as other:
+        await run_all(other, "begin; select pg_advisory_xact_lock(hashtext('walagent.tick'))")
+        assert await runs.tick(conn) is None
+        assert await states(conn) == ["running"]
+        await run_all(other, "commit")
+    await runs.tick(conn)
+    assert await states(conn) == ["pending"]
+
+
+async def test_hints_that_a_crash_left_wrong_are_mended(conn: AsyncConnection) -> None:
+    """A block by a run that has ended or is gone, a count that is too high, a lane that sleeps."""
+    attachment = await desk(conn)
+    first, second, third = await add_runs(conn, attachment, "a", "a", "b")
+    (held, _) = await claim(conn)
+    assert held.run_id == first
+    await finish(conn, held)
+    await run_all(
+        conn,
+        f"update agent.run set blocked_by = {first} where id = {second};"
+        f"update agent.run set state = 'pending', lease_expires_at = null, blocked_by = 999"
+        f" where id = {third};"
+        "update agent.lane set used = 7, queued = false",
+    )
+    assert await claim(conn) == []
+    await runs.tick(conn)
+    assert await rows(conn, "select used, queued from agent.lane") == [(0, True)]
+    assert ids(await claim(conn)) == [second, third]
+
+
+async def test_tick_wakes_the_workers(conn: AsyncConnection, dsn: str) -> None:
+    """Whoever listens hears that there is work."""
+    await add_runs(conn, await desk(conn), None)
+    await claim(conn)
+    await set_clock(conn, "1 minute")
+    async with session(dsn) as ears:
+        await run_all(ears, "listen walagent_runs")
+        await runs.tick(conn)
+        heard = [n.channel async for n in ears.notifies(timeout=5, stop_after=1)]
+    assert heard == ["walagent_runs"]

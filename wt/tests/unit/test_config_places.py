@@ -1,0 +1,130 @@
+"""Which database is meant, and where it was named."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from walagent.app.dsn import choose, open_places
+from walagent.app.environment import Environment, load_env_file, read_assignments
+from walagent.config import Config, Database, Embedded
+from walagent.errors import ConfigError, PreconditionError
+from walagent.mask import mask
+
+FILE = Config(database=Database(dsn="host=file", replication_dsn="host=file user=reader"))
+
+
+def named(
+    config: Config = FILE, dsn: str | None = None, variables: Mapping[str, str] | None = None
+) -> tuple[str, str] | None:
+    """Say which DSN is chosen, and who named it."""
+    choice = choose(config, Environment(variables or {}), dsn=dsn)
+    return choice and (choice.dsn, choice.named_by)
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file() -> None:
+    """From the most to the least deliberate."""
+    everything = {"DATABASE_URL": "host=url", "PGHOST": "libpq"}
+    assert named(dsn="host=flag", variables=everything) == ("host=flag", "--dsn")
+    assert named(variables=everything) == ("host=url", "DATABASE_URL")
+    assert named(variables={"PGHOST": "libpq"}) == ("", "PGHOST")
+    assert named() == ("host=file", "database.dsn")
+    assert named(Config()) is None
+
+
+@pytest.mark.parametrize("name", ["PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE"])
+def test_a_variable_of_libpq_that_names_a_server_counts(name: str) -> None:
+    """Libpq reads them itself, so the connection string is empty."""
+    assert named(Config(), variables={name: "x"}) == ("", name)
+
+
+def test_a_password_in_the_environment_names_no_server() -> None:
+    """Nor does a user; many have them set for other reasons."""
+    others = {"PGPASSWORD": "x", "PGUSER": "y", "PGSSLMODE": "require"}
+    assert named(Config(), variables=others) is None
+
+
+def test_the_reader_may_have_a_login_of_its_own() -> None:
+    """By flag, variable or file; else it is the same."""
+    environment = Environment({"DATABASE_REPLICATION_URL": "user=variable"})
+    flag = choose(FILE, environment, replication_dsn="user=flag")
+    variable = choose(FILE, environment)
+    file = choose(FILE, Environment({}))
+    same = choose(Config(), Environment({}), dsn="host=flag")
+    found = [choice and choice.replication_dsn for choice in (flag, variable, file, same)]
+    assert found == ["user=flag", "user=variable", "host=file user=reader", "host=flag"]
+
+
+def test_a_reader_without_a_database_is_a_mistake() -> None:
+    """The embedded one has one login alone."""
+    with pytest.raises(ConfigError, match="give --dsn"):
+        choose(Config(), Environment({}), replication_dsn="user=reader")
+
+
+def test_a_string_that_cannot_be_read_is_not_repeated() -> None:
+    """It may hold a password."""
+    with pytest.raises(ConfigError) as caught:
+        choose(Config(), Environment({}), dsn="hunter22 and more")
+    assert "--dsn" in str(caught.value)
+    assert "hunter22" not in str(caught.value)
+
+
+def test_a_password_is_masked_from_then_on() -> None:
+    """Also where a library quotes it without any context."""
+    choose(Config(), Environment({}), dsn="postgresql://u:open-sesame-77@h/d")
+    assert "open-sesame-77" not in mask("it said open-sesame-77 aloud")
+
+
+def test_a_credential_of_systemd_wins_over_the_environment(tmp_path: Path) -> None:
+    """LoadCredential=DATABASE_URL:… is how a unit is given its database."""
+    (tmp_path / "DATABASE_URL").write_text("host=credential\n")
+    choice = choose(Config(), Environment({"DATABASE_URL": "host=variable"}, tmp_path))
+    assert choice is not None
+    assert choice.dsn == "host=credential"
+
+
+def test_an_env_file_sets_what_is_not_set(tmp_path: Path) -> None:
+    """The environment of the process wins, and there need be no file."""
+    path = tmp_path / ".env"
+    environ = {"A": "kept"}
+    load_env_file(path, environ)
+    assert environ == {"A": "kept"}
+    path.write_text("A=other\nB=new\n")
+    load_env_file(path, environ)
+    assert environ == {"A": "kept", "B": "new"}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("K=plain", "plain"),
+        ("export K=exported", "exported"),
+        ("K='a # b'", "a # b"),
+        ('K="quoted" # comment', "quoted"),
+        ("K=a#b", "a#b"),
+        ("K=a # comment", "a"),
+        ("K=", ""),
+        ("K= # comment", ""),
+        ("K=postgresql://u:p@h/d?x=1", "postgresql://u:p@h/d?x=1"),
+    ],
+)
+def test_lines_of_an_env_file_are_read_as_shells_write_them(line: str, value: str) -> None:
+    """Without expansion: a password may hold a dollar."""
+    assert read_assignments(f"# comment\n\n{line}\n") == [("K", value)]
+
+
+def test_a_line_that_is_no_assignment_is_told_by_its_number() -> None:
+    """Not by what it says, for that may be a secret."""
+    with pytest.raises(ConfigError) as caught:
+        read_assignments("A=1\nhunter22\n")
+    assert str(caught.value) == ".env:2: expected NAME=value"
+
+
+async def test_an_embedded_database_is_not_made_by_a_question(tmp_path: Path) -> None:
+    """`walagent runs` in the wrong folder must not leave a server behind."""
+    with pytest.raises(PreconditionError, match="no database is named") as caught:
+        async with open_places(None, Embedded(data_dir=tmp_path / "pg"), create=False):
+            pass
+    assert "walagent init" in caught.value.hint
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - iterdir would block as well

@@ -1,0 +1,182 @@
+"""The reference pages list every key, command, option, error and metric, and nothing else."""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from tests.docs_pages import ROOT, code, rows, section, sections
+from walagent import errors, metrics
+from walagent.cli import main
+from walagent.cli.commands import COMMANDS
+from walagent.cli.ending import exit_code
+from walagent.config import (
+    AgentEntry,
+    Attach,
+    AttachmentEntry,
+    Config,
+    ExampleEntry,
+    ModelEntry,
+)
+from walagent.errors import WalagentError
+from walagent.faults import POINTS
+
+DOCS = ROOT / "docs"
+CONFIGURATION = DOCS / "configuration.md"
+ERRORS = DOCS / "reference" / "errors.md"
+
+
+def _only(cell: str) -> str:
+    """The one thing in backticks that a cell names."""
+    (name,) = code(cell)
+    return name
+
+
+# Configuration.
+
+PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
+    **{
+        name: (field.annotation,)
+        for name, field in Config.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+    },
+    "models": (ModelEntry,),
+    "agents": (AgentEntry,),
+    "examples": (ExampleEntry,),
+    "attachments": (Attach, AttachmentEntry),
+}
+
+
+def test_every_section_of_the_file_has_its_heading() -> None:
+    """A new section of agents.yaml is written about."""
+    assert set(Config.model_fields) <= set(PARTS)
+    titles = {s.title.strip("`") for s in sections(CONFIGURATION) if s.title.startswith("`")}
+    assert titles == set(PARTS)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_key_is_documented_with_its_default(part: str) -> None:
+    """Keys and defaults of the page are those of `Config`."""
+    fields = {name: f for model in PARTS[part] for name, f in model.model_fields.items()}
+    documented = {_only(cells[0]): cells[1] for cells in rows(section(CONFIGURATION, f"`{part}`"))}
+    assert set(documented) == set(fields)
+    for key, shown in documented.items():
+        default = fields[key].get_default(call_default_factory=True)
+        assert _is_shown(shown, default, PARTS[part][0], key), f"{part}.{key}: {shown}"
+
+
+def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> bool:
+    """Whether a cell tells the default: as a value in backticks, or in words where it is none."""
+    if default is PydanticUndefined:
+        return shown == "required"
+    if not re.fullmatch(r"`[^`]+`", shown):
+        return not default and default is not False and default != 0
+    given = {key: {"true": True, "false": False}.get(value := shown.strip("`"), _number(value))}
+    required = {name: "x" for name, f in model.model_fields.items() if f.is_required()}
+    return getattr(model.model_validate({**required, **given}), key) == default
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
+
+
+# The command line.
+
+
+def _commands() -> Iterator[click.Command]:
+    context = click.Context(main)
+    for group in COMMANDS.values():
+        for listed in group:
+            command = main.get_command(context, listed.name)
+            assert command is not None
+            yield command
+
+
+def test_every_command_is_documented_with_its_options() -> None:
+    """Each command has a heading; under it stand its arguments and options, and no others."""
+    page = DOCS / "cli.md"
+    shared = set(_options_in(section(page, "Options that most commands have")))
+    titled = {s.title.strip("`"): s.text for s in sections(page) if s.title.startswith("`walagent")}
+    assert set(titled) == {f"walagent {c.name}" for c in _commands()}
+    for command in _commands():
+        text = titled[f"walagent {command.name}"]
+        options = {name for p in command.params for name in _names(p)}
+        documented = set(_options_in(text))
+        assert documented <= options, f"{command.name} has no {documented - options}"
+        assert options - shared <= documented, f"{command.name}: {options - shared - documented}"
+        for parameter in command.params:
+            if isinstance(parameter, click.Argument):
+                assert parameter.human_readable_name in text, command.name
+
+
+def _options_in(text: str) -> Iterator[str]:
+    for cells in rows(text):
+        yield from (name for name in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", cells[0]))
+
+
+def _names(parameter: click.Parameter) -> list[str]:
+    if not isinstance(parameter, click.Option):
+        return []
+    return [*parameter.opts, *parameter.secondary_opts]
+
+
+# Errors.
+
+
+def _classes(of: type[WalagentError] = WalagentError) -> Iterator[type[WalagentError]]:
+    for kind in of.__subclasses__():
+        if kind.__module__ == errors.__name__:
+            yield kind
+            yield from _classes(kind)
+
+
+def test_every_error_class_is_documented_with_who_acts_and_its_exit_code() -> None:
+    """An error without an explanation cannot be added."""
+    documented = {
+        _only(name): (who.strip("`"), int(code_))
+        for name, who, code_, *_ in rows(section(ERRORS, "Classes"))
+    }
+    assert documented == {
+        kind.__name__: (kind.next.value, exit_code(_made(kind))) for kind in _classes()
+    }
+
+
+def _made(kind: type[WalagentError]) -> WalagentError:
+    arguments: dict[str, Any] = {"offset": 0} if kind is errors.DecodeError else {}
+    return kind("x", **arguments)
+
+
+def test_every_sqlstate_of_ours_is_documented() -> None:
+    """What the migrations raise is on the page, and nothing else."""
+    raised = {
+        found
+        for path in sorted((ROOT / "migrations").glob("*.sql"))
+        for found in re.findall(r"errcode = '(WA\d{3})'", path.read_text())
+    }
+    assert {_only(name) for name, *_ in rows(section(ERRORS, "SQLSTATEs"))} == raised
+
+
+# Metrics and fault points.
+
+
+def test_every_metric_is_documented() -> None:
+    """The table of operations.md and what `/metrics` serves name the same."""
+    shown = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in metrics.registry.collect()
+    }
+    table = rows(section(DOCS / "operations.md", "Metrics"))
+    assert {_only(cells[0]).partition("{")[0] for cells in table} == {
+        f"{name}_info" if name == "walagent_build" else name for name in shown
+    }
+
+
+def test_every_fault_point_is_in_the_architecture() -> None:
+    """What happens at each kind of crash is told for every named point."""
+    text = Path(ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    assert [point for point in POINTS if f"`{point}`" not in text] == []

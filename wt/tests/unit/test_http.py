@@ -1,0 +1,170 @@
+"""What an operator's tools get over HTTP, asked over real sockets."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from prometheus_client import CollectorRegistry, Gauge
+
+from walagent.errors import ConfigError
+from walagent.http.health import unready_reasons
+from walagent.http.routes import build_app
+from walagent.http.server import listen, serve_http, serve_on
+
+
+@dataclass
+class State:
+    """A daemon's health, set by the test."""
+
+    streaming: bool = True
+    progress_age: float = 0.5
+    lag_bytes: int = 1024
+    reasons: list[str] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def _served(state: State) -> AsyncIterator[int]:
+    """Serve health and one gauge; give the port."""
+    registry = CollectorRegistry()
+    Gauge("walagent_sample", "A sample", registry=registry).set(42)
+    sockets = await listen("127.0.0.1", 0)
+    port: int = sockets[0].getsockname()[1]
+    task = asyncio.create_task(serve_on(build_app(state, registry), sockets))
+    try:
+        yield port
+    finally:
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def _get(port: int, path: str, headers: str = "") -> tuple[int, str, str]:
+    """Ask, and give status, head and body."""
+    async with asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n"
+        writer.write(request.encode())
+        head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+    return int(head.split()[1]), head.lower(), body
+
+
+async def test_a_turning_loop_is_alive() -> None:
+    """`/healthz` answers 200 also while there is no stream: a restart would not bring it back."""
+    async with _served(State(streaming=False)) as port:
+        status, _, body = await _get(port, "/healthz")
+    assert (status, json.loads(body)) == (200, {"status": "alive"})
+
+
+async def test_a_streaming_daemon_is_ready() -> None:
+    """`/readyz` answers 200 and tells the lag."""
+    async with _served(State()) as port:
+        status, _, body = await _get(port, "/readyz")
+    assert status == 200
+    assert json.loads(body) == {
+        "status": "ready",
+        "reasons": [],
+        "streaming": True,
+        "progress_age_seconds": 0.5,
+        "lag_bytes": 1024,
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (State(streaming=False), "the replication stream is not open"),
+        (State(progress_age=61), "no replication progress for 61 s"),
+        (State(reasons=["the credential of model gpt is refused"]), "the credential of model gpt"),
+    ],
+)
+async def test_a_daemon_that_takes_nothing_in_is_not_ready(state: State, reason: str) -> None:
+    """`/readyz` answers 503 and says why."""
+    async with _served(state) as port:
+        status, _, body = await _get(port, "/readyz")
+    (said,) = json.loads(body)["reasons"]
+    assert status == 503
+    assert said.startswith(reason)
+
+
+async def test_readiness_follows_the_daemon() -> None:
+    """Health is read anew for every request."""
+    state = State()
+    async with _served(state) as port:
+        state.streaming = False
+        assert (await _get(port, "/readyz"))[0] == 503
+        state.streaming = True
+        assert (await _get(port, "/readyz"))[0] == 200
+
+
+def test_a_limit_of_progress_is_a_limit() -> None:
+    """At the limit the daemon is ready still, beyond it no more."""
+    assert unready_reasons(State(progress_age=60), 60) == []
+    assert unready_reasons(State(progress_age=60.1), 60) != []
+
+
+async def test_prometheus_gets_its_format() -> None:
+    """`/metrics` speaks the text format, and OpenMetrics to whom asks for it."""
+    async with _served(State()) as port:
+        status, head, body = await _get(port, "/metrics")
+        _, open_head, open_body = await _get(
+            port, "/metrics", "Accept: application/openmetrics-text; version=1.0.0\r\n"
+        )
+    assert status == 200
+    assert "walagent_sample 42.0\n" in body
+    assert "content-type: text/plain; version=0.0.4" in head
+    assert "content-type: application/openmetrics-text; version=1.0.0" in open_head
+    assert open_body.endswith("# EOF\n")
+
+
+async def test_a_response_does_not_name_the_server() -> None:
+    """Nobody learns versions from a header."""
+    async with _served(State()) as port:
+        _, head, _ = await _get(port, "/healthz")
+    assert "server:" not in head
+
+
+async def test_a_port_in_use_is_a_configuration_error_with_a_hint() -> None:
+    """The operator hears which port, and how to find who has it."""
+    (taken,) = await listen("127.0.0.1", 0)
+    port: int = taken.getsockname()[1]
+    with pytest.raises(ConfigError, match=f"127.0.0.1 port {port}: Address already") as caught:
+        await serve_http(build_app(State(), CollectorRegistry()), "127.0.0.1", port)
+    taken.close()
+    assert "ss -ltnp" in caught.value.hint
+
+
+async def test_an_unknown_host_is_a_configuration_error() -> None:
+    """A name that does not resolve is told like any other mistake in the file."""
+    with pytest.raises(ConfigError, match=r"cannot listen on no-such-host\.invalid"):
+        await listen("no-such-host.invalid", 8080)
+
+
+async def test_cancelling_ends_the_server_and_frees_the_port() -> None:
+    """After a stop nobody listens any more, so the next daemon can start."""
+    async with _served(State()) as port:
+        assert (await _get(port, "/healthz"))[0] == 200
+    (again,) = await listen("127.0.0.1", port)
+    again.close()
+
+
+async def test_an_open_connection_does_not_hold_up_the_stop() -> None:
+    """A client that keeps its connection open is cut off within the grace period."""
+    async with asyncio.timeout(10):
+        async with _served(State()) as port:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            await _get(port, "/healthz")  # by now the first connection has been accepted, too
+        writer.close()
+
+
+async def test_the_signals_stay_the_daemons() -> None:
+    """Serving does not take SIGTERM and SIGINT away from whoever handles them."""
+    before = [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)]
+    async with _served(State()) as port:
+        await _get(port, "/healthz")
+        assert [signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)] == before

@@ -1,0 +1,88 @@
+"""What becomes of a run whose work raised."""
+
+import pytest
+
+from tests.helpers.build import claim
+from walagent.engine.outcome import outcome_of
+from walagent.errors import (
+    ConfigError,
+    DatabaseLostError,
+    LeaseLostError,
+    LimitReachedError,
+    ModelLimitedError,
+    ModelRejectedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+    RunCancelledError,
+    StepTakenError,
+)
+from walagent.faults import InjectedError
+from walagent.run import RunState
+
+FIRST, LAST = claim(attempt=1, max_attempts=3), claim(attempt=3, max_attempts=3)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ModelUnavailableError("down"), DatabaseLostError("gone"), InjectedError("x"), KeyError("k")],
+)
+def test_what_may_pass_is_tried_again_later(error: Exception) -> None:
+    """The attempt counts; after the last one the run is dead, and says how often it was tried."""
+    outcome = outcome_of(error, FIRST)
+    assert outcome.state is RunState.WAITING_RETRY
+    assert not outcome.refund
+    assert outcome.delay >= 1
+    dead = outcome_of(error, LAST)
+    assert dead.state is RunState.DEAD
+    assert "(attempt 3 of 3)" in dead.reason
+
+
+def test_a_bug_of_ours_is_named_by_its_class() -> None:
+    """A bare 'k' would tell nobody anything."""
+    assert outcome_of(KeyError("k"), FIRST).reason == "KeyError: 'k'"
+
+
+@pytest.mark.parametrize("held", [FIRST, LAST])
+def test_a_provider_that_asks_for_patience_costs_no_attempt(held: object) -> None:
+    """However often; and it gets as much as it asks for."""
+    outcome = outcome_of(ModelLimitedError("busy", retry_after=77), held)  # pyright: ignore[reportArgumentType]
+    assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+    assert outcome.delay >= 77
+
+
+def test_a_credential_that_nobody_accepts_pauses_the_attachment() -> None:
+    """None of its runs can succeed; none of them is used up."""
+    outcome = outcome_of(ModelUnauthorizedError("no key"), LAST)
+    assert (outcome.state, outcome.refund, outcome.pause) == (RunState.PENDING, True, True)
+
+
+@pytest.mark.parametrize(
+    "error", [ModelRejectedError("bad"), LimitReachedError("cost"), ConfigError("x")]
+)
+def test_what_will_never_work_fails_the_run(error: Exception) -> None:
+    """With the reason."""
+    outcome = outcome_of(error, FIRST)
+    assert outcome.state is RunState.FAILED
+    assert outcome.error == {"reason": str(error)}
+
+
+def test_a_run_that_takes_too_long_fails() -> None:
+    """The limit is named."""
+    assert "max_seconds" in outcome_of(TimeoutError(), FIRST).reason
+    assert outcome_of(TimeoutError(), FIRST).state is RunState.FAILED
+
+
+@pytest.mark.parametrize("error", [LeaseLostError("x"), StepTakenError("x")])
+def test_a_run_that_somebody_else_has_is_left_alone(error: Exception) -> None:
+    """Nothing is written for it."""
+    assert outcome_of(error, FIRST).state is None
+
+
+def test_a_cancelled_run_is_cancelled() -> None:
+    """Not left for its lease to run out."""
+    assert outcome_of(RunCancelledError("x"), FIRST).state is RunState.CANCELLED
+
+
+def test_a_long_reason_is_cut() -> None:
+    """A provider that sends a page of HTML does not fill the table."""
+    assert len(outcome_of(ModelRejectedError("x" * 10_000), FIRST).reason) == 2000
