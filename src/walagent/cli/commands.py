@@ -55,6 +55,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("check", "walagent.cli.slot", "Look for broken promises."),
         Command("drop-slot", "walagent.cli.slot", "Drop the slot; the server forgets our place."),
     ),
+    "Questions": (
+        Command("guard", "walagent.cli.guard", "Say whether SQL of somebody else's may run."),
+    ),
     "More": (
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),
         Command("dsn", "walagent.cli.embedded", "Print the embedded server's connection string."),

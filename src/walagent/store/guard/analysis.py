@@ -148,7 +148,7 @@ class _Judge:
 
     def _against_function(self, row: dict[str, Any]) -> str:
         signature: str = row["signature"]
-        if signature in self._allowed.functions:
+        if row["range_maker"] or signature in self._allowed.functions:
             return ""
         if row["oid"] < known.FIRST_OF_USERS and row["of_catalog"]:
             return _against_catalog_function(row)

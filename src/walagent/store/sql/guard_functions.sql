@@ -5,6 +5,7 @@ select p.oid::int8 as oid,
        p.provolatile = 'v' as volatile,
        p.prokind = 'a' as aggregate,
        l.lanname in ('c', 'internal') as compiled,
+       l.lanname = 'internal' and p.prosrc ~ '^(multi)?range_constructor\d$' as range_maker,
        n.nspname = 'pg_catalog' as of_catalog,
        coalesce(e.extname, '') as extension
   from pg_proc p

@@ -8,7 +8,7 @@ with recursive me (oid) as (
     select oid from pg_namespace
      where nspname not in ('pg_catalog', 'information_schema') and nspname not like 'pg\_toast%' and nspname not like 'pg\_temp%'
 ), reasons (rank, reason, mend) as (
-    select 1, format('%s is %s', r.rolname, attribute), 'use a login of its own that may only read'
+    select 1, format('%s is %s', r.rolname, attribute), 'use a login of its own: create role analyst login; grant usage on schema public to analyst; grant select on all tables in schema public to analyst;'
       from me join pg_roles r using (oid)
            cross join lateral (values (r.rolsuper, 'a superuser'), (r.rolbypassrls, 'free of row level security (BYPASSRLS)'),
                                       (r.rolreplication, 'allowed to replicate'), (r.rolcreaterole, 'allowed to make roles'),
@@ -26,7 +26,7 @@ with recursive me (oid) as (
     select 3, format('%s owns the schema %I', current_user, n.nspname), format('alter schema %I owner to …;', n.nspname)
       from pg_namespace n where n.nspowner in (select oid from me) and n.oid in (select oid from ours)
     union all
-    select 3, format('%s owns the database', current_user), 'use a login of its own that may only read'
+    select 3, format('%s owns the database', current_user), 'use a login of its own: create role analyst login; grant usage on schema public to analyst; grant select on all tables in schema public to analyst;'
       from pg_database d where d.datname = current_database() and d.datdba in (select oid from me)
     union all
     select 4, format('%s may write to %s', current_user, c.oid::regclass),

@@ -1,0 +1,86 @@
+"""`guard`: may this SQL run?"""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import click
+import orjson
+from psycopg import sql
+
+from walagent.cli.ending import FAILED
+from walagent.cli.output import json_option, print_json, print_line, say
+from walagent.cli.session import Where, open_session, where_options
+from walagent.errors import StatementRefusedError
+from walagent.message import Json
+from walagent.store.guard.query import Guard
+from walagent.store.guard.role import check_role
+
+
+@click.command("guard")
+@click.argument("statement", required=False, metavar="[SQL]")
+@click.option("--role", help="Judge with the rights of this role; the login must be a member.")
+@click.option("--json-lines", is_flag=True, help="Judge each line of stdin, a JSON string.")
+@json_option()
+@where_options
+def guard_(
+    where: Where, statement: str | None, role: str | None, *, json_lines: bool, as_json: bool
+) -> None:
+    """Say whether SQL that somebody else wrote may run, and if not, why; it is not run.
+
+    It ends with 1 if the statement is refused.  The login, or --role, must be one that can read
+    and nothing else.  SQL is read from stdin where none is given.
+    """
+    if json_lines:
+        asyncio.run(_judge_lines(where, role))
+        return
+    text = statement if statement is not None else sys.stdin.read()
+    verdict = asyncio.run(_judge_one(where, role, text))
+    if as_json:
+        print_json(verdict)
+    elif verdict["verdict"] == "accept":
+        click.echo("accept")
+    else:
+        click.echo("refuse")
+        say(str(verdict["reason"]))
+    if verdict["verdict"] != "accept":
+        sys.exit(FAILED)
+
+
+async def _judge_one(where: Where, role: str | None, text: str) -> dict[str, Json]:
+    async with _guard(where, role) as guard:
+        return await _verdict(guard, text)
+
+
+async def _judge_lines(where: Where, role: str | None) -> None:
+    async with _guard(where, role) as guard:
+        for line in sys.stdin.buffer:
+            if line.strip():
+                print_line(await _verdict(guard, _read(line)))
+
+
+def _read(line: bytes) -> Json:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+
+
+async def _verdict(guard: Guard, text: Json) -> dict[str, Json]:
+    if not isinstance(text, str):
+        return {"verdict": "refuse", "reason": "this line is not a JSON string"}
+    try:
+        await guard.judge(text)
+    except StatementRefusedError as error:
+        return {"verdict": "refuse", "reason": str(error)}
+    return {"verdict": "accept", "reason": ""}
+
+
+@asynccontextmanager
+async def _guard(where: Where, role: str | None) -> AsyncGenerator[Guard]:
+    async with open_session(where).connection() as conn:
+        if role is not None:
+            await conn.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+        await check_role(conn)
+        yield Guard(conn)

@@ -1,0 +1,155 @@
+"""The guard: what could write, lock, wait, read files or call out is refused; the rest runs."""
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import rows, run_all, value
+from tests.helpers.guard import TRACES, statements
+from walagent.errors import PreconditionError, StatementRefusedError
+from walagent.store.guard.analysis import Allowed
+from walagent.store.guard.query import Guard, Limits
+from walagent.store.guard.role import check_role
+
+
+async def test_what_could_do_harm_is_refused(
+    reader: AsyncConnection, conn: AsyncConnection
+) -> None:
+    """However it is spelled; and nothing of it has happened when it is refused."""
+    guard = Guard(reader)
+    before = await rows(conn, TRACES)
+    accepted: list[str] = []
+    for text in statements("hostile.sql"):
+        try:
+            await guard.judge(text)
+        except StatementRefusedError:
+            continue
+        accepted.append(text)
+    assert accepted == []
+    assert await rows(conn, TRACES) == before
+
+
+async def test_honest_questions_are_answered(reader: AsyncConnection) -> None:
+    """Analytics of every kind, and the catalog."""
+    guard = Guard(reader)
+    refused: dict[str, str] = {}
+    for text in statements("honest.sql"):
+        try:
+            await guard.read(text)
+        except StatementRefusedError as error:
+            refused[text] = str(error)
+    assert refused == {}
+
+
+async def test_policies_hold(reader: AsyncConnection) -> None:
+    """Row security is of the reader, and the statement has no way to change what it rests on."""
+    found = await Guard(reader).read("select word from secret")
+    assert list(found.rows) == [("mine",)]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        ("alter role {0} superuser", "is a superuser"),
+        ("alter role {0} bypassrls", "BYPASSRLS"),
+        ("alter role {0} replication", "allowed to replicate"),
+        ("alter role {0} createrole", "allowed to make roles"),
+        ("grant insert on customer to {0}", "may write to customer"),
+        ("grant update (name) on customer to {0}", "may write to customer"),
+        ("grant truncate on invoice to {0}", "may write to invoice"),
+        ("grant insert on unpaid to {0}", "may write to unpaid"),
+        ("grant usage on sequence trace to {0}", "may move the sequence trace"),
+        ("alter table written owner to {0}", "owns written"),
+        ("grant create on schema public to {0}", "may make objects in the schema public"),
+        ("grant pg_write_all_data to {0}", "pg_write_all_data"),
+        ("grant pg_read_server_files to {0}", "pg_read_server_files"),
+        ("revoke temporary on database {1} from public", "temporary view"),
+    ],
+)
+async def test_a_role_that_could_write_is_refused(
+    reader: AsyncConnection, conn: AsyncConnection, make: str, says: str
+) -> None:
+    """By the name of what it could do."""
+    names = (reader.info.user, conn.info.dbname)
+    await run_all(conn, make.format(*names))
+    with pytest.raises(PreconditionError, match=says) as caught:
+        await check_role(reader)
+    assert caught.value.hint
+
+
+async def test_a_member_of_a_role_that_writes_is_refused(
+    reader: AsyncConnection, conn: AsyncConnection
+) -> None:
+    """Also where the login does not inherit: it could still take the role on."""
+    me = reader.info.user
+    await run_all(
+        conn,
+        f"create role {me}_w; alter table written owner to {me}_w; alter role {me} noinherit;"
+        f"grant {me}_w to {me}",
+    )
+    with pytest.raises(PreconditionError, match="owns written"):
+        await check_role(reader)
+    await run_all(conn, f"alter table written owner to current_user; drop role {me}_w")
+
+
+async def test_what_an_operator_allows_is_allowed(reader: AsyncConnection) -> None:
+    """A function by its signature; relations, when they are listed, and no others."""
+    allowed = Allowed(functions={"spring_immutable(text)"}, relations={"public.customer"})
+    guard = Guard(reader, allowed=allowed)
+    await guard.judge("select spring_immutable(name) from customer")
+    with pytest.raises(StatementRefusedError, match=r"spring\(text\)"):
+        await guard.judge("select spring(name) from customer")
+    with pytest.raises(StatementRefusedError, match="invoice may not be read"):
+        await guard.judge("select * from invoice")
+
+
+async def test_rows_and_values_are_bounded(reader: AsyncConnection) -> None:
+    """What was left out is said, and types are kept."""
+    guard = Guard(reader, limits=Limits(rows=10, cell=20))
+    found = await guard.read("select id, repeat('x', 100000000) as long from customer order by id")
+    assert len(found.rows) == 10
+    assert found.rows[0] == (1, "x" * 20 + "…")
+    assert list(found.cut) == ["only the first 10 rows", "long values of long"]
+    guard = Guard(reader, limits=Limits(total=1000))
+    found = await guard.read("select repeat('x', 300) from customer")
+    assert len(found.rows) == 3
+    assert "large" in found.cut[0]
+    assert (await guard.read("select count(*) from customer")).rows == [(60,)]
+
+
+async def test_a_dear_statement_is_refused_before_it_runs(reader: AsyncConnection) -> None:
+    """By the planner's estimate, and by time where that was wrong."""
+    with pytest.raises(StatementRefusedError, match="the planner puts the cost at"):
+        await Guard(reader).read("select * from visit a, visit b, visit c, visit d, visit e")
+    guard = Guard(reader, limits=Limits(seconds=0.2))
+    with pytest.raises(StatementRefusedError, match="statement timeout") as caught:
+        await guard.read("select count(*) from generate_series(1, 200000000)")
+    assert caught.value.sqlstate == "57014"
+
+
+async def test_a_table_that_is_locked_is_not_waited_for(
+    reader: AsyncConnection, conn: AsyncConnection
+) -> None:
+    """The application's lock comes first."""
+    guard = Guard(reader, limits=Limits(lock_seconds=0.1))
+    async with conn.transaction():
+        await run_all(conn, "lock table customer in access exclusive mode")
+        with pytest.raises(StatementRefusedError, match="lock timeout"):
+            await guard.read("select * from customer")
+
+
+async def test_an_error_quotes_no_row(reader: AsyncConnection) -> None:
+    """PostgreSQL's sentence and place are told, its detail is not."""
+    with pytest.raises(StatementRefusedError, match="does not exist") as caught:
+        await Guard(reader).judge("select nonsense from customer")
+    assert (caught.value.sqlstate, caught.value.position) == ("42703", 8)
+
+
+async def test_the_session_is_as_before(reader: AsyncConnection, conn: AsyncConnection) -> None:
+    """No view, no transaction, no setting is left."""
+    guard = Guard(reader)
+    await guard.read("select 1")
+    with pytest.raises(StatementRefusedError):
+        await guard.read("drop table customer")
+    assert await value(reader, "select current_setting('statement_timeout')") == "0"
+    assert await value(conn, "select count(*) from pg_class where relname = 'walagent_guard'") == 0
+    await guard.read("select 1")
