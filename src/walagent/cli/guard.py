@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import click
 import orjson
-from psycopg import sql
+from psycopg.sql import SQL, Identifier
 
 from walagent.cli.ending import FAILED
 from walagent.cli.output import json_option, print_json, print_line, say
@@ -19,13 +19,13 @@ from walagent.store.guard.role import check_role
 
 
 @click.command("guard")
-@click.argument("statement", required=False, metavar="[SQL]")
+@click.argument("sql", required=False)
 @click.option("--role", help="Judge with the rights of this role; the login must be a member.")
 @click.option("--json-lines", is_flag=True, help="Judge each line of stdin, a JSON string.")
 @json_option()
 @where_options
 def guard_(
-    where: Where, statement: str | None, role: str | None, *, json_lines: bool, as_json: bool
+    where: Where, sql: str | None, role: str | None, *, json_lines: bool, as_json: bool
 ) -> None:
     """Say whether SQL that somebody else wrote may run, and if not, why; it is not run.
 
@@ -35,7 +35,7 @@ def guard_(
     if json_lines:
         asyncio.run(_judge_lines(where, role))
         return
-    text = statement if statement is not None else sys.stdin.read()
+    text = sql if sql is not None else sys.stdin.read()
     verdict = asyncio.run(_judge_one(where, role, text))
     if as_json:
         print_json(verdict)
@@ -81,6 +81,6 @@ async def _verdict(guard: Guard, text: Json) -> dict[str, Json]:
 async def _guard(where: Where, role: str | None) -> AsyncGenerator[Guard]:
     async with open_session(where).connection() as conn:
         if role is not None:
-            await conn.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+            await conn.execute(SQL("set role {}").format(Identifier(role)))
         await check_role(conn)
         yield Guard(conn)
