@@ -1,5 +1,0 @@
-"""`python -m bench`."""
-
-from bench.run import main
-
-main()

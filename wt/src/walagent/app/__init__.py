@@ -1,1 +1,0 @@
-"""Builds the parts of walagent and lets them work together; knows everybody."""

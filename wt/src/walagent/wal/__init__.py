@@ -1,1 +1,0 @@
-"""From the WAL's bytes to transactions of changes: connection, decoders, slots, publications."""
