@@ -23,12 +23,16 @@
 --
 -- Args: _done_lanes, _done_counts: how many runs of which attachment this worker has let go of
 -- since its last claim, so that no finishing transaction needs to touch the shared lane row.
+-- _tight, _rooms: of which attachments how many runs at most; 0 where the provider of their model
+-- takes no calls now.  Their runs stay in the queue, instead of being claimed only to be parked.
 create function agent.claim_runs(
     _worker      text,
     _slots       integer,
     _lease       interval,
     _done_lanes  bigint[] default '{}',
-    _done_counts integer[] default '{}'
+    _done_counts integer[] default '{}',
+    _tight       bigint[] default '{}',
+    _rooms       integer[] default '{}'
 )
     returns table (
         run_id bigint, attachment_id bigint, attachment_version integer, lease bigint, attempt integer,
@@ -42,6 +46,7 @@ as $$
 declare
     _lanes bigint[];
     _lane  record;
+    _shut  constant bigint[] := array(select t.id from unnest(_tight, _rooms) as t (id, room) where t.room <= 0);
     _left  integer := _slots;
     _want  integer;
     _taken bigint[] := '{}';
@@ -64,6 +69,7 @@ begin
       from (select l.attachment_id
               from agent.lane l
              where l.queued and not l.paused and (l.cap is null or l.used < l.cap)
+               and l.attachment_id <> all (_shut)
              order by l.served
              limit greatest(_slots, 1)
                for update skip locked) q;
@@ -77,7 +83,8 @@ begin
         -- The count is a hint; a cap is a promise, and few runs are running.
         _used := case when _lane.cap is null then _lane.used
                       else (select count(*) from agent.run r where r.attachment_id = _lane.id and r.state = 'running') end;
-        _want := greatest(0, least(ceil(_left::numeric / _n)::integer, _lane.cap - _used));
+        _want := greatest(0, least(ceil(_left::numeric / _n)::integer, _lane.cap - _used,
+                                   _rooms[array_position(_tight, _lane.id)]));
         _here := '{}';
         _n := _n - 1;
 
@@ -156,7 +163,7 @@ begin
          order by c.id;
 end;
 $$;
-comment on function agent.claim_runs(text, integer, interval, bigint[], integer[]) is 'Give a worker runs to work, with a lease';
+comment on function agent.claim_runs(text, integer, interval, bigint[], integer[], bigint[], integer[]) is 'Give a worker runs to work, with a lease';
 
 -- Hold a run still for the rest of the transaction, if it is ours.
 --

@@ -146,25 +146,42 @@ class RunCancelledError(WalagentError):
 
 
 class ModelUnavailableError(WalagentError):
-    """The provider is overloaded, timed out, unreachable, or cut the answer off."""
+    """The provider is overloaded, timed out, unreachable, or cut the answer off.
+
+    Args:
+        retry_after: seconds to wait at least; None where nobody said.
+        counts: whether it uses up an attempt.  Not where the request never left us, nor where it
+            was sent to find out for all others whether anybody answers again.
+    """
 
     next = Next.RETRY
 
 
 class ModelLimitedError(WalagentError):
-    """The provider asks us to slow down (429, 529); costs no attempt.
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, counts: bool = True
+    ) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.counts = counts
+
+    """The provider asks us to slow down (429, 503, 529); costs no attempt.
 
     Args:
         retry_after: seconds that the provider asked for; None when it did not say.
     """
 
+        sent: False where we held the call back because of what other calls were told.
     next = Next.RETRY
 
-    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, sent: bool = True
+    ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
+        self.sent = sent
 class ModelRejectedError(WalagentError):
     """The provider will never take this request (400, 404, 413, 422)."""
 

@@ -54,6 +54,25 @@ run_duration_seconds = Histogram(
 model_requests = Counter(
     "walagent_model_requests_total", "Model calls", ["model", "outcome"], registry=registry
 )
+model_calls_in_flight = Gauge(
+    "walagent_model_calls_in_flight",
+    "Model calls that this process waits for",
+    ["model"],
+    registry=registry,
+)
+model_calls_allowed = Gauge(
+    "walagent_model_calls_allowed",
+    "Model calls that may be in flight now: 0 while the model is paused or its breaker is open,"
+    " 1 while a single call finds out whether it answers again",
+    ["model"],
+    registry=registry,
+)
+model_breaker_open = Gauge(
+    "walagent_model_breaker_open",
+    "1 since the last calls of a model went unanswered, until one is answered",
+    ["model"],
+    registry=registry,
+)
 model_tokens = Counter(
     "walagent_model_tokens_total", "Tokens of model calls", ["model", "kind"], registry=registry
 )
@@ -83,7 +102,7 @@ RUN_STATES = (
     "cancelled",
     "skipped",
 )
-MODEL_OUTCOMES = ("ok", "limited", "unavailable", "rejected", "unauthorized")
+MODEL_OUTCOMES = ("ok", "limited", "held", "unavailable", "rejected", "unauthorized")
 TOKEN_KINDS = ("input", "cached", "cache_write", "output")
 TOOL_OUTCOMES = ("ok", "failed", "invalid", "refused", "unknown")
 

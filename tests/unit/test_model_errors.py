@@ -26,7 +26,7 @@ REQUEST = Request("be kind", (Message("user", (Text("the password is hunter2"),)
         (401, ModelUnauthorizedError),
         (402, ModelUnauthorizedError),
         (403, ModelUnauthorizedError),
-        (404, ModelRejectedError),
+        (404, ModelUnauthorizedError),
         (408, ModelUnavailableError),
         (409, ModelUnavailableError),
         (413, ModelRejectedError),
@@ -64,7 +64,10 @@ def test_spent_money_is_for_a_person_whatever_the_status(code: str) -> None:
         ({"retry-after": "-3"}, None),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "nan"}, None),
-        ({"retry-after": "1e9"}, 86_400.0),
+        ({"retry-after": "1e9"}, 3_600.0),
+        ({"retry-after": "Wed, 21 Oct 9999 07:28:00 GMT"}, 3_600.0),
+        ({"retry-after": "Wed, 21 Oct 2026 99:28:00 GMT"}, None),
+        ({"retry-after": "99999999999999999999 Oct 1 1:1:1"}, None),
         ({"retry-after": "9", "retry-after-ms": "250"}, 0.25),
         (
             {
@@ -79,6 +82,44 @@ def test_spent_money_is_for_a_person_whatever_the_status(code: str) -> None:
 def test_the_wait_is_read_in_every_form(headers: dict[str, str], seconds: float | None) -> None:
     """Seconds, milliseconds and dates; what is none of these is not waited for."""
     assert retry_after(headers) == seconds
+
+
+@given(st.text())
+def test_whatever_the_header_says_it_is_a_wait_or_none(text: str) -> None:
+    """Nobody can break a run, or stop it for days, with a header."""
+    seconds = retry_after({"retry-after": text, "date": text})
+    assert seconds is None or 0 <= seconds <= 3_600
+
+
+def test_anthropics_empty_account_is_told_by_its_words() -> None:
+    """It comes as a malformed request.  The same words quoted from a row mean nothing."""
+    words = "Your credit balance is too low to access the Anthropic API. Please go to Plans"
+    error = error_for(Failure(400, "invalid_request_error", words), SPEC, REQUEST)
+    assert isinstance(error, ModelUnauthorizedError)
+    quoted = error_for(Failure(400, "invalid_request_error", f"Invalid: {words}"), SPEC, REQUEST)
+    assert isinstance(quoted, ModelRejectedError)
+
+
+def test_a_model_that_is_not_there_is_named_and_where_to_look() -> None:
+    """No run of it can succeed, so a person is asked once instead of each run failing."""
+    error = error_for(Failure(404, "not_found_error", "model: gpt-x"), SPEC, REQUEST)
+    assert isinstance(error, ModelUnauthorizedError)
+    assert str(error) == "openai gpt-x answered 404 not_found_error: model: gpt-x"
+    assert error.hint == "check model_id and base_url of m in agent.model"
+
+
+@pytest.mark.parametrize(
+    ("code", "counts"),
+    [("ConnectError", False), ("ConnectTimeout", False), ("PoolTimeout", False)]
+    + [
+        (name, True) for name in ("ReadTimeout", "ReadError", "RemoteProtocolError", "TimeoutError")
+    ],
+)
+def test_a_request_that_never_left_us_is_no_attempt(code: str, *, counts: bool) -> None:
+    """No run can be the reason why there is no connection."""
+    error = error_for(Failure(None, code), SPEC, REQUEST)
+    assert isinstance(error, ModelUnavailableError)
+    assert error.counts is counts
 
 
 def test_an_error_keeps_the_words_that_an_operator_needs() -> None:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from walagent.agent.models.replies import (
     ARGUMENTS_LIMIT,
+    COUNT_LIMIT,
     RAW_LIMIT,
     clean,
+    count,
     read_call,
     read_call_value,
     storable,
@@ -41,6 +43,9 @@ JSON = st.recursive(
         '{"a":' * 2_000 + "1" + "}" * 2_000,
         '{"a": "' + "x" * ARGUMENTS_LIMIT + '"}',
         '{"a": ' + "9" * 5_000 + "}",
+        '{"a": 1, "a": 2}',
+        '{"a": {"b": 1, "b": 1}}',
+        '{"a":' * 245 + "1" + "}" * 245,
     ],
     ids=lambda text: text[:24],
 )
@@ -95,3 +100,24 @@ def test_storable_agrees_with_what_orjson_writes() -> None:
     assert storable({"a": ["\\u0000", 2**64 - 1]})
     assert not storable({"a": 2**64})
     assert orjson.dumps({"a": "\\u0000"}) == b'{"a":"\\\\u0000"}'
+
+
+@pytest.mark.parametrize(
+    ("value", "tokens"),
+    [
+        (7, 7),
+        (-7, 0),
+        (7.5, 0),
+        (True, 0),
+        ("7", 0),
+        (None, 0),
+        (float("nan"), 0),
+        (10**30, COUNT_LIMIT),
+    ],
+)
+def test_a_count_of_tokens_fits_its_column_whatever_the_server_says(
+    value: object, tokens: int
+) -> None:
+    """An absurd figure stops the run by its limits, and no statement."""
+    assert count(value) == tokens
+    assert 4 * COUNT_LIMIT < 2**31

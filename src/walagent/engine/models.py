@@ -1,11 +1,15 @@
-"""The models of a worker, by the name that agents use: made once, limited per key."""
+"""The models of a worker, by the name that agents use: made once, each with its limiter."""
 
+import time
 from collections.abc import Callable, Mapping
 
 from walagent.agent.model import Model
-from walagent.agent.models.limits import Limits
+from walagent.agent.models.limits import LimitedModel, Limits
 from walagent.errors import ModelUnavailableError
 from walagent.message import ModelSpec
+
+_ANOTHER_KEY = 5.0  # seconds after which a model whose key was refused looks for its key again
+_SHARE = 4  # see `Models.tight`
 
 
 class Models:
@@ -17,22 +21,44 @@ class Models:
         self._specs = dict(specs)
         self._build = build
         self._limits = limits
-        self._made: dict[str, Model] = {}
+        self._made: dict[str, LimitedModel] = {}
+        self._made_at: dict[str, float] = {}
         self._retired: list[Model] = []
 
     def get(self, name: str) -> Model:
         """Find a model.
+
+        One whose key was refused is made anew, now and then: its key may be another by now.
 
         Raises:
             ModelUnavailableError: it was not in the registry, or not enabled, when that was last
                 read; a row that has just been added is there at the next attempt.
             ModelUnauthorizedError: its credential is not there.
         """
-        if name not in self._made:
-            if name not in self._specs:
-                raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
-            self._made[name] = self._limits.wrap(self._build(self._specs[name]))
-        return self._made[name]
+        made = self._made.get(name)
+        if made is not None and not self._is_stale(name, made):
+            return made
+        if name not in self._specs:
+            raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
+        model = self._limits.wrap(self._build(self._specs[name]))
+        if made is not None:
+            self._retired.append(made)
+        self._made[name], self._made_at[name] = model, time.monotonic()
+        return model
+
+    def _is_stale(self, name: str, made: LimitedModel) -> bool:
+        return made.refused and time.monotonic() - self._made_at[name] > _ANOTHER_KEY
+
+    def tight(self, slots: int) -> Mapping[str, int]:
+        """Say how many runs a worker with *slots* may hold of each model, where not all of them.
+
+        That is as many as it may have calls in flight.  Where several models are in use, none gets
+        the last quarter of the slots: a provider that takes minutes to fail would get them all, and
+        the runs of the others would wait with it.
+        """
+        share = slots - slots // _SHARE if len(self._made) > 1 else slots
+        most = {name: min(share, made.limiter.most) for name, made in self._made.items()}
+        return {name: runs for name, runs in most.items() if runs < slots}
 
     def reload(self, specs: Mapping[str, ModelSpec]) -> int:
         """Take the registry's present rows, and count those that changed.

@@ -7,6 +7,7 @@ from walagent.errors import (
     ConflictError,
     ModelLimitedError,
     ModelUnauthorizedError,
+    ModelUnavailableError,
     Next,
     PreconditionError,
     RoleRefusedError,
@@ -68,9 +69,8 @@ def _outcome_of(error: Exception, claim: Claim) -> Outcome:
 def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
     """Decide on what is no failure of this run, and uses up no attempt; None: it is one."""
     match error:
-        case ModelLimitedError():
-            wait = delay(claim.attempt, error.retry_after)
-            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
+        case ModelLimitedError() | ModelUnavailableError(counts=False):
+            return _later(claim, reason, error.retry_after)
         case ConflictError():
             # Each claim that came to nothing makes the wait longer; the attempts do not tell.
             wait = delay(claim.lease)
@@ -82,6 +82,11 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             return Outcome(RunState.PENDING, reason, refund=True, stop=True)
         case _:
             return None
+
+
+def _later(claim: Claim, reason: str, asked: float | None) -> Outcome:
+    """Wait without using up an attempt: it was no failure of this run."""
+    return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked), refund=True)
 
 
 def _again(claim: Claim, reason: str) -> Outcome:

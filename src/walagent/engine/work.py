@@ -67,6 +67,9 @@ class Workshop:
     key: bytes  # agent.secret
 
 
+    # How many runs of a model a worker with so many slots may hold, where not all of them.
+    tight: Callable[[int], Mapping[str, int]] = lambda _slots: {}
+    budgets: Budgets = field(default_factory=Budgets)
 class Work:
     """A claimed run in progress."""
 
@@ -266,7 +269,9 @@ def _counting(model: str) -> Generator[None]:
     try:
         yield
     except WalagentError as error:
-        metrics.model_requests.labels(model, _OUTCOMES.get(type(error), "rejected")).inc()
+        held = isinstance(error, ModelLimitedError) and not error.sent
+        outcome = "held" if held else _OUTCOMES.get(type(error), "rejected")
+        metrics.model_requests.labels(model, outcome).inc()
         raise
     metrics.model_requests.labels(model, "ok").inc()
 

@@ -33,6 +33,7 @@ from walagent.store.ledger import Start
 from walagent.store.translate import translating
 
 _GOODBYE = 3.0  # seconds that signing off may take
+_HELD = 1.0  # seconds between two looks for work that a model's limiter has held back
 _GATHER = 0.003  # seconds that a claim waits for more slots to come free while runs are short
 
 
@@ -61,6 +62,7 @@ class Worker:
         self._cancelled: set[int] = set()  # runs whose task was cancelled because a person asked
         self._done: Counter[int] = Counter()  # runs let go of per attachment, since the last claim
         self._definitions: dict[tuple[int, int], Attachment] = {}
+        self._models: dict[int, str] = {}  # of each attachment, in the newest version we know
         self._wake = asyncio.Event()
         self._beat_now = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None  # while we run
@@ -68,6 +70,7 @@ class Worker:
         self._due: float | None = None
         self._woken = True  # whether the last rest ended by a call and not by its time
         self._more = False  # whether the last claim left runs behind
+        self._held = False  # whether it left some for want of room at their model
         self._failures = 0  # turns in a row that lost the database
         self.beat_at = time.monotonic()
 
@@ -151,7 +154,7 @@ class Worker:
         room = self._settings.slots - len(self._active)
         if self._tasks is None or self._stopping or room <= 0:
             return None
-        return Start(self._settings.name, self._lease, room)
+        return Start(self._settings.name, self._lease, room, self._rooms(room))
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Work runs that this worker holds."""
@@ -171,19 +174,41 @@ class Worker:
             return 0
         done, self._done = self._done, Counter()
         async with self._connection() as conn:
+        rooms = self._rooms(free)
             claims, self._more = await runs.claim_runs(
-                conn, self._settings.name, free, self._lease, done
+                conn, self._settings.name, free, self._lease, done, rooms
             )
         self.start(claims)
+        taken = Counter(claim.attachment_id for claim in claims)
+        self._held = any(taken[attachment] >= room for attachment, room in rooms.items())
         return len(claims)
 
     async def _rest(self, taken: int) -> None:
+    def _rooms(self, free: int) -> dict[int, int]:
+        """Say of which attachments fewer than *free* runs may start: their model takes no more.
+
+        A run that waits for its provider would hold a slot that another model's run could use.
+        """
+        tight = self._shop.tight(self._settings.slots)
+        if not tight:
+            return {}
+        active = Counter(
+            self._models.get(claim.attachment_id) for claim, _ in self._active.values()
+        )
+        rooms = {
+            attachment: max(0, tight[model] - active[model])
+            for attachment, model in self._models.items()
+            if model in tight
+        }
+        return {attachment: room for attachment, room in rooms.items() if room < free}
+
         """Wait until another claim makes sense."""
         if taken and self._more and len(self._active) < self._settings.slots:
             return
         if not taken and self._woken:
             await self._tick()  # what came may only be due later
-        patience = min(self._settings.poll, max(self._due or self._settings.poll, 0.01))
+        poll = min(self._settings.poll, _HELD) if self._held else self._settings.poll
+        patience = min(poll, max(self._due or poll, 0.01))
         try:
             async with asyncio.timeout(patience):
                 await self._wake.wait()
@@ -205,7 +230,8 @@ class Worker:
         self._cancelled.discard(claim.run_id)
         self._done[claim.attachment_id] += 1
         attachment = self._definitions.get((claim.attachment_id, claim.attachment_version))
-        if was_full or self._more or attachment is None or attachment.cap is not None:
+        more = was_full or self._more or self._held
+        if more or attachment is None or attachment.cap is not None:
             self._wake.set()
 
     # One run.
@@ -253,6 +279,10 @@ class Worker:
                 raise WalagentError(f"version {key[1]} of attachment {key[0]} is gone")
             self._definitions[key] = found
         return self._definitions[key]
+            newest = max(
+                version for attachment, version in self._definitions if attachment == key[0]
+            )
+            self._models[key[0]] = self._definitions[key[0], newest].model
 
     async def _settle(self, claim: Claim, work: Work | None, outcome: Outcome) -> RunState | None:
         """Write down how a run that raised goes on.  If that fails, its lease runs out."""

@@ -1,7 +1,7 @@
 """How far the WAL is taken in, and taking changes in."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Final
@@ -129,6 +129,7 @@ class Start:
     worker: str
     lease: timedelta
     room: int  # free slots
+    rooms: Mapping[int, int] = field(default_factory=dict[int, int])  # of attachments with fewer
 
 
 async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
@@ -150,7 +151,7 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     Raises (as PostgreSQL errors, see `store.translate`):
         FencedError: a newer reader took over; nothing was written.
     """
-    marked = _startable(runs, start.room) if start else frozenset[int]()
+    marked = _startable(runs, start) if start else frozenset[int]()
     cursor = await conn.execute(
         "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s)",
         [
@@ -171,12 +172,20 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     return [_claim(run_id, by_position[tuple(position)]) for run_id, *position in started]
 
 
-def _startable(runs: Sequence[NewRun], room: int) -> frozenset[int]:
+def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
     """Choose, by place, the first run of each lane, as many as there is room for."""
     lanes: dict[tuple[int, object], int] = {}
+    left = dict(start.rooms)
     for n, run in enumerate(runs):
-        lanes.setdefault((run.attachment_id, n if run.lane is None else run.lane), n)
-    return frozenset(islice(lanes.values(), room))
+        lane = (run.attachment_id, n if run.lane is None else run.lane)
+        if lane in lanes:
+            continue
+        if run.attachment_id in left:
+            if left[run.attachment_id] <= 0:
+                continue
+            left[run.attachment_id] -= 1
+        lanes[lane] = n
+    return frozenset(islice(lanes.values(), start.room))
 
 
 def _claim(run_id: int, run: NewRun) -> Claim:

@@ -53,18 +53,33 @@ class Spent:
     cost: float | None
 
 
-async def claim_runs(
-    conn: Connection, worker: str, slots: int, lease_for: timedelta, done: Mapping[int, int]
+async def claim_runs(  # noqa: PLR0913, PLR0917 - who, how many, and of what
+    conn: Connection,
+    worker: str,
+    slots: int,
+    lease_for: timedelta,
+    done: Mapping[int, int],
+    rooms: Mapping[int, int] | None = None,
 ) -> tuple[list[Claim], bool]:
     """Take up to *slots* runs; say too whether there were more.
 
     Args:
         done: how many runs of which attachment this worker has let go of since its last claim.
+        rooms: of which attachments it takes fewer runs than it has slots.
     """
+    tight = rooms or {}
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
-        "select * from agent.claim_runs(%s, %s, %s, %s, %s)",
-        [worker, slots, lease_for, list(done), list(done.values())],
+        "select * from agent.claim_runs(%s, %s, %s, %s, %s, %s, %s)",
+        [
+            worker,
+            slots,
+            lease_for,
+            list(done),
+            list(done.values()),
+            list(tight),
+            list(tight.values()),
+        ],
     )
     rows = await cursor.fetchall()
     more = [row.pop("more") for row in rows]

@@ -28,6 +28,7 @@ STATUS: Mapping[int, type[WalagentError]] = {
     401: ModelUnauthorizedError,
     402: ModelUnauthorizedError,
     403: ModelUnauthorizedError,
+    404: ModelUnauthorizedError,  # no such model, or none for this key: no run of it can succeed
     408: ModelUnavailableError,
     409: ModelUnavailableError,  # both SDKs count a conflict as passing
     425: ModelUnavailableError,
@@ -51,8 +52,15 @@ SPENT = frozenset(
     }
 )
 
+# Anthropic says so with 400 and the type of a malformed request.  It must be how the message
+# begins: a row could hold the same words, and be quoted further on.
+_SPENT_WORDS = re.compile(r"your credit balance is too low", re.IGNORECASE)
+
+# The request never left us: no connection was made, or none was free.
+_NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
+
 _ECHO = 16  # characters that a provider's words may share with the request by chance
-_LONGEST_WAIT = 86_400.0  # seconds; a longer Retry-After is a mistake or a joke
+_LONGEST_WAIT = 3_600.0  # seconds; longer may be true or a mistake: once an hour is no storm
 _TELLING = re.compile(r"""'([^']*)'|"([^"]*)"|`([^`]*)`|([\w.+-]*[\d@][\w.@+-]*(?<![.+-]))""")
 
 
@@ -76,13 +84,15 @@ def error_for(failure: Failure, spec: ModelSpec, request: Request, key: str = ""
     """Name the error that *failure* is, in words that are safe to store and to log."""
     kind = _kind(failure)
     text = _sentence(failure, spec)
-    if failure.message and kind is not ModelUnauthorizedError:  # those may quote half the key
+    if failure.message and failure.status not in {401, 403}:  # those may quote half the key
         text += f": {_safe(failure.message, request, key)}"
     text = text[:MESSAGE_LIMIT]
     if kind is ModelLimitedError:
         return ModelLimitedError(text, retry_after=retry_after(failure.headers))
     if kind is ModelUnauthorizedError:
-        return ModelUnauthorizedError(text, hint=_key_hint(spec))
+        return ModelUnauthorizedError(text, hint=_hint(failure, spec))
+    if kind is ModelUnavailableError:
+        return ModelUnavailableError(text, counts=not _never_sent(failure))
     return kind(text)
 
 
@@ -113,7 +123,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _kind(failure: Failure) -> type[WalagentError]:
-    if failure.code in SPENT:
+    if failure.code in SPENT or _SPENT_WORDS.match(failure.message):
         return ModelUnauthorizedError
     match failure.status:
         case None:
@@ -126,6 +136,10 @@ def _kind(failure: Failure) -> type[WalagentError]:
             return ModelUnavailableError
 
 
+def _never_sent(failure: Failure) -> bool:
+    return failure.status is None and failure.code in _NEVER_SENT
+
+
 def _sentence(failure: Failure, spec: ModelSpec) -> str:
     name, code = f"{spec.provider} {spec.model_id}", failure.code[:80]
     if failure.status is None:
@@ -133,7 +147,9 @@ def _sentence(failure: Failure, spec: ModelSpec) -> str:
     return f"{name} answered {failure.status} {code}".rstrip()
 
 
-def _key_hint(spec: ModelSpec) -> str:
+def _hint(failure: Failure, spec: ModelSpec) -> str:
+    if failure.status == 404:  # noqa: PLR2004 - of HTTP
+        return f"check model_id and base_url of {spec.name} in agent.model"
     if spec.credential:
         return f"check the key in {spec.credential} and its account's balance"
     return "check the provider's key and its account's balance"
@@ -150,7 +166,7 @@ def _seconds(text: str) -> float | None:
 def _moment(text: str) -> datetime | None:
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 

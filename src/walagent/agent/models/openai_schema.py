@@ -5,13 +5,14 @@ For servers that ignore `tools` or do not hold a model to `tool_choice`, yet hon
 one branch only.  One action a reply.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from walagent.agent.models import openai_format, openai_reply, prompt
-from walagent.agent.models.replies import as_object, clean, read_call_value
+from walagent.agent.models.replies import RAW_LIMIT, as_object, clean, read_call_value
 from walagent.errors import ModelRejectedError
 from walagent.message import (
     Json,
@@ -180,13 +181,16 @@ def _json(value: Json) -> str:
 
 
 def _action(text: str, request: Request) -> Text | ToolCall | None:
+    """Read what should be one action; an object that breaks off or is none is a call gone wrong."""
+    call_id = prompt.call_ids([None], request)[0]
     try:
-        value: Json = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return None
+        value: Json = json.loads(text)  # takes NaN, too: the call's arguments are judged below
+    except (ValueError, RecursionError):
+        begun = text.lstrip().startswith("{")
+        return ToolCall(call_id, "", None, clean(text[:RAW_LIMIT])) if begun else None
     match as_object(value).get("action", value):
         case {"name": str(name), "arguments": arguments}:
-            return read_call_value(prompt.call_ids([None], request)[0], name, arguments)
+            return read_call_value(call_id, name, arguments)
         case {"text": str(words)}:
             return Text(clean(words))
         case _:

@@ -7,6 +7,7 @@ stored exactly become None, and `raw` shows the model what it sent.
 import json
 import re
 from collections.abc import Mapping
+from functools import reduce
 from typing import NoReturn, cast
 
 import orjson
@@ -17,6 +18,9 @@ TEXT_LIMIT = 1_000_000  # characters of one text part: a reply is one row
 ARGUMENTS_LIMIT = 1_000_000  # bytes of JSON of one call
 RAW_LIMIT = 2_000  # characters of unusable arguments that the model gets to see again
 NAME_LIMIT = 200  # characters of ids and names; the longest a provider makes is 64
+COUNT_LIMIT = 100_000_000  # tokens of one kind; no window is as large, and four fit an integer
+
+_LEVELS = 16  # around a value where it is stored and sent
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")  # an escaped NUL, not an escaped backslash
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -53,10 +57,11 @@ def read_call_value(call_id: str, name: str, value: Json) -> ToolCall:
 def storable(value: Json) -> bool:
     """Tell whether jsonb can hold *value* exactly, and in a bounded size.
 
-    orjson refuses what the store could not write: numbers past 64 bits and lone surrogates.
+    orjson refuses what the store could not write: numbers past 64 bits, lone surrogates, and more
+    than 254 levels, some of which are the step's and the request's own.
     """
     try:
-        document = orjson.dumps(value)
+        document = orjson.dumps(reduce(lambda inner, _: [inner], range(_LEVELS), value))
     except TypeError:
         return False
     return len(document) <= TEXT_LIMIT and _NUL.search(document) is None
@@ -73,15 +78,18 @@ def as_array(value: Json) -> list[Json]:
 
 
 def count(value: Json) -> int:
-    """Read a token count; what is not one counts as nothing."""
-    return value if isinstance(value, int) and value > 0 else 0
+    """Read a token count; what is not one counts as nothing, and what cannot be is bounded."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return min(value, COUNT_LIMIT) if whole and value > 0 else 0
 
 
 def _arguments(text: str) -> Mapping[str, Json] | None:
     if len(text) > ARGUMENTS_LIMIT:
         return None
     try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+        value = json.loads(
+            text, parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_unambiguous
+        )
     except (ValueError, RecursionError):
         return None
     return as_object(value) if isinstance(value, dict) and storable(value) else None
@@ -89,6 +97,12 @@ def _arguments(text: str) -> Mapping[str, Json] | None:
 
 def _refuse(word: str) -> NoReturn:
     raise ValueError(f"{word} is not JSON")
+
+
+def _unambiguous(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Refuse an object that names something twice: readers differ in which one they believe."""
+    given = dict(pairs)
+    return given if len(given) == len(pairs) else _refuse("a name that stands twice")
 
 
 def _finite(text: str) -> float:
