@@ -19,7 +19,7 @@ def sql(name: str, *needs: str, **changes: Json) -> dict[str, Json]:
     }
 
 
-def plan(*steps: dict[str, Json], **changes: Json) -> dict[str, Any]:
+def plan(*steps: dict[str, Json], **changes: Json) -> dict[str, Json]:
     """A plan as a model writes it."""
     return {"reasoning": "because", "steps": list(steps), **changes}
 
