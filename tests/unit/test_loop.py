@@ -71,9 +71,20 @@ def test_a_run_may_end_without_any_tool() -> None:
     assert move(Steps().reply("Nothing to do.")) == Finish("Nothing to do.")
 
 
-def test_an_empty_reply_ends_the_run() -> None:
+def test_an_empty_reply_ends_a_run_in_which_something_was_done() -> None:
     """Some models say nothing when they are done."""
-    assert move(Steps().reply()) == Finish("")
+    assert move(Steps().reply(CALL).result(CALL).reply()) == Finish("")
+
+
+@pytest.mark.parametrize("said", [(), (" ",)])
+def test_an_empty_first_reply_goes_back_to_the_model(said: tuple[str, ...]) -> None:
+    """Nothing was done and nothing was said: that is no success.  The third one fails the run."""
+    steps = Steps()
+    for _ in range(MAX_CORRECTIONS):
+        found = move(steps.reply(*said))
+        assert isinstance(found, Correct)
+        assert move(steps.note(text=found.text, correction=True)) == AskModel()
+    assert failure(steps.reply(*said)) == "the model answered nothing"
 
 
 def test_an_error_of_an_attempt_is_not_part_of_the_conversation() -> None:
@@ -242,6 +253,25 @@ def test_a_refusal_fails_the_run_with_its_words() -> None:
     """A person reads why."""
     steps = Steps().reply("I cannot help with that.", stop=Stop.REFUSAL)
     assert failure(steps) == "the model refused: I cannot help with that."
+
+
+@pytest.mark.parametrize(
+    ("stop", "reason"),
+    [
+        (Stop.LENGTH, "the model was cut off by its token limit"),
+        (Stop.REFUSAL, "the model refused"),
+    ],
+)
+def test_no_call_of_a_reply_that_was_not_whole_is_carried_out(stop: Stop, reason: str) -> None:
+    """Half a call can look like a whole one: providers close the braces of what they cut."""
+    first, second = wants(call_id="a"), wants(call_id="b", amount=5000)
+    steps = Steps().reply("I will", first, second, stop=stop)
+    for call in (first, second):
+        found = move(steps, limited(max_steps=1))
+        assert found == Refuse(call, "not carried out: the reply was not whole")
+        steps.result(call, "not carried out", is_error=True, correction=True)
+    assert failure(steps, limited(max_steps=1)).startswith(reason)
+    assert move(steps.retried()) == AskModel()
 
 
 # Tools that a person has to approve.

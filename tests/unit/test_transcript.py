@@ -79,6 +79,14 @@ def test_a_note_is_said_by_the_user() -> None:
     assert messages("row", steps)[2:] == (Message("user", (Text("Call a tool."),)),)
 
 
+@pytest.mark.parametrize("said", [(), (" \n",)])
+def test_an_empty_reply_is_shown_as_one(said: tuple[str, ...]) -> None:
+    """No provider takes a turn without words, nor two turns of one side in a row."""
+    found = messages("open", Steps().reply(*said).note(text="Go on.", correction=True))
+    assert [message.role for message in found] == ["user", "assistant", "user"]
+    assert found[1].parts[-1] == Text("(an empty answer)")
+
+
 def test_the_messages_only_grow_at_their_end() -> None:
     """So the prefix of each request is that of the one before, and prompt caches hit."""
     steps = Steps().reply("a", CALL).result(CALL).reply("b").note(text="c").retried().reply("d")

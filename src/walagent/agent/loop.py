@@ -15,6 +15,7 @@ from walagent.message import Json, Reply, Stop, ToolCall
 from walagent.run import Step, StepKind
 
 MAX_CORRECTIONS = 2  # times that a wrong reply goes back to the model before the run fails
+_CUT = frozenset({Stop.LENGTH, Stop.REFUSAL})  # ends at which a reply may not be whole
 MAX_SAME_CALLS = 3  # the same call with the same result this often is an endless loop
 
 
@@ -93,19 +94,36 @@ def next_move(steps: Sequence[Step], attachment: Attachment, check: Check) -> Mo
         check: says what is wrong with a call's arguments, or None.
     """
     recent = _since_retry(steps)
+    at = next((n for n in reversed(range(len(steps))) if steps[n].kind == StepKind.REPLY), None)
+    reply = None if at is None else reply_from_json(steps[at].content)
+    after = () if at is None else steps[at + 1 :]
+    if reply is not None and reply.stop in _CUT and not any(_is_retry(step) for step in after):
+        return _refuse_cut(reply, after)
     if reason := _used_up(recent, attachment):
         return Fail(reason)
-    at = next((n for n in reversed(range(len(steps))) if steps[n].kind == StepKind.REPLY), None)
-    if at is None:
+    if reply is None:
         return AskModel()
-    reply = reply_from_json(steps[at].content)
-    after = steps[at + 1 :]
-    if reply.calls:
+    if reply.calls and reply.stop not in _CUT:
         must = must_call(steps, attachment)
         return _next_call(reply, after, recent, attachment, _checked(check, must))
     if any(step.kind == StepKind.NOTE for step in after):
         return AskModel()
     return _judge_words(reply, steps, recent, attachment)
+
+
+def _refuse_cut(reply: Reply, after: Sequence[Step]) -> Move:
+    """End a run whose model did not come to an end.
+
+    None of the reply's calls is carried out: where it was cut, half a call may look like a whole
+    one.  Each gets its answer first, as no provider reads back a call without one.
+    """
+    answered = {step.content["call_id"] for step in after if step.kind == StepKind.RESULT}
+    for call in reply.calls:
+        if call.id not in answered:
+            return Refuse(call, "not carried out: the reply was not whole")
+    if reply.stop is Stop.REFUSAL:
+        return Fail(f"the model refused: {reply.text[:500]}")
+    return Fail("the model was cut off by its token limit; raise max_output_tokens")
 
 
 def _checked(check: Check, must: str | None) -> Check:
@@ -170,18 +188,15 @@ def _judge_words(
     reply: Reply, steps: Sequence[Step], recent: Sequence[Step], attachment: Attachment
 ) -> Move:
     """A reply without calls ends the run, if it may."""
-    match reply.stop:
-        case Stop.LENGTH:
-            return Fail("the model was cut off by its token limit; raise max_output_tokens")
-        case Stop.REFUSAL:
-            return Fail(f"the model refused: {reply.text[:500]}")
-        case _:
-            pass
-    if must_call(steps, attachment) is None:
+    if must_call(steps, attachment) is not None:
+        if corrections(recent) >= MAX_CORRECTIONS:
+            return Fail("the model answered in words where a tool call is required")
+        return Correct("A tool call is required here. Answer with a call of one of the tools.")
+    if reply.text.strip() or any(_is_answer(step) for step in steps):
         return Finish(reply.text)
     if corrections(recent) >= MAX_CORRECTIONS:
-        return Fail("the model answered in words where a tool call is required")
-    return Correct("A tool call is required here. Answer with a call of one of the tools.")
+        return Fail("the model answered nothing")
+    return Correct("Your answer was empty. Do the task, or say that there is nothing to do.")
 
 
 def must_call(steps: Sequence[Step], attachment: Attachment) -> str | None:
@@ -266,10 +281,12 @@ def _canonical(arguments: Mapping[str, Json] | None) -> str:
 
 def _since_retry(steps: Sequence[Step]) -> Sequence[Step]:
     """Limits count from the last time that a person let the run go on."""
-    starts = [
-        n + 1 for n, s in enumerate(steps) if s.kind == StepKind.NOTE and "retry" in s.content
-    ]
+    starts = [n + 1 for n, step in enumerate(steps) if _is_retry(step)]
     return steps[starts[-1] :] if starts else steps
+
+
+def _is_retry(step: Step) -> bool:
+    return step.kind == StepKind.NOTE and "retry" in step.content
 
 
 def _of_call(steps: Sequence[Step], kind: StepKind, call: ToolCall) -> Step | None:

@@ -19,6 +19,7 @@ from walagent.message import (
 )
 from walagent.run import Step, StepKind
 
+_NOTHING = "(an empty answer)"
 # Said after a retry to a model that has said its last words: providers want the user to speak last.
 _AGAIN = "That did not end this task. Try again."
 
@@ -57,7 +58,7 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
         match step.kind:
             case StepKind.REPLY:
                 _flush(turns, waiting)
-                turns.append(Message("assistant", reply_from_json(step.content).parts))
+                turns.append(Message("assistant", _said(reply_from_json(step.content))))
             case StepKind.RESULT:
                 waiting.append(_result(step.content))
             case StepKind.NOTE if "text" in step.content:
@@ -68,6 +69,13 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
                 pass
     _flush(turns, waiting)
     return tuple(turns)
+
+
+def _said(reply: Reply) -> tuple[Part, ...]:
+    """Give what a reply said: roles must alternate, so nothing has to be something."""
+    if reply.calls or reply.text.strip():
+        return reply.parts
+    return (*reply.parts, Text(_NOTHING))
 
 
 def _goes_on(turn: Message) -> bool:
