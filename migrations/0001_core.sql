@@ -218,7 +218,7 @@ create table agent.run (
     reason             text not null default 'change',  -- change, backfill or manual
     attachment_id      bigint not null,
     attachment_version integer not null,
-    generation         integer not null default 0,  -- of the slot; 0 for runs that no WAL asked for
+    generation         integer not null default 0,  -- of the slot; 0 for runs that it has nothing to do with
     commit_lsn         pg_lsn,
     ordinal            integer,
     committed_at       timestamptz,
@@ -257,7 +257,7 @@ comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "
 comment on column agent.run.lane is 'Runs of one attachment with the same lane are worked one at a time, in order of id';
 
 -- Partial: rows that no backfill brought need no entry.
-create unique index run_once_per_backfilled_row on agent.run (attachment_id, backfill_key)
+create unique index run_once_per_backfilled_row on agent.run (attachment_id, generation, backfill_key)
     where backfill_key is not null;
 -- Ordered by an expression, and so are the queries that use them: after an analyze of a full queue
 -- the planner would rather walk the primary key, past every run that has ended since.
@@ -368,38 +368,75 @@ create table agent.worker (
 comment on table agent.worker is 'Processes that work runs, and when each was last alive';
 
 create table agent.progress (
-    slot        text primary key,
-    generation  integer not null default 1,
-    epoch       bigint not null default 0,
-    system_id   text not null,
-    timeline    integer not null,
-    plugin      text not null,
-    commit_lsn  pg_lsn not null,
-    end_lsn     pg_lsn not null,
-    reader      text,
-    updated_at  timestamptz not null default now()
+    slot         text primary key,
+    generation   integer not null default 1,
+    epoch        bigint not null default 0,
+    system_id    text not null,
+    timeline     integer not null,
+    plugin       text not null,
+    commit_lsn   pg_lsn not null,
+    end_lsn      pg_lsn not null,
+    committed_at timestamptz not null default now(),
+    given_up_at  timestamptz,
+    reader       text,
+    updated_at   timestamptz not null default now()
 );
 comment on table agent.progress is 'How far the WAL of a slot is taken in';
 comment on column agent.progress.generation is 'Grows when the slot is made anew, so that positions stay unique';
 comment on column agent.progress.epoch is 'Grows with every reader that takes over; an older reader can write nothing';
 comment on column agent.progress.end_lsn is 'Where to resume: everything that committed before it is taken in';
+comment on column agent.progress.committed_at is 'When the last transaction committed that is taken in';
+comment on column agent.progress.given_up_at is 'When the slot was given up: nobody reads it any more, and whoever finds it drops it';
 
 create table agent.gap (
     id          bigint primary key generated always as identity,
     slot        text not null,
+    generation  integer not null default 0,
     from_lsn    pg_lsn,
     to_lsn      pg_lsn,
+    since       timestamptz,
     reason      text not null,
     found_at    timestamptz not null default now(),
     resolution  text,
-    resolved_at timestamptz
+    resolved_at timestamptz,
+    resolved_by name
 );
+-- Nothing is taken in while a gap is open, so one at a time says it all.
+create unique index gap_open_once on agent.gap (slot, generation) where resolved_at is null;
 comment on table agent.gap is 'A stretch of WAL that was lost to us, and what was done about it';
+comment on column agent.gap.generation is 'Of the slot that was lost';
+comment on column agent.gap.from_lsn is 'Everything that committed before it is taken in';
+comment on column agent.gap.to_lsn is 'Where the WAL ended when the gap was found; once it is dealt with, where the new slot begins';
+comment on column agent.gap.since is 'Everything that committed before this time is taken in';
+
+create table agent.gap_choice (
+    gap_id        bigint not null references agent.gap on delete cascade,
+    attachment_id bigint not null,
+    attachment    text not null,
+    choice        text not null check (choice in ('skip', 'since', 'all')),
+    column_name   name,
+    since         timestamptz,
+    rows          bigint,
+    runs          bigint,
+    undated       bigint,
+    chosen_by     name not null default session_user,
+    chosen_at     timestamptz not null default now(),
+    primary key (gap_id, attachment_id),
+    constraint columns_fit_choice
+        check ((choice = 'since') = (column_name is not null and since is not null and rows is not null and runs is not null))
+);
+comment on table agent.gap_choice is 'What people chose to do, for each attachment, about the rows of a gap; written by walagent resync';
+comment on column agent.gap_choice.choice is 'skip: nothing; since: run on the rows whose column says that they have changed since; all: run on every row';
+comment on column agent.gap_choice.since is 'Rows whose column had this time or a later one were looked at';
+comment on column agent.gap_choice.rows is 'How many those were';
+comment on column agent.gap_choice.runs is 'How many of them got a run: not those that were taken in already, or whose condition is false. NULL for all: see agent.backfill';
+comment on column agent.gap_choice.undated is 'Rows whose column is NULL: nobody can say when they changed, and they were left out';
 
 create table agent.backfill (
     attachment_id bigint not null,
     version       integer not null,
-    state         text not null default 'pending' check (state in ('pending', 'running', 'done', 'failed')),
+    generation    integer not null default 0,
+    state         text not null default 'pending' check (state in ('pending', 'running', 'done', 'failed', 'replaced')),
     cursor        jsonb,
     rows_total    bigint,
     rows_done     bigint not null default 0,
@@ -407,15 +444,17 @@ create table agent.backfill (
     error         text,
     started_at    timestamptz,
     finished_at   timestamptz,
-    primary key (attachment_id)
+    primary key (attachment_id, generation)
 );
-comment on table agent.backfill is 'Running an agent on the rows that existed when it was attached';
+comment on table agent.backfill is 'Running an agent on the rows that existed when it was attached, or when a gap ended';
+comment on column agent.backfill.generation is '0: the attach. Else of the slot that followed a gap';
 
--- Rows inserted after the attach, while its backfill is going on: the stream has them, so the
--- backfill must leave them alone.
+-- Rows inserted after a backfill was asked for, while it is going on: the stream has them, so the
+-- backfill must leave them alone.  So must older backfills with those that a gap's end brought.
 create table agent.backfill_seen (
     attachment_id bigint not null,
+    generation    integer not null default 0,
     key           text not null,
-    primary key (attachment_id, key)
+    primary key (attachment_id, key, generation)
 );
-comment on table agent.backfill_seen is 'Rows that arrived by the stream while the backfill was reading';
+comment on table agent.backfill_seen is 'Rows that have their runs in another way, and that a running backfill leaves alone';

@@ -5,25 +5,38 @@
 -- rights of whoever attaches: what that role may not see or call, it cannot attach.  The
 -- publishing trigger runs with the rights of the schema's owner, who must own the publication.
 
--- What an update or delete publication holds; tables of which only inserts are wanted go to
--- `walagent_inserts`, because a table in `walagent` without replica identity would make the
--- application's own UPDATE and DELETE fail.
-do $$
+-- Let the publications send what we need, and make them where somebody has dropped them.
+--
+-- Tables of which only inserts are wanted go to `walagent_inserts`, because a table in `walagent`
+-- without replica identity would make the application's own UPDATE and DELETE fail.
+create function agent.mend_publications()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
 begin
+    if not exists (select from pg_publication where pubname = 'walagent') then
+        create publication walagent;
+    end if;
+    if not exists (select from pg_publication where pubname = 'walagent_inserts') then
+        create publication walagent_inserts;
+    end if;
+    alter publication walagent set (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+    alter publication walagent_inserts set (publish = 'insert', publish_via_partition_root = true);
     if current_setting('server_version_num')::integer >= 180000 then
-        create publication walagent
-            with (publish = 'insert, update, delete, truncate', publish_via_partition_root = true,
-                  publish_generated_columns = stored);
-    else
-        create publication walagent
-            with (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+        execute 'alter publication walagent set (publish_generated_columns = stored)';
+    end if;
+    -- The one table of ours that is published: so the reader learns of an attachment exactly where
+    -- its transaction stands among the others.
+    if not exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+                    where p.pubname = 'walagent' and r.prrelid = 'agent.attachment'::regclass) then
+        alter publication walagent add table agent.attachment;
     end if;
 end;
 $$;
-create publication walagent_inserts with (publish = 'insert', publish_via_partition_root = true);
--- The one table of ours that is published: so the reader learns of an attachment exactly where
--- its transaction stands among the others.
-alter publication walagent add table agent.attachment;
+create publication walagent;
+create publication walagent_inserts;
+select agent.mend_publications();
 
 -- How many single-letter edits lie between two words.
 create function agent.edit_distance(_a text, _b text)
@@ -1076,10 +1089,13 @@ begin
     if _wanted = 'walagent' then
         _filter := null;  -- a filter would turn updates that cross it into inserts and deletes
     end if;
-    select p.pubname as name, r.prqual is not null as filtered
+    select p.pubname as name, r.oid as entry, r.prqual is not null as filtered
       into _now
       from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
      where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts');
+    if _wanted is null then
+        delete from agent.published where relation = _relation;
+    end if;
     if _wanted is not distinct from _now.name and _filter is null and not coalesce(_now.filtered, false) then
         return;
     end if;
@@ -1098,6 +1114,7 @@ begin
             execute format('alter publication %I add table only %s', _wanted, _relation);
         end;
     end if;
+    perform agent.note_published(_relation, _now.entry);
 exception
     when lock_not_available then
         raise exception '% is busy: attaching waits until no transaction writes to it, and 10 s were not enough', _relation

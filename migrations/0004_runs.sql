@@ -926,13 +926,16 @@ $$;
 -- lanes come last: a claim that holds one of them must not wait for the inserts before this.
 --
 -- Raises WA007 when a newer reader took over: then nothing may be confirmed.
-create function agent.move_progress(_slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _lanes bigint[])
+create function agent.move_progress(
+    _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _lanes bigint[], _committed_at timestamptz default null
+)
     returns void
     language plpgsql
 as $$
 begin
     update agent.progress
-       set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent.now()
+       set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent.now(),
+           committed_at = greatest(committed_at, _committed_at)
      where slot = _slot and epoch = _epoch and end_lsn <= _end_lsn;
     if not found then
         raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
@@ -958,7 +961,7 @@ $$;
 -- Returns the runs that were started: [[id, attachment, commit LSN, ordinal], …].
 create function agent.take_in(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
-    _lanes bigint[], _worker text default null, _lease interval default null
+    _lanes bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
 )
     returns jsonb
     language plpgsql
@@ -1002,19 +1005,19 @@ begin
           into _started, _waiting
           from taken t;
     end if;
-    perform agent.move_progress(_slot, _epoch, _commit_lsn, _end_lsn, _waiting);
+    perform agent.move_progress(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
     return _started;
 end;
 $$;
 
 
--- Take over the ledger of a slot; older readers can write nothing from here on.
+-- Take over the ledger of a slot that is not given up; older readers can write nothing from here on.
 create function agent.take_ledger(_slot text, _reader text)
     returns agent.progress
     language sql
 as $$
     update agent.progress set epoch = epoch + 1, reader = _reader, updated_at = agent.now()
-     where slot = _slot
+     where slot = _slot and given_up_at is null
     returning *
 $$;
 

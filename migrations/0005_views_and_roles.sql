@@ -62,13 +62,15 @@ begin
     execute format('grant select on all tables in schema agent to %I', role);
     execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.progress, agent.gap, '
         'agent.backfill, agent.backfill_seen, agent.worker to %I', role);
+    execute format('grant insert, update, delete on agent.gap_choice to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
     execute format('grant update on agent.approval, agent.lane, agent.tool to %I', role);
     execute format('grant insert, update on agent.attachment_version to %I', role);
     execute format('grant usage on all sequences in schema agent to %I', role);
     execute format('grant execute on all functions in schema agent to %I', role);
     execute format('revoke execute on function agent.freeze_attachment(), agent.forget_attachment(), '
-        'agent.continue_decided(), agent.publish_relation(regclass), agent.grant_runner(name), agent.grant_developer(name), '
+        'agent.continue_decided(), agent.publish_relation(regclass), agent.note_published(regclass, oid), '
+        'agent.mend_publications(), agent.publish_again(), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name) from %I', role);
 end;
 $$;
@@ -84,6 +86,8 @@ begin
         'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.progress, agent.gap, '
         'agent.lane, agent.worker, agent.merged_change, agent.attachment_version to %I', role);
     execute format('grant execute on function agent.now(), agent.is_final(agent.run_state) to %I', role);
+    execute format('grant select on agent.gap_choice, agent.published to %I', role);
+    execute format('grant execute on function agent.publication_trouble() to %I', role);
 end;
 $$;
 comment on function agent.grant_viewer(name) is 'Let a role read agents, runs and steps, with the row data in them';

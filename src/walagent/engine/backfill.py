@@ -3,6 +3,9 @@
 A chunk is read as the table is now, in key order.  Then we wait until intake has passed the
 place in the WAL where the chunk was read: from there on, `agent.backfill_seen` holds every row
 that was inserted since the attach, and those belong to the stream.  The others existed.
+
+The same is done after a gap, where a person wants the agent to run on all rows: then what counts is
+which rows existed when the new slot began.
 """
 
 import asyncio
@@ -26,16 +29,20 @@ from walagent.matching.match import Match
 from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
 from walagent.store.translate import is_passing, translated, translating
+from walagent.wal.connection import TEXT_FORMS
 from walagent.wal.types import PARSERS, kind_of
 
 CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class PresentRow:
+    """A row as its table has it."""
+
     values: Row
     key: str
-    cursor: Mapping[str, Any]
+    cursor: Mapping[str, Any]  # its primary key, as JSON
+    rest: tuple[str | None, ...] = ()  # what was asked for beside the row's columns
 
 
 class Backfill:
@@ -73,29 +80,34 @@ class Backfill:
             except Error as error:
                 if is_passing(error):
                     raise
-                await backfills.fail(self._conn, job.attachment.id, translated(error))
-                self._running.discard(job.attachment.id)
+                await backfills.fail(self._conn, job, translated(error))
+                await self._leave(job.attachment)
                 log.warning("backfill.failed", attachment=job.attachment.name, error=error)
         return True
 
     async def _take_chunk(self, job: BackfillJob) -> None:
         if job.state == "pending":
-            await backfills.start(self._conn, job.attachment)
+            await backfills.start(self._conn, job)
         rows = await self._read(job.attachment, job.cursor)
         if rows:
             await self._wait_for_intake()
-            await self._insert(job.attachment, rows)
+            await self._insert(job, rows)
         if len(rows) == CHUNK:
             return
         # The end of the table.  Looking on until nothing is left would never end where rows come in
         # all the time, and those are the stream's.
-        await backfills.finish(self._conn, job.attachment.id)
-        self._running.discard(job.attachment.id)
+        await backfills.finish(self._conn, job)
+        await self._leave(job.attachment)
         log.info("backfill.done", attachment=job.attachment.name, rows=job.rows_done + len(rows))
+
+    async def _leave(self, attachment: Attachment) -> None:
+        """Let intake note new rows no more, unless another backfill of them is still to be done."""
+        if attachment.id not in await backfills.running(self._conn):
+            self._running.discard(attachment.id)
 
     async def _read(
         self, attachment: Attachment, cursor: Mapping[str, Any] | None
-    ) -> Sequence[_Row]:
+    ) -> Sequence[PresentRow]:
         """Read the next rows in key order, as the role that the agent runs as."""
         table = sql.Identifier(attachment.schema, attachment.table)
         keys = sql.SQL(", ").join(sql.Identifier("t", name) for name in attachment.key_columns)
@@ -108,20 +120,11 @@ class Backfill:
             table, after, keys, sql.Literal(CHUNK)
         )
         async with self._conn.transaction():
-            await self._conn.execute(
-                sql.SQL("set transaction read only; set local role {}").format(
-                    sql.Identifier(attachment.run_as)
-                )
-            )
+            await self._conn.execute("set transaction read only")
+            await read_as(self._conn, attachment)
             found = AsyncRawCursor(self._conn)
             await found.execute(statement, [Jsonb(cursor)] if cursor else [])
-            names = [(c.name, c.type_code) for c in found.description or ()]
-            raw = [found.pgresult] if found.pgresult else []
-            return [
-                _row(attachment, names, [result.get_value(n, m) for m in range(len(names))])
-                for result in raw
-                for n in range(result.ntuples)
-            ]
+            return present_rows(found, attachment)
 
     async def _wait_for_intake(self) -> None:
         """Wait until the ledger has passed the WAL of everything that the chunk could show."""
@@ -131,22 +134,56 @@ class Backfill:
             await backfills.nudge(self._conn)
             await asyncio.sleep(0.05)
 
-    async def _insert(self, attachment: Attachment, rows: Sequence[_Row]) -> None:
-        seen = await backfills.seen(self._conn, attachment.id, [row.key for row in rows])
-        relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
-        matches = {
-            row.key: Match(
-                attachment, Change(Lsn(0), n, Op.INSERT, relation, row.values, None), None
-            )
-            for n, row in enumerate(rows)
-            if row.key not in seen
-        }
-        keys = {id(match): key for key, match in matches.items()}
-        verdicts = await self._judge.judge(list(matches.values()))
-        runs = [_new_run(attachment, keys, verdict) for verdict in verdicts]
+    async def _insert(self, job: BackfillJob, rows: Sequence[PresentRow]) -> None:
+        attachment = job.attachment
+        seen = await backfills.seen(self._conn, job, [row.key for row in rows])
+        runs = await runs_of(self._judge, attachment, [row for row in rows if row.key not in seen])
         async with self._conn.transaction():
-            await backfills.insert_runs(self._conn, attachment, runs)
-            await backfills.move(self._conn, attachment.id, rows[-1].cursor, len(rows), len(runs))
+            await backfills.insert_runs(self._conn, attachment, job.generation, runs)
+            await backfills.wake(self._conn, attachment.id)
+            await backfills.move(self._conn, job, rows[-1].cursor, len(rows), len(runs))
+
+
+async def read_as(conn: AsyncConnection[Any], attachment: Attachment) -> None:
+    """Read as an agent's role for the rest of the transaction, and values as the WAL has them."""
+    words = [
+        sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(value))
+        for name, value in TEXT_FORMS.items()
+    ]
+    words.append(sql.SQL("set local role {}").format(sql.Identifier(attachment.run_as)))
+    await conn.execute(sql.SQL("; ").join(words))
+
+
+def present_rows(
+    found: AsyncRawCursor[Any], attachment: Attachment, *, beside: int = 0
+) -> list[PresentRow]:
+    """Read the rows of a result.
+
+    Args:
+        beside: how many of the last columns are not the row's own.
+    """
+    result = found.pgresult
+    if result is None:
+        return []
+    names = [(c.name, c.type_code) for c in found.description or ()]
+    return [
+        _row(attachment, names, [result.get_value(n, m) for m in range(len(names))], beside)
+        for n in range(result.ntuples)
+    ]
+
+
+async def runs_of(
+    judge: Judge, attachment: Attachment, rows: Sequence[PresentRow]
+) -> list[dict[str, Any]]:
+    """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`."""
+    relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
+    matches = {
+        row.key: Match(attachment, Change(Lsn(0), n, Op.INSERT, relation, row.values, None), None)
+        for n, row in enumerate(rows)
+    }
+    keys = {id(match): key for key, match in matches.items()}
+    verdicts = await judge.judge(list(matches.values()))
+    return [_new_run(attachment, keys, verdict) for verdict in verdicts]
 
 
 def _new_run(
@@ -164,15 +201,20 @@ def _new_run(
 
 
 def _row(
-    attachment: Attachment, names: Sequence[tuple[str, int]], cells: Sequence[bytes | None]
-) -> _Row:
+    attachment: Attachment,
+    names: Sequence[tuple[str, int]],
+    cells: Sequence[bytes | None],
+    beside: int,
+) -> PresentRow:
     """Read a row's cells as the WAL would have told them."""
+    own = len(cells) - beside
     values = {
         name: None if cell is None else PARSERS[kind_of(oid)](cell.decode())
-        for (name, oid), cell in zip(names, cells, strict=True)
+        for (name, oid), cell in zip(names[:own], cells, strict=False)
     }
     cursor = {name: _json(values[name]) for name in attachment.key_columns}
-    return _Row(values, document.key_of(values, attachment) or "", cursor)
+    rest = tuple(None if cell is None else cell.decode() for cell in cells[own:])
+    return PresentRow(values, document.key_of(values, attachment) or "", cursor, rest)
 
 
 def _json(value: object) -> object:

@@ -21,6 +21,7 @@ class BackfillJob:
     """A backfill that is not done yet."""
 
     attachment: Attachment
+    generation: int  # 0: asked for with the attach; else of the slot that followed a gap
     state: str
     cursor: Mapping[str, Any] | None
     rows_done: int
@@ -37,44 +38,44 @@ async def running(conn: Connection) -> set[int]:
 async def next_backfill(conn: Connection) -> BackfillJob | None:
     """The oldest backfill that is not done, with the version it was asked for."""
     cursor = await conn.execute(
-        "select v.definition, b.state, b.cursor, b.rows_done"
+        "select v.definition, b.generation, b.state, b.cursor, b.rows_done"
         "  from agent.backfill b"
         "       join agent.attachment_version v using (attachment_id, version)"
         " where b.state in ('pending', 'running') and v.active_from is not null"
-        " order by b.attachment_id limit 1"
+        " order by b.attachment_id, b.generation limit 1"
     )
     row = await cursor.fetchone()
     return BackfillJob(Attachment.from_json(row[0]), *row[1:]) if row else None
 
 
-async def start(conn: Connection, attachment: Attachment) -> None:
+async def start(conn: Connection, job: BackfillJob) -> None:
     """Say that a backfill has begun, with the planner's estimate of its size."""
     await conn.execute(
         "update agent.backfill"
         "   set state = 'running', started_at = agent.now(),"
         "       rows_total = (select greatest(reltuples, 0)::bigint from pg_class where oid = %s)"
-        " where attachment_id = %s",
-        [attachment.relation_oid, attachment.id],
+        " where attachment_id = %s and generation = %s",
+        [job.attachment.relation_oid, job.attachment.id, job.generation],
     )
 
 
-async def finish(conn: Connection, attachment_id: int) -> None:
+async def finish(conn: Connection, job: BackfillJob) -> None:
     """Say that a backfill is done, and forget what it had to leave alone."""
     await conn.execute(
         "update agent.backfill"
         "   set state = 'done', finished_at = agent.now(), rows_total = rows_done"
-        " where attachment_id = %s",
-        [attachment_id],
+        " where attachment_id = %s and generation = %s",
+        [job.attachment.id, job.generation],
     )
     await _forget_seen(conn)
 
 
-async def fail(conn: Connection, attachment_id: int, error: Exception) -> None:
+async def fail(conn: Connection, job: BackfillJob, error: Exception) -> None:
     """Say that a backfill cannot go on, and why."""
     await conn.execute(
         "update agent.backfill set state = 'failed', finished_at = agent.now(), error = %s"
-        " where attachment_id = %s",
-        [str(error), attachment_id],
+        " where attachment_id = %s and generation = %s",
+        [str(error), job.attachment.id, job.generation],
     )
     await _forget_seen(conn)
 
@@ -99,19 +100,23 @@ async def nudge(conn: Connection) -> None:
     await conn.execute("select pg_logical_emit_message(true, 'walagent', 'nudge')")
 
 
-async def seen(conn: Connection, attachment_id: int, keys: Sequence[str]) -> set[str]:
-    """Which of *keys* arrived by the stream since the attach."""
+async def seen(conn: Connection, job: BackfillJob, keys: Sequence[str]) -> set[str]:
+    """Which of *keys* have got their runs in another way since the backfill was asked for."""
     cursor = await conn.execute(
-        "select key from agent.backfill_seen where attachment_id = %s and key = any (%s)",
-        [attachment_id, list(keys)],
+        "select key from agent.backfill_seen"
+        " where attachment_id = %s and generation >= %s and key = any (%s)",
+        [job.attachment.id, job.generation, list(keys)],
     )
     return {row[0] for row in await cursor.fetchall()}
 
 
 async def insert_runs(
-    conn: Connection, attachment: Attachment, runs: Sequence[Mapping[str, Any]]
+    conn: Connection, attachment: Attachment, generation: int, runs: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Insert one run for each row: k key, c change, n lane, s state, e error."""
+    """Insert one run for each row: k key, c change, n lane, s state, e error.
+
+    `wake` lets workers have them, in the same transaction and as late as can be: it holds a lock.
+    """
     # As agent.retry: no run of the same lane may start as it is inserted meanwhile.
     await conn.execute("select pg_advisory_xact_lock_shared(hashtext('walagent.start'))")
     await conn.execute(
@@ -119,18 +124,29 @@ async def insert_runs(
         {
             "attachment": attachment.id,
             "version": attachment.version,
+            "generation": generation,
             "max_attempts": attachment.max_attempts,
             "runs": orjson.dumps(runs, default=exact).decode(),
         },
     )
 
 
+async def wake(conn: Connection, attachment_id: int) -> None:
+    """Put an attachment into the workers' queue, and ring."""
+    await conn.execute(
+        "with queued as (update agent.lane set queued = true where attachment_id = %s)"
+        " select pg_notify('walagent_runs', '')",
+        [attachment_id],
+    )
+
+
 async def move(
-    conn: Connection, attachment_id: int, cursor: Mapping[str, Any], rows: int, runs: int
+    conn: Connection, job: BackfillJob, cursor: Mapping[str, Any], rows: int, runs: int
 ) -> None:
     """Move a backfill on, in the transaction that inserted its runs."""
     await conn.execute(
         "update agent.backfill"
-        "   set cursor = %s, rows_done = rows_done + %s, runs = runs + %s where attachment_id = %s",
-        [Jsonb(cursor), rows, runs, attachment_id],
+        "   set cursor = %s, rows_done = rows_done + %s, runs = runs + %s"
+        " where attachment_id = %s and generation = %s",
+        [Jsonb(cursor), rows, runs, job.attachment.id, job.generation],
     )

@@ -12,7 +12,7 @@ from walagent.wal.refusals import refused, unreachable
 
 # The walsender writes values as its session is set, so what a value looks like must not depend
 # on the server's configuration.
-_TEXT_FORMS: Final = {
+TEXT_FORMS: Final = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
     "extra_float_digits": "3",
@@ -43,7 +43,7 @@ async def connect_replication(
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise ConfigError("the connection string cannot be read") from error
-    settings = _TEXT_FORMS | {"wal_sender_timeout": f"{round(sender_timeout * 1000)}ms"}
+    settings = TEXT_FORMS | {"wal_sender_timeout": f"{round(sender_timeout * 1000)}ms"}
     words = " ".join(f"-c {name}={value}" for name, value in settings.items())
     parameters = (
         {"connect_timeout": _CONNECT_TIMEOUT}

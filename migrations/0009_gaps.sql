@@ -1,0 +1,104 @@
+-- What becomes of lost WAL: publications that somebody else altered, and slots that are given up.
+
+-- Which tables walagent has put into its publications, and as which entries.  Whoever takes a table
+-- out, or drops a publication, silences changes; putting it back makes a new entry, so the loss shows
+-- for as long as this table remembers the old one.
+create table agent.published (
+    relation    regclass primary key,
+    publication name not null,
+    entry       oid not null
+);
+comment on table agent.published is 'Tables as walagent put them into its publications';
+comment on column agent.published.entry is 'Of pg_publication_rel: another one means that somebody took the table out and put it back';
+
+-- Remember how a table is published now, unless that was not ours to begin with.
+--
+-- Args: _was: the entry that it had before we altered anything, NULL if it had none.
+create function agent.note_published(_relation regclass, _was oid)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into agent.published as noted (relation, publication, entry)
+    select r.prrelid, p.pubname, r.oid
+      from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+     where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts')
+    on conflict (relation) do update
+       set publication = excluded.publication, entry = excluded.entry
+     where noted.entry = _was;
+end;
+$$;
+
+-- Say, a sentence each, which publications do not send, or for a while did not send, what they must.
+create function agent.publication_trouble()
+    returns setof text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select distinct
+           case when p.oid is null then format('there is no publication %I any more', n.publication)
+                when r.oid is null then format('%s was taken out of publication %I', n.relation, n.publication)
+                else format('publication %I was altered, and does not send what it must', n.publication) end
+      from agent.published n
+           join pg_class c on c.oid = n.relation
+           left join pg_publication p on p.pubname = n.publication
+           left join pg_publication_rel r on r.oid = n.entry and r.prpubid = p.oid
+     where (r.oid is null
+            or not (p.pubinsert and p.pubviaroot)
+            or p.pubname = 'walagent' and not (p.pubupdate and p.pubdelete and p.pubtruncate))
+       and (n.relation = 'agent.attachment'::regclass
+            or exists (select from agent.attachment a where a.relation = n.relation))
+     order by 1
+$$;
+comment on function agent.publication_trouble() is 'Say what has become of our publications behind our back';
+
+-- Put everything that is attached into the publications again, for a new slot to begin with.  What
+-- was not sent until then is lost, which is for the caller to write down.
+create function agent.publish_again()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _relation regclass;
+begin
+    perform agent.mend_publications();
+    delete from agent.published;
+    perform agent.note_published('agent.attachment', null);
+    for _relation in
+        select distinct a.relation from agent.attachment a join pg_class c on c.oid = a.relation
+    loop
+        perform agent.publish_relation(_relation);
+        perform agent.note_published(_relation, null);
+    end loop;
+end;
+$$;
+comment on function agent.publish_again() is 'Mend the publications';
+
+select agent.publish_again();
+
+-- Give a slot up: write the gap down and fence its reader.  Dropping the slot comes after the commit;
+-- who dies in between leaves that to whoever comes next.
+--
+-- Returns the gap, or NULL when another reader has taken the ledger over: then nothing is done.
+create function agent.give_up(_slot text, _epoch bigint, _reason text)
+    returns bigint
+    language sql
+as $$
+    with held as (
+        update agent.progress
+           set given_up_at = agent.now(), epoch = epoch + 1, updated_at = agent.now()
+         where slot = _slot and epoch = _epoch and given_up_at is null
+        returning slot, generation, end_lsn, committed_at
+    )
+    insert into agent.gap as g (slot, generation, from_lsn, to_lsn, since, reason)
+    select slot, generation, end_lsn, pg_current_wal_lsn(), committed_at, _reason from held
+    on conflict (slot, generation) where resolved_at is null do update set to_lsn = excluded.to_lsn
+    returning g.id
+$$;
+comment on function agent.give_up(text, bigint, text) is 'Give a slot up that keeps too much WAL; called by its reader';
+
+revoke all on function agent.note_published(regclass, oid), agent.publication_trouble(), agent.publish_again(),
+    agent.give_up(text, bigint, text) from public;
