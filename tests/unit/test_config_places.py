@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from walagent.app.dsn import choose, open_places
+from walagent.app.dsn import Logins, Places, choose, open_places
 from walagent.app.environment import Environment, load_env_file, read_assignments
 from walagent.config import Config, Database, Embedded
 from walagent.errors import ConfigError, PreconditionError
@@ -128,3 +128,32 @@ async def test_an_embedded_database_is_not_made_by_a_question(tmp_path: Path) ->
             pass
     assert "walagent init" in caught.value.hint
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - iterdir would block as well
+
+
+# A running daemon reads them again.
+
+
+def test_what_the_env_file_has_set_it_may_set_again(tmp_path: Path) -> None:
+    """A password that is changed there counts after SIGHUP; what others have set stays theirs."""
+    path, environ = tmp_path / ".env", {"THEIRS": "1"}
+    path.write_text("DATABASE_URL=postgresql://app:old@db/shop\nTHEIRS=2\n")
+    names = load_env_file(path, environ)
+    path.write_text("DATABASE_URL=postgresql://app:new@db/shop\nTHEIRS=3\n")
+    assert load_env_file(path, environ, names) == names == {"DATABASE_URL"}
+    assert environ == {"THEIRS": "1", "DATABASE_URL": "postgresql://app:new@db/shop"}
+
+
+def test_a_running_daemon_changes_its_login_and_never_its_database() -> None:
+    """Ledger, slot and queue are in the database that it began with."""
+    first = Places("postgresql://app:old@db/shop", "host=db dbname=shop user=reader password=old")
+    logins = Logins(first)
+    assert not logins.renew(first)
+    assert logins.renew(
+        Places("postgresql://worker:new@db/shop", "host=db dbname=shop user=reader password=new")
+    )
+    assert logins.dsn() == "postgresql://worker:new@db/shop"
+    assert logins.replication_dsn().endswith("password=new")
+    for other in ("postgresql://app:old@db/other", "postgresql://app:old@elsewhere/shop"):
+        with pytest.raises(ConfigError, match="another database"):
+            logins.renew(Places(other, other))
+    assert logins.dsn() == "postgresql://worker:new@db/shop"

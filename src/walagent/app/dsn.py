@@ -31,6 +31,46 @@ class Places:
     embedded: EmbeddedServer | None = None
 
 
+class Logins:
+    """The connection strings that connections are made with from now on; a reload brings others."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+
+    def dsn(self) -> str:
+        """The workers' and intake's."""
+        return self._places.dsn
+
+    def replication_dsn(self) -> str:
+        """Of whoever reads the WAL."""
+        return self._places.replication_dsn
+
+    def renew(self, places: Places) -> bool:
+        """Use other logins to the same database; say whether they are others.
+
+        Raises:
+            ConfigError: they lead to another database; nothing was changed.
+        """
+        for old, new in (
+            (self._places.dsn, places.dsn),
+            (self._places.replication_dsn, places.replication_dsn),
+        ):
+            if _database_of(old) != _database_of(new):
+                raise ConfigError(
+                    "the file names another database, which a running daemon does not change to",
+                    hint="stop it and start it again; user, password and certificates may change",
+                )
+        changed = self._places != places
+        self._places = places
+        return changed
+
+
+def _database_of(dsn: str) -> Mapping[str, Any]:
+    """What of a connection string says where it leads, and not who goes there."""
+    given = conninfo_to_dict(dsn)
+    return {name: given.get(name) for name in ("host", "hostaddr", "port", "dbname", "service")}
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A database that somebody has named, and who did; `dsn` is "" where libpq's variables do."""

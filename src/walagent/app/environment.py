@@ -5,7 +5,7 @@ Keys of models are looked for by `agent.models.credentials`; this is for the con
 
 import os
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,11 +43,19 @@ class Environment:
             raise ConfigError(f"the credential file {name} cannot be read") from None
 
 
-def load_env_file(path: Path, environ: MutableMapping[str, str]) -> None:
-    """Put what *path* sets into *environ*, unless it is set there already.
+def load_env_file(
+    path: Path, environ: MutableMapping[str, str], ours: Collection[str] = ()
+) -> frozenset[str]:
+    """Put what *path* sets into *environ*, unless somebody else has set it there already.
 
     Does nothing when there is no such file.  Libpq and the models' SDKs look for their variables
     in the environment of the process, so that is where they must be.
+
+    Args:
+        ours: the names that an earlier reading of the file has put there.
+
+    Returns:
+        the names that are the file's.
 
     Raises:
         ConfigError: a line is no assignment.
@@ -55,11 +63,16 @@ def load_env_file(path: Path, environ: MutableMapping[str, str]) -> None:
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
-        return
+        return frozenset(ours)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {type(error).__name__}") from error
-    for name, value in read_assignments(text, path.name):
+    given = read_assignments(text, path.name)
+    names = {name for name, _ in given if name in ours or name not in environ}
+    for name in names:
+        environ.pop(name, None)
+    for name, value in given:
         environ.setdefault(name, value)
+    return frozenset(names | set(ours))
 
 
 def read_assignments(text: str, name: str = ".env") -> list[tuple[str, str]]:

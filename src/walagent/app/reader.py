@@ -6,7 +6,7 @@ ledger → slot checked → stream opened (only one can) → ledger taken over �
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from walagent.engine.judge import Judge
 from walagent.errors import (
     DatabaseLostError,
     FencedError,
+    LoginRefusedError,
     SlotBusyError,
     StreamLostError,
 )
@@ -91,6 +92,8 @@ class Reader:
         self._began = Lsn(0)  # where the present stream starts
         self._trouble: str | None = None
         self._failed = False  # whether the last stream was lost, or the last try for one
+        self._let_in = False  # whether the server has let our logins in before
+        self._hurry = asyncio.Event()
         self._lag = 0
         self.turned_at = time.monotonic()  # for the watchdog: when this part last did something
         self.attached = asyncio.Event()
@@ -122,6 +125,7 @@ class Reader:
 
         Raises:
             GapError, PreconditionError, DecodeError: a person must act.
+            LoginRefusedError: the same, if we were never let in.
         """
         failures = 0
         while True:
@@ -133,10 +137,13 @@ class Reader:
                 log.info("reader.resubscribes", slot=self._settings.slot)
                 continue
             except SlotBusyError as error:
+                self._let_in = True
                 self._note("standing by: another reader holds the slot", error)
                 await self._pause(_STANDBY)
                 continue
-            except (StreamLostError, DatabaseLostError, FencedError) as error:
+            except (StreamLostError, DatabaseLostError, FencedError, LoginRefusedError) as error:
+                if isinstance(error, LoginRefusedError) and not self._let_in:
+                    raise
                 failures = 0 if self._was_healthy(started) else failures + 1
                 self._failed = True
                 self._note(str(error), error)
@@ -155,8 +162,16 @@ class Reader:
         self._trouble = trouble
         self.turned_at = time.monotonic()
 
+    def log_in_as(self, dsn: str, replication_dsn: str) -> None:
+        """Use these from the next connection on, and if one is waited for, try now."""
+        self._dsn, self._replication_dsn = dsn, replication_dsn
+        self._hurry.set()
+
     async def _pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
+        self._hurry.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
         self.turned_at = time.monotonic()
 
     async def _follow(self) -> None:
@@ -171,12 +186,14 @@ class Reader:
             with translating():
                 if self._failed:  # perhaps because we could not write; then leave the slot alone
                     await check_locks(conn, looker, self._settings.slot)
-                ledger = await ensure_slot(conn, self._replication_dsn, self._settings, _tell)
-                await check_source(conn, self._replication_dsn, self._settings, ledger)
+                login = self._replication_dsn
+                ledger = await ensure_slot(conn, login, self._settings, _tell)
+                await check_source(conn, login, self._settings, ledger)
+                self._let_in = True
                 registry = Registry(await attachments.active_attachments(conn))
             options = self._options(registry, ledger)
             stream = await stack.enter_async_context(
-                open_stream(self._replication_dsn, options, fan_out=self._fan_out)
+                open_stream(login, options, fan_out=self._fan_out)
             )
             parts = _Parts(conn, Judge(judge), looker, filler)
             await stream.during(self._read(stream, parts, ledger, registry))

@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import find_tools
-from walagent.app.dsn import Places
+from walagent.app.dsn import Logins, Places
 from walagent.app.reader import Reader
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.config import Config
@@ -27,7 +27,7 @@ from walagent.engine.models import Models
 from walagent.engine.toolbox import Toolbox
 from walagent.engine.work import Workshop
 from walagent.engine.worker import Worker, WorkerSettings
-from walagent.errors import DatabaseLostError
+from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.http.routes import build_app
 from walagent.http.server import serve_http
 from walagent.log import log
@@ -43,12 +43,13 @@ _FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
 class Hooks:
     """What whoever starts the daemon wants to hear.
 
-    `reload` is called on SIGHUP and returns the new configuration; what it raises is logged and
-    the old one stays.
+    On SIGHUP `logins` reads anew whom to log in as, and `reload` then applies the file; what they
+    raise is logged, and what was before stays.
     """
 
     on_streaming: Callable[[], None] = lambda: None
-    reload: Callable[[], Awaitable[Config]] | None = None
+    logins: Callable[[], Places] | None = None
+    reload: Callable[[], Awaitable[None]] | None = None
 
 
 def process_name() -> str:
@@ -80,10 +81,11 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             await tools.register_python_tools(conn, found.values())
             specs = await attachments.load_models(conn)
             key = await attachments.secret_key(conn)
+    logins = Logins(places)
     models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
     async with (
         open_pool(
-            places.dsn, size=config.workers.connections, application="walagent worker"
+            logins.dsn, size=config.workers.connections, application="walagent worker"
         ) as pool,
         _signals() as signals,
     ):
@@ -96,7 +98,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             config.workers.drain,
         )
         worker = Worker(settings, shop)
-        daemon = _Daemon(config, places, hooks, systemd, worker, models, name, reading=reading)
+        daemon = _Daemon(config, logins, hooks, systemd, worker, models, name, reading=reading)
         try:
             await daemon.run(signals)
         finally:
@@ -121,7 +123,7 @@ class _Daemon:
     def __init__(  # noqa: PLR0913, PLR0917 - the composition root
         self,
         config: Config,
-        places: Places,
+        logins: Logins,
         hooks: Hooks,
         systemd: Systemd,
         worker: Worker,
@@ -131,15 +133,15 @@ class _Daemon:
         reading: bool,
     ) -> None:
         self._config = config
-        self._places = places
+        self._logins = logins
         self._hooks = hooks
         self._systemd = systemd
         self._worker = worker
         self._models = models
         self._reader = (
             Reader(
-                places.dsn,
-                places.replication_dsn,
+                logins.dsn(),
+                logins.replication_dsn(),
                 config.replication,
                 name=name,
                 on_runs=worker.wake,
@@ -149,7 +151,7 @@ class _Daemon:
             if reading
             else None
         )
-        self._health = self._reader or _WorkerHealth(worker)
+        self._health = _Health(worker, self._reader)
 
     async def run(self, signals: "_Signals") -> None:
         """Start everything; return when a signal has asked to stop and all has ended."""
@@ -203,6 +205,7 @@ class _Daemon:
                 await self._worker.run()
             except* DatabaseLostError as group:
                 failures += 1
+                self._worker.trouble = str(group.exceptions[0])
                 log.warning("worker.waiting", error=group.exceptions[0])
                 await asyncio.sleep(pause_after(failures))
             else:
@@ -218,10 +221,14 @@ class _Daemon:
     async def _reload(self) -> None:
         """Apply the file again and look at the registry again; a bad file changes nothing."""
         try:
+            if self._hooks.logins is not None and self._logins.renew(self._hooks.logins()):
+                log.info("logins.changed")
+            if self._reader is not None:
+                self._reader.log_in_as(self._logins.dsn(), self._logins.replication_dsn())
             if self._hooks.reload is not None:
                 await self._hooks.reload()
             with translating():
-                async with await connect(self._places.dsn, application="walagent setup") as conn:
+                async with await connect(self._logins.dsn(), application="walagent setup") as conn:
                     specs = await attachments.load_models(conn)
         except Exception as error:  # noqa: BLE001 - the daemon lives on with what it has
             log.error("config.refused", error=error)
@@ -235,11 +242,11 @@ class _Daemon:
         while True:
             try:
                 await self._read_registry()
-            except DatabaseLostError:
+            except (DatabaseLostError, LoginRefusedError):
                 await asyncio.sleep(_REGISTRY)  # the reader and the worker tell of it already
 
     async def _read_registry(self) -> None:
-        async with await connect(self._places.dsn, application="walagent registry") as conn:
+        async with await connect(self._logins.dsn(), application="walagent registry") as conn:
             while True:
                 with translating():
                     specs = await attachments.load_models(conn)
@@ -250,18 +257,36 @@ class _Daemon:
 
 
 @dataclass(frozen=True, slots=True)
-class _WorkerHealth:
-    """Health of a process that only works: it is ready when its worker beats."""
+class _Health:
+    """How the parts are doing: the reader, where there is one, and the worker."""
 
     worker: Worker
-    streaming: bool = True
-    lag_bytes: int = 0
-    reasons: tuple[str, ...] = ()
+    reader: Reader | None
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the stream is open; nobody misses it in a process that only works."""
+        return self.reader is None or self.reader.streaming
 
     @property
     def progress_age(self) -> float:
-        """Seconds since the last heartbeat."""
+        """Seconds since the stream told us something, or since the last heartbeat."""
+        if self.reader is not None:
+            return self.reader.progress_age
         return asyncio.get_running_loop().time() - self.worker.beat_at
+
+    @property
+    def lag_bytes(self) -> int:
+        """WAL that the server has and our ledger has not."""
+        return 0 if self.reader is None else self.reader.lag_bytes
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """What keeps the parts from their work."""
+        reasons = list(self.reader.reasons) if self.reader is not None else []
+        if self.worker.trouble:
+            reasons.append(f"the worker waits: {self.worker.trouble}")
+        return reasons
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import click
 from walagent import log
 from walagent.app.applying import apply
 from walagent.app.dsn import Places
-from walagent.app.loading import load_config
 from walagent.app.migrating import is_new, migrate, plan_migrations
 from walagent.app.serve import Hooks, serve, work
 from walagent.cli.output import say
@@ -37,9 +36,9 @@ def run_(where: Where, *, check: bool, no_apply: bool) -> None:
 
     async def followed() -> None:
         async with _prepared(session) as places:
-            reload = _Reload(where, session, places, applying=not no_apply)
-            await reload.apply(session.config)
-            await serve(session.config, places, Hooks(reload=reload))
+            again = _Again(where, session, places, applying=not no_apply)
+            await again.apply()
+            await serve(session.config, places, Hooks(reload=again.apply, logins=again.read))
 
     asyncio.run(followed())
 
@@ -53,13 +52,14 @@ def worker_(where: Where) -> None:
 
     async def worked() -> None:
         async with _prepared(session) as places:
-            await work(session.config, places)
+            again = _Again(where, session, places, applying=False)
+            await work(session.config, places, Hooks(logins=again.read))
 
     asyncio.run(worked())
 
 
-class _Reload:
-    """Applies the file, and on SIGHUP reads it again."""
+class _Again:
+    """Reads the file again on SIGHUP, and applies what it says then."""
 
     def __init__(self, where: Where, session: Session, places: Places, *, applying: bool) -> None:
         self._where = where
@@ -67,12 +67,16 @@ class _Reload:
         self._places = places
         self._applying = applying
 
-    async def __call__(self) -> Config:
-        config = load_config(self._where.config, self._session.environment)
-        await self.apply(config)
-        return config
+    def read(self) -> Places:
+        """Read `.env`, credentials and the file; give the logins that they name now."""
+        self._session = open_session(self._where, self._session)
+        if self._places.embedded is None and (choice := self._session.choice) is not None:
+            self._places = Places(choice.dsn, choice.replication_dsn)
+        return self._places
 
-    async def apply(self, config: Config) -> None:
+    async def apply(self) -> None:
+        """Apply models, agents and attachments of the file as it was last read."""
+        config = self._session.config
         if not self._applying or not (config.models or config.agents or config.attachments):
             return
         async with self._session.connect(self._places) as conn, conn.transaction():

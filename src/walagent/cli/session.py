@@ -39,6 +39,7 @@ class Session:
     config: Config
     environment: Environment
     choice: Choice | None
+    from_env_file: frozenset[str] = frozenset()  # names that .env has set, and may set again
 
     @asynccontextmanager
     async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:
@@ -90,17 +91,20 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
     return wrapped
 
 
-def open_session(where: Where) -> Session:
+def open_session(where: Where, before: Session | None = None) -> Session:
     """Read `.env` and the file, and find out which database is meant.
+
+    Args:
+        before: of this process, where they are read again.
 
     Raises:
         ConfigError: something in one of them is wrong.
     """
-    load_env_file(Path(".env"), os.environ)
+    names = load_env_file(Path(".env"), os.environ, before.from_env_file if before else ())
     environment = Environment.of_process()
     config = load_config(where.config, environment)
     choice = choose(config, environment, dsn=where.dsn, replication_dsn=where.replication_dsn)
-    return Session(config, environment, choice)
+    return Session(config, environment, choice, names)
 
 
 def ask(where: Where, question: Callable[[Connection], Awaitable[T]]) -> T:

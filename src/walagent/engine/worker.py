@@ -28,7 +28,7 @@ from walagent.errors import DatabaseLostError, WalagentError
 from walagent.log import log
 from walagent.run import Claim, RunState
 from walagent.store import attachments, runs
-from walagent.store.connections import Pool
+from walagent.store.connections import Pool, why_not
 from walagent.store.ledger import Start
 from walagent.store.translate import translating
 
@@ -72,6 +72,7 @@ class Worker:
         self._more = False  # whether the last claim left runs behind
         self._held = False  # whether it left some for want of room at their model
         self._failures = 0  # turns in a row that lost the database
+        self.trouble = ""  # why no run can be worked, while none can
         self.beat_at = time.monotonic()
 
     def wake(self) -> None:
@@ -135,15 +136,19 @@ class Worker:
                 ):
                     yield conn
         except TimeoutError as error:
-            raise DatabaseLostError("the database does not answer") from error
+            told, state = why_not(self._pool)
+            words = f": {told}" if told else ""
+            raise DatabaseLostError(
+                f"the database does not answer{words}", sqlstate=state
+            ) from error
 
     async def _turn(self) -> None:
         """Claim and rest.  A lost database costs a pause, and no run in work its model's answer."""
         try:
             await self._rest(await self.work_some())
-            self._failures = 0
+            self._failures, self.trouble = 0, ""
         except DatabaseLostError as error:
-            self._failures += 1
+            self._failures, self.trouble = self._failures + 1, str(error)
             log.warning("worker.waiting", error=error)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_after(self._failures)):

@@ -148,6 +148,12 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         return Connection
 
 
+def why_not(pool: Pool) -> tuple[str, str | None]:
+    """Say why the last attempt of *pool* to make a connection failed, and its SQLSTATE."""
+    refused = pool.refused if isinstance(pool, _Pool) else None
+    return ("", None) if refused is None else _told(refused)
+
+
 @asynccontextmanager
 async def open_pool(
     dsn: str | Callable[[], str], *, size: int, application: str
