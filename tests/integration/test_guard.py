@@ -43,7 +43,7 @@ async def test_honest_questions_are_answered(reader: AsyncConnection) -> None:
 async def test_policies_hold(reader: AsyncConnection) -> None:
     """Row security is of the reader, and the statement has no way to change what it rests on."""
     found = await Guard(reader).read("select word from secret")
-    assert list(found.rows) == [("mine",)]
+    assert list(found) == [("mine",)]
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ async def test_rows_and_values_are_bounded(reader: AsyncConnection) -> None:
     """What was left out is said, and types are kept."""
     guard = Guard(reader, limits=Limits(rows=10, cell=20))
     found = await guard.read("select id, repeat('x', 100000000) as long from customer order by id")
-    assert len(found.rows) == 10
-    assert found.rows[0] == (1, "x" * 20 + "…")
+    assert len(found.values) == 10
+    assert found.values[0] == (1, "x" * 20 + "…")
     assert list(found.cut) == ["only the first 10 rows", "long values of long"]
     guard = Guard(reader, limits=Limits(total=1000))
     found = await guard.read("select repeat('x', 300) from customer")
-    assert len(found.rows) == 3
+    assert len(found.values) == 3
     assert "large" in found.cut[0]
-    assert (await guard.read("select count(*) from customer")).rows == [(60,)]
+    assert (await guard.read("select count(*) from customer")).values == [(60,)]
 
 
 async def test_a_dear_statement_is_refused_before_it_runs(reader: AsyncConnection) -> None:

@@ -21,6 +21,7 @@ from psycopg.rows import dict_row
 
 from walagent.errors import StatementRefusedError
 from walagent.store.guard import known
+from walagent.store.guard.rows import Column
 from walagent.store.guard.statement import Statement
 from walagent.store.guard.tree import Node, read_nodes
 from walagent.store.queries import query
@@ -32,14 +33,6 @@ _RULE: Final = """
 select ev_class::int8, ev_action::text
   from pg_rewrite where ev_class = 'pg_temp.walagent_guard'::regclass
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the answer."""
-
-    name: str
-    type_oid: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,25 @@
 """Reading with a statement that was judged: read-only, bounded in cost, time, rows and bytes."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from psycopg import AsyncConnection, Error, sql
-from psycopg.abc import Loader
-from psycopg.adapt import Transformer
-from psycopg.pq import Format
 
 from walagent.errors import StatementRefusedError
 from walagent.message import Json
-from walagent.store.guard.analysis import Allowed, Column, analyse, describe, refused_by_server
+from walagent.store.guard.analysis import Allowed, analyse, describe, refused_by_server
+from walagent.store.guard.rows import Column, Rows, Texts
 from walagent.store.guard.statement import Statement, read_statement
 from walagent.store.translate import is_passing
 
 Connection = AsyncConnection[Any]
 
 _BATCH: Final = 50  # rows that are fetched at once
+_TEXT: Final = 25  # the type text
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,6 @@ class Limits:
     seconds: float = 30.0
     lock_seconds: float = 2.0
     cost: float = 5e6
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a statement gave.
-
-    Args:
-        cut: what was left out, in words; empty when everything is here.
-    """
-
-    columns: Sequence[Column]
-    rows: Sequence[tuple[object, ...]]
-    cut: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +81,7 @@ class Guard:
             raise refused_by_server(error) from error
         return statement, columns
 
-    async def read(self, text: str) -> Answer:
+    async def read(self, text: str) -> Rows:
         """Run a statement, if it may run.
 
         Raises:
@@ -122,45 +109,41 @@ class Guard:
                     f"the planner puts the cost at {cost:,.0f}; {self.limits.cost:,.0f} are allowed"
                 )
 
-    async def _explain(self, statement: Statement) -> Answer:
+    async def _explain(self, statement: Statement) -> Rows:
         options = f" ({', '.join(statement.explain)})" if statement.explain else ""
         cursor = self.conn.cursor()
         text = f"explain{options}\n{statement.text}"
-        rows = [row async for row in cursor.stream(text)]  # pyright: ignore[reportArgumentType]
-        return Answer([Column("QUERY PLAN", 25)], rows)
+        stream = cursor.stream(text)  # pyright: ignore[reportArgumentType]
+        rows = [(line if isinstance(line, str) else json.dumps(line),) async for (line,) in stream]
+        return Rows([Column("QUERY PLAN", _TEXT)], rows)
 
-    async def _read(self, statement: Statement, columns: Sequence[Column]) -> Answer:
+    async def _read(self, statement: Statement, columns: Sequence[Column]) -> Rows:
         """Read the statement as a subquery, so that the server itself cuts what is too long."""
         names = [f"c{n}" for n in range(len(columns))]
         wanted = ", ".join(f"left({name}::text, {self.limits.cell + 1})" for name in names)
         alias = f"q ({', '.join(names)})" if names else "q"
         text = f"{statement.wrapped(f'select {wanted}', alias)} limit {self.limits.rows + 1}"
-        types = Transformer(self.conn)
-        loaders = [types.get_loader(column.type_oid, Format.TEXT) for column in columns]
-        reading = _Reading(columns, self.limits, loaders)
+        reading = _Reading(columns, self.limits)
         stream = self.conn.cursor().stream(text, size=_BATCH)  # pyright: ignore[reportArgumentType]
-        async with aclosing(cast("AsyncGenerator[tuple[str | None, ...]]", stream)) as rows:
-            async for row in rows:
+        async with aclosing(cast("AsyncGenerator[Texts]", stream)) as found:
+            async for row in found:
                 if not reading.take(row):
                     break
-        return reading.answer()
+        return reading.rows()
 
 
 class _Reading:
-    """Rows as they come in as text, until there are enough."""
+    """Rows as they come in, until there are enough."""
 
-    def __init__(
-        self, columns: Sequence[Column], limits: Limits, loaders: Sequence[Loader]
-    ) -> None:
+    def __init__(self, columns: Sequence[Column], limits: Limits) -> None:
         self._columns = columns
         self._limits = limits
-        self._loaders = loaders
-        self._rows: list[tuple[object, ...]] = []
+        self._rows: list[Texts] = []
         self._bytes = 0
         self._long: set[str] = set()
         self._cut: list[str] = []
 
-    def take(self, row: Sequence[str | None]) -> bool:
+    def take(self, row: Texts) -> bool:
         """Take a row in; False when it was one too many."""
         if len(self._rows) == self._limits.rows:
             self._cut.append(f"only the first {self._limits.rows:,} rows")
@@ -169,24 +152,19 @@ class _Reading:
         if self._bytes > self._limits.total:
             self._cut.append(f"only the first {len(self._rows):,} rows; they are large")
             return False
-        self._rows.append(tuple(self._value(n, text) for n, text in enumerate(row)))
+        self._rows.append(tuple(self._shortened(n, text) for n, text in enumerate(row)))
         return True
 
-    def _value(self, n: int, text: str | None) -> object:
-        if text is None:
-            return None
-        if len(text) > self._limits.cell:
-            self._long.add(self._columns[n].name)
-            return text[: self._limits.cell] + "…"
-        try:
-            return self._loaders[n].load(text.encode())
-        except Exception:  # noqa: BLE001 - infinity, BC and such, which Python's types lack
+    def _shortened(self, n: int, text: str | None) -> str | None:
+        if text is None or len(text) <= self._limits.cell:
             return text
+        self._long.add(self._columns[n].name)
+        return text[: self._limits.cell] + "…"
 
-    def answer(self) -> Answer:
+    def rows(self) -> Rows:
         """Give what came."""
         long = [f"long values of {name}" for name in sorted(self._long)]
-        return Answer(self._columns, self._rows, (*self._cut, *long))
+        return Rows(self._columns, self._rows, (*self._cut, *long))
 
 
 class _Undone:

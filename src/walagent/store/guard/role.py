@@ -17,5 +17,6 @@ async def check_role(conn: AsyncConnection[Any]) -> None:
     rows = await (await conn.execute(query("guard_role"))).fetchall()
     if rows:
         raise PreconditionError(
-            "; ".join(reason for reason, _ in rows), hint="\n".join(dict.fromkeys(mend for _, mend in rows))
+            "; ".join(reason for reason, _ in rows),
+            hint="\n".join(dict.fromkeys(mend for _, mend in rows)),
         )
