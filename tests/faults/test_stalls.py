@@ -1,18 +1,23 @@
 """Our side cannot go on, and the server must not suffer for it: its checkpoints, its shutdown."""
 
 import asyncio
+import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
-from tests.faults.rig.processes import Daemon, running
+from tests.faults.rig.processes import Daemon, free_port, running
+from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.stage import Figure, Place, set_up
-from tests.faults.rig.waiting import fetch, until
+from tests.faults.rig.waiting import connect_again, fetch, until
+from walagent.app.migrating import migrate
 
 # Rows that nobody acts on are sent all the same, so they fill what lies between the server and us.
 ATTACH = """
@@ -39,15 +44,18 @@ select exists (select from pg_stat_activity
 @asynccontextmanager
 async def locked(dsn: str, table: str) -> AsyncIterator[AsyncConnection[Any]]:
     """Hold a table as somebody does who has forgotten a transaction."""
-    name = "forgetful"
-    async with await AsyncConnection.connect(dsn, application_name=name) as conn:
+    conn = await AsyncConnection.connect(dsn, application_name="forgetful")
+    try:
         await conn.execute(f"lock table {table} in access exclusive mode".encode())
         yield conn
-        await conn.rollback()
+    finally:
+        await conn.close()
 
 
 @pytest.mark.scenario(9)
-@pytest.mark.parametrize("table", ["agent.run", "agent.progress"])
+@pytest.mark.parametrize(
+    "table", ["agent.run", pytest.param("agent.progress", marks=pytest.mark.slow)]
+)
 async def test_a_reader_that_cannot_write_lets_go_of_the_slot(
     place: Place, figure: Figure, table: str
 ) -> None:
@@ -71,3 +79,133 @@ async def test_a_reader_that_cannot_write_lets_go_of_the_slot(
             assert await fetch(place.conn, ACTIVE, place.slot) == [(False,)]
         await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
         await all_is_well(place.conn)
+
+
+@asynccontextmanager
+async def server_on_tcp(folder: Path, which: str) -> AsyncIterator[Place]:
+    """A server that is reached as one on another machine is, and that gives up slots early."""
+    port = free_port()
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "port": str(port),
+        "max_slot_wal_keep_size": "48MB",
+    }
+    server = OwnServer(folder, which, settings=settings)
+    await server.start()
+    try:
+        async with await AsyncConnection.connect(server.dsn, autocommit=True) as conn:
+            await migrate(conn)
+            await conn.execute("alter role postgres password 'secret'")
+            dsn = make_conninfo(
+                host="127.0.0.1", port=port, user="postgres", password="secret", dbname="postgres"
+            )
+            yield Place(conn, dsn, "walagent", folder)
+    finally:
+        await server.stop()
+
+
+LOST = "select wal_status = 'lost' from pg_replication_slots where slot_name = %s"
+GAP = "select from_lsn is not null, reason <> '' from agent.gap"
+
+
+async def longest_checkpoint(place: Place, lost: Callable[[], object]) -> float:
+    """Write far more than a slot may keep, and checkpoint all the time, until the slot is lost."""
+    longest, wanted = 0.0, asyncio.create_task(write_much(place))
+    async with await AsyncConnection.connect(place.dsn, autocommit=True) as conn:
+        while not (await fetch(conn, LOST, place.slot))[0][0]:
+            lost()
+            started = time.monotonic()
+            await conn.execute("checkpoint")
+            longest = max(longest, time.monotonic() - started)
+    await wanted
+    return longest
+
+
+async def write_much(place: Place) -> None:
+    """Some 200 MB of rows that are sent to the reader."""
+    for number in range(10):
+        first = 1000 + number * 15_000
+        await place.conn.execute(FILL, [first, first + 14_999])
+
+
+@pytest.mark.scenario(9)
+@pytest.mark.parametrize(
+    ("why", "patience"),
+    [
+        ("locked", 2.0),
+        pytest.param("locked", 20.0, marks=pytest.mark.slow),
+        pytest.param("hung", 3.0, marks=pytest.mark.slow),
+        pytest.param("frozen", 3.0, marks=pytest.mark.slow),
+    ],
+)
+async def test_checkpoints_wait_no_longer_than_our_patience(
+    tmp_path: Path, request: pytest.FixtureRequest, figure: Figure, why: str, patience: float
+) -> None:
+    """Whatever keeps the reader from reading: the ledger, its own loop, or its whole process."""
+    settings = {"replication": {"stall_timeout": patience}}
+    failpoint = "intake.committed:2:stall" if why == "hung" else ""
+    async with server_on_tcp(tmp_path, str(request.config.getoption("--server"))) as place:
+        await set_up(place)
+        with running(Daemon(place, settings=settings, failpoint=failpoint)) as daemon:
+            await daemon.has_said("reader.streaming")
+            await place.conn.execute(ATTACH.encode())
+            await daemon.has_said("attachment.active")
+            if why == "frozen":
+                daemon.signal(signal.SIGSTOP)
+            lock = locked(place.dsn, "agent.run") if why == "locked" else nullcontext()
+            async with lock:
+                await place.conn.execute(WRITE, [1])
+                longest = await longest_checkpoint(place, daemon.is_alive)
+            figure(f"longest checkpoint, {why}, patience {patience:g} s", longest, "s")
+            assert longest < patience + 5
+            if why == "locked":
+                assert await daemon.ended() == 3
+                assert await fetch(place.conn, GAP) == [(True, True)]
+
+
+ASKING = "select count(*) = 3 from agent.run where state = 'running'"
+SHUTDOWN = 10.0  # seconds
+
+
+@pytest.mark.scenario(9)
+@pytest.mark.parametrize(
+    "work",
+    [
+        "a backlog",
+        pytest.param("nothing", marks=pytest.mark.slow),
+        pytest.param("model calls", marks=pytest.mark.slow),
+    ],
+)
+async def test_a_server_that_stops_does_not_wait_for_us(
+    tmp_path: Path, request: pytest.FixtureRequest, figure: Figure, work: str
+) -> None:
+    """`pg_ctl stop -m fast` is over in seconds, and what was in work then is done once."""
+    async with own_server(tmp_path, str(request.config.getoption("--server"))) as (server, place):
+        await set_up(place, latency=2.0 if work == "model calls" else 0.0)
+        with running(Daemon(place)) as daemon:
+            await daemon.has_said("reader.streaming")
+            await place.conn.execute(ATTACH.encode())
+            await daemon.has_said("attachment.active")
+            if work == "model calls":
+                for number in range(1, 4):
+                    await place.conn.execute(WRITE, [number])
+                await until(place.conn, ASKING, alive=daemon.is_alive)
+                took = await server.stop()
+            elif work == "a backlog":
+                async with locked(place.dsn, "agent.run"):
+                    await place.conn.execute(WRITE, [1])
+                    await until(place.conn, INTAKE_WAITS, alive=daemon.is_alive)
+                    await place.conn.execute(FILL, [1000, 40_000])
+                    took = await server.stop()
+            else:
+                await place.conn.execute(
+                    "create table elsewhere as select generate_series(1, 1000)"
+                )
+                took = await server.stop()
+            figure(f"pg_ctl stop -m fast with {work}", took, "s")
+            assert took < SHUTDOWN
+            await server.start()
+            async with await connect_again(place.dsn) as conn:
+                await conn.execute(WRITE, [10])
+                await until(conn, ALL_ENDED, alive=daemon.is_alive)
+                await all_is_well(conn)

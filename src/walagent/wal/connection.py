@@ -27,12 +27,23 @@ _KEEPALIVES: Final = {
     "tcp_user_timeout": "30000",  # milliseconds that sent bytes may wait for an answer
 }
 _CONNECT_TIMEOUT: Final = "10"  # seconds
+# Seconds beyond the stall time-out in which a reader lets go by itself; then the server's system
+# does it, for one that is frozen.  Unix sockets know nothing like that.
+_MARGIN: Final = 2.0
 
 
 async def connect_replication(
-    dsn: str, *, application_name: str = "walagent", sender_timeout: float = 4.0
+    dsn: str,
+    *,
+    application_name: str = "walagent",
+    sender_timeout: float = 4.0,
+    stall_timeout: float = 20.0,
 ) -> AsyncConnection:
     """Open a connection that can replicate; the caller closes it.
+
+    Args:
+        sender_timeout: seconds after which the server gives up on a reader that says nothing.
+        stall_timeout: seconds that what the server has sent may wait to be read.
 
     Raises:
         StreamLostError: the server cannot be reached now.
@@ -43,7 +54,10 @@ async def connect_replication(
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise ConfigError("the connection string cannot be read") from error
-    settings = TEXT_FORMS | {"wal_sender_timeout": f"{round(sender_timeout * 1000)}ms"}
+    settings = TEXT_FORMS | {
+        "wal_sender_timeout": f"{round(sender_timeout * 1000)}ms",
+        "tcp_user_timeout": f"{round((stall_timeout + _MARGIN) * 1000)}ms",
+    }
     words = " ".join(f"-c {name}={value}" for name, value in settings.items())
     parameters = (
         {"connect_timeout": _CONNECT_TIMEOUT}

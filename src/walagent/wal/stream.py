@@ -24,6 +24,7 @@ from walagent.errors import StreamLostError, WalagentError
 from walagent.lsn import Lsn
 from walagent.wal.catalog import read_tables
 from walagent.wal.connection import connect_replication, start_replication
+from walagent.wal.deadman import Deadman
 from walagent.wal.fanout import FanOut
 from walagent.wal.feedback import Feedback, Pulse
 from walagent.wal.options import StreamOptions
@@ -62,6 +63,7 @@ async def open_stream(
         dsn,
         application_name=options.application_name,
         sender_timeout=options.sender_timeout,
+        stall_timeout=options.stall_timeout,
     )
     try:
         transactions = await _transactions(conn, options, wanted)
@@ -120,6 +122,7 @@ class ReplicationStream:
         self._timer = self._loop.call_later(self._tick, self._on_time)
         self._wire = Wire(conn.pgconn, options.slot, self._on_readable)
         self._wire.start()
+        self._deadman = Deadman(conn.pgconn.socket, options.stall_timeout)
         self._loop.call_soon(self._read)
 
     # What the consumer does.
@@ -153,7 +156,7 @@ class ReplicationStream:
                 yield item
 
     async def during(self, work: Awaitable[T]) -> T:
-        """Do *work* for as long as the stream stands; what ended it is raised, and *work* cancelled.
+        """Do *work* while the stream stands; then raise what ended it, and cancel *work*.
 
         A consumer that hangs in a statement would not hear of the end, and never come back.
         """
@@ -251,6 +254,7 @@ class ReplicationStream:
     def _on_time(self) -> None:
         """Tell the server where we are, whatever the consumer does."""
         self._timer = self._loop.call_later(self._tick, self._on_time)
+        self._deadman.alive()
         match self._feedback.pulse(time.monotonic()):
             case Pulse.STATUS:
                 self._send_status()
@@ -303,6 +307,7 @@ class ReplicationStream:
         """End everything at once; the server is free of us when this returns."""
         self._error = error
         self._stop_timers()
+        self._deadman.stop()
         self._wire.close()
         self._transactions.close()
         self._buffer.clear()
