@@ -35,6 +35,7 @@ create table agent.model (
     tool_mode          text not null default 'native' check (tool_mode in ('native', 'schema')),
     context_window     integer not null default 128000 check (context_window > 0),
     max_output_tokens  integer not null default 4096 check (max_output_tokens > 0),
+    timeout_seconds    integer not null default 120 check (timeout_seconds > 0),
     input_price        numeric check (input_price >= 0),
     cached_input_price numeric check (cached_input_price >= 0),
     cache_write_price  numeric check (cache_write_price >= 0),
@@ -46,6 +47,7 @@ comment on table agent.model is 'A model that agents may use';
 comment on column agent.model.provider is 'anthropic, openai, embedded or scripted';
 comment on column agent.model.credential is 'The name of the environment variable or systemd credential that holds the key; never the key';
 comment on column agent.model.tool_mode is 'native: the endpoint''s own tool calls; schema: one JSON schema of all tools';
+comment on column agent.model.timeout_seconds is 'How long one call may take in all; then it counts as unanswered';
 comment on column agent.model.input_price is 'US dollars per million tokens; NULL where unknown';
 
 create table agent.tool (

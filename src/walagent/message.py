@@ -176,4 +176,5 @@ class ModelSpec:
     cached_input_price: float | None = None
     cache_write_price: float | None = None
     output_price: float | None = None
+    timeout: float = 120.0  # seconds for one call
     parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from tests.helpers.build import Steps, attachment, claim, tool, wants
 from walagent.agent.prompt import build_request, marker, opening
 from walagent.attachment import Attachment, Limits
-from walagent.message import Example, Json, Request, Text, ToolChoice, ToolSpec
+from walagent.message import Example, Json, ModelSpec, Request, Text, ToolChoice, ToolSpec
 
 SECRET = b"s" * 32
 MARK = marker(SECRET, 7)
+SPEC = ModelSpec("m", "anthropic", "x", max_output_tokens=4096, timeout=77)
 
 
 def request(on: Attachment, steps: Steps | None = None, **changes: Json) -> Request:
     """The request of a run."""
-    return build_request(claim(**changes), steps or Steps(), on, mark=MARK, max_tokens=4096)
+    return build_request(claim(**changes), steps or Steps(), on, mark=MARK, spec=SPEC)
 
 
 def said(made: Request) -> str:
@@ -121,7 +122,7 @@ def test_the_request_says_all_that_the_attachment_says() -> None:
     assert made.examples == (example,)
     assert made.parameters == {"effort": "low"}
     assert made.run_id == 7
-    assert made.max_tokens == 4096
+    assert (made.max_tokens, made.timeout) == (4096, 77)
     assert request(replace(on, limits=Limits(max_output_tokens=50))).max_tokens == 50
 
 

@@ -13,7 +13,7 @@ import orjson
 from walagent.agent.loop import must_call
 from walagent.agent.transcript import messages
 from walagent.attachment import Attachment
-from walagent.message import Json, Request, ToolChoice
+from walagent.message import Json, ModelSpec, Request, ToolChoice
 from walagent.run import Claim, Step
 
 _RULES = """\
@@ -40,9 +40,9 @@ def _digits(value: object) -> orjson.Fragment:
 
 
 def build_request(
-    claim: Claim, steps: Sequence[Step], attachment: Attachment, *, mark: str, max_tokens: int
+    claim: Claim, steps: Sequence[Step], attachment: Attachment, *, mark: str, spec: ModelSpec
 ) -> Request:
-    """Build the next request of a run from what is recorded."""
+    """Build the next request of a run to the model *spec* from what is recorded."""
     limits = attachment.limits
     own = attachment.system_prompt
     return Request(
@@ -50,9 +50,10 @@ def build_request(
         messages=messages(opening(_visible(claim.changes, attachment), mark), steps),
         tools=tuple(tool.spec for tool in attachment.tools),
         choice=_choice(must_call(steps, attachment), attachment),
-        max_tokens=limits.max_output_tokens or max_tokens,
+        max_tokens=limits.max_output_tokens or spec.max_output_tokens,
         parameters=attachment.parameters,
         examples=attachment.examples,
+        timeout=spec.timeout,
         run_id=claim.run_id,
     )
 

@@ -51,6 +51,8 @@ class ModelEntry(Part):
     """In tokens."""
     max_output_tokens: Positive | None = None
     """Of one reply."""
+    timeout_seconds: Positive | None = None
+    """How long one call may take in all."""
     input_price: Price | None = None
     """US dollars per million tokens, as the other prices; costs are unknown without."""
     cached_input_price: Price | None = None

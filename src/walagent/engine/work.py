@@ -179,7 +179,7 @@ class Work:
             self._steps,
             self._attachment,
             mark=marker(self._shop.key, self._claim.run_id),
-            max_tokens=spec.max_output_tokens,
+            spec=spec,
         )
         if limit is not None:
             worst, spent = worst_case_cost(request, spec), self.spent.cost or 0.0

@@ -55,3 +55,4 @@ def _model(row: dict[str, Any]) -> ModelSpec:
     for price in ("input_price", "cached_input_price", "cache_write_price", "output_price"):
         row[price] = None if row[price] is None else float(row[price])
     return ModelSpec(**row)
+    row["timeout"] = float(row.pop("timeout_seconds"))

@@ -1,8 +1,8 @@
 -- Set what is given of a model; the rest stays.
 update agent.model m
-   set (provider, model_id, base_url, credential, tool_mode, context_window, max_output_tokens, input_price,
-        cached_input_price, cache_write_price, output_price, parameters, enabled)
+   set (provider, model_id, base_url, credential, tool_mode, context_window, max_output_tokens, timeout_seconds,
+        input_price, cached_input_price, cache_write_price, output_price, parameters, enabled)
      = (select r.provider, r.model_id, r.base_url, r.credential, r.tool_mode, r.context_window, r.max_output_tokens,
-               r.input_price, r.cached_input_price, r.cache_write_price, r.output_price, r.parameters, r.enabled
+               r.timeout_seconds, r.input_price, r.cached_input_price, r.cache_write_price, r.output_price, r.parameters, r.enabled
           from jsonb_populate_record(m, %(fields)s) r)
  where m.name = %(name)s
