@@ -25,13 +25,15 @@
     ├── InvalidCallError        TELL_MODEL  unknown tool, or arguments that its schema refuses
     ├── StatementRefusedError   TELL_MODEL  SQL that the guard does not let run
     ├── OutcomeUnknownError     ASK_PERSON  an unsafe tool may or may not have acted
-    └── LimitReachedError       FAIL_RUN    a limit of the run is used up
+    ├── BudgetExceededError     RETRY       a budget does not allow the call now
+    └── LimitReachedError       FAIL_RUN    a limit of the run is used up, or a budget
 
 One place acts on `error.next`: `engine.worker` for runs, `app.serve` for the daemon.
 """
 
+from collections.abc import Mapping
 from enum import Enum
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class Next(Enum):
@@ -156,8 +158,6 @@ class ModelUnavailableError(WalagentError):
 
     next = Next.RETRY
 
-
-class ModelLimitedError(WalagentError):
     def __init__(
         self, message: str, *, retry_after: float | None = None, counts: bool = True
     ) -> None:
@@ -165,13 +165,15 @@ class ModelLimitedError(WalagentError):
         self.retry_after = retry_after
         self.counts = counts
 
+
+class ModelLimitedError(WalagentError):
     """The provider asks us to slow down (429, 503, 529); costs no attempt.
 
     Args:
         retry_after: seconds that the provider asked for; None when it did not say.
+        sent: False where we held the call back because of what other calls were told.
     """
 
-        sent: False where we held the call back because of what other calls were told.
     next = Next.RETRY
 
     def __init__(
@@ -179,9 +181,9 @@ class ModelLimitedError(WalagentError):
     ) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-
         self.sent = sent
+
+
 class ModelRejectedError(WalagentError):
     """The provider will never take this request (400, 404, 413, 422)."""
 
@@ -242,7 +244,21 @@ class OutcomeUnknownError(WalagentError):
     next = Next.ASK_PERSON
 
 
+class BudgetExceededError(WalagentError):
+    """A budget does not allow the next call now; waiting for it costs no attempt.
+
+    Args:
+        refusal: what agent.reserve() said, for agent.wait_for_budget().
+    """
+
+    next = Next.RETRY
+
+    def __init__(self, message: str, *, refusal: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
 class LimitReachedError(WalagentError):
-    """A limit of the run (steps, tokens, cost, time, repetition) is used up."""
+    """A limit of the run (steps, tokens, cost, time, repetition) is used up, or a budget."""
 
     next = Next.FAIL_RUN
