@@ -279,6 +279,22 @@ as $$
      where i.indrelid = _relation and i.indisprimary
 $$;
 
+-- The columns of the old row that the WAL carries with an UPDATE or DELETE.
+create function agent.identity_columns(_relation regclass)
+    returns text[]
+    language sql
+    stable
+as $$
+    select coalesce(array_agg(a.attname::text order by a.attnum), '{}')
+      from pg_catalog.pg_class c
+           join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+     where c.oid = _relation
+       and (c.relreplident = 'f'
+            or exists (select from pg_catalog.pg_index i
+                        where i.indrelid = c.oid and a.attnum = any (i.indkey::smallint[])
+                          and (c.relreplident = 'd' and i.indisprimary or c.relreplident = 'i' and i.indisreplident)))
+$$;
+
 -- The names of the arguments that a function is called with, in order; '' for one without.
 create function agent.argument_names(_function regprocedure)
     returns text[]
@@ -580,13 +596,15 @@ $$;
 
 -- Compile a condition by making a view of it, look at what PostgreSQL understood, and drop it.
 --
--- Returns the columns it reads, and its text with all names spelled out: that is what is evaluated
--- later.  Raises PostgreSQL's own error for what does not compile, and WA012 for what would not give
--- the same answer each time it is asked: subqueries, volatile functions, a row's place in the
--- table, and functions and domains that are neither PostgreSQL's nor an extension's (they could
+-- Returns the columns it reads, those that it reads of the old row, whether it reads a row as a whole,
+-- and its text with all names spelled out: that is what is evaluated later.  Raises PostgreSQL's own
+-- error for what does not compile, and WA012 for what would not give the same answer each time it is
+-- asked: subqueries, volatile functions, a row's place in the table, columns that the WAL does not
+-- carry, and functions and domains that are neither PostgreSQL's nor an extension's (they could
 -- change role in the middle of the reader's evaluation).
 create function agent.compile_condition(
-    _relation regclass, _condition text, _path text, out columns text[], out compiled text
+    _relation regclass, _condition text, _path text,
+    out columns text[], out old_columns text[], out whole_row boolean, out compiled text
 )
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -595,6 +613,8 @@ as $$
 declare
     _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (%s)',
                                        _relation, _relation, _condition);
+    -- Before version 16 every view knows a NEW and an OLD of its own, before ours.
+    _old constant integer := case when current_setting('server_version_num')::integer < 160000 then 4 else 2 end;
     _rule     record;
     _function record;
 begin
@@ -650,8 +670,35 @@ begin
            join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
      where d.classid = 'pg_rewrite'::regclass and d.objid = _rule.oid
        and d.refobjid = _relation and d.refobjsubid > 0;
+    select coalesce(array_agg(distinct a.attname::text), '{}') into old_columns
+      from regexp_matches(_rule.tree, ':varno (\d+) :varattno (\d+)', 'g') as m
+           join pg_catalog.pg_attribute a on a.attrelid = _relation and a.attnum = m[2]::smallint
+     where m[1]::integer = _old and m[2] <> '0';
+    whole_row := _rule.tree ~ ':varattno 0 ';
     compiled := agent.where_of('pg_temp.walagent_condition', _relation, '{new,old}');
     drop view pg_temp.walagent_condition;
+    perform agent.check_carried(_relation, columns, 'the condition', 'WA012');
+end;
+$$;
+
+-- Refuse columns that are never in the WAL: generated ones, but for stored ones from version 18 on.
+create function agent.check_carried(_relation regclass, _columns text[], _what text, _state text default 'WA013')
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _absent text;
+begin
+    select attname into _absent
+      from pg_catalog.pg_attribute
+     where attrelid = _relation and attname = any (_columns) and not attisdropped and attgenerated <> ''
+       and (attgenerated = 'v' or current_setting('server_version_num')::integer < 180000)
+     limit 1;
+    if found then
+        raise exception '% needs the generated column "%" of %, which the WAL does not carry', _what, _absent, _relation
+            using errcode = _state, hint = 'use the columns that it is made of';
+    end if;
 end;
 $$;
 
@@ -729,7 +776,7 @@ declare
 begin
     select * into _c from pg_catalog.pg_class where oid = _relation;
     if _c.oid is null then
-        raise exception 'there is no table with oid %', _relation::oid using errcode = 'WA013';
+        raise exception 'there is no table with oid %', _relation::oid::bigint using errcode = 'WA013';
     elsif _c.relkind not in ('r', 'p') then
         raise exception '% is not a table: only tables are written to the WAL row by row', _relation using errcode = 'WA013';
     elsif _c.relpersistence <> 'p' then
@@ -823,6 +870,8 @@ create function agent.checked_attachment(_op text, old agent.attachment, new age
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _same boolean := false;
 begin
     if _op = 'UPDATE' then
         new.id := old.id;
@@ -831,13 +880,19 @@ begin
         if not agent.may_change(old.attached_by) then
             raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
         end if;
-        -- Pausing changes neither what is matched nor what a run does: no new version.
-        if to_jsonb(new) - '{paused,paused_reason,definition}'::text[]
-           = to_jsonb(old) - '{paused,paused_reason,definition}'::text[] then
+        -- Pausing changes neither what is matched nor what a run does: no new version.  Resuming looks
+        -- at the ground anew: what has changed beneath the attachment is refused now, or taken over.
+        _same := to_jsonb(new) - '{paused,paused_reason,definition}'::text[]
+                 = to_jsonb(old) - '{paused,paused_reason,definition}'::text[];
+        if _same and (new.paused or not old.paused) then
             new.definition := old.definition;
             return new;
         end if;
-        new.version := old.version + 1;
+        if new.relation = old.relation and not exists (select from pg_catalog.pg_class where oid = new.relation) then
+            raise exception '%, which attachment "%" was on', agent.told_dropped(old.definition), old.name
+                using errcode = 'WA013', hint = agent.told_reattach(old);
+        end if;
+        new.version := old.version + case when _same then 0 else 1 end;
     else
         new.attached_by := current_user;
         new.attached_at := now();
@@ -857,10 +912,18 @@ begin
         new.run_as);
     perform agent.check_columns(new.relation, new.writes, 'writes');
     perform agent.check_columns(new.relation, new.lane_key, 'lane_key');
+    perform agent.check_carried(new.relation, agent.key_columns(new.relation), 'the primary key');
+    perform agent.check_carried(new.relation, new.columns, 'columns');
+    perform agent.check_carried(new.relation, new.lane_key, 'lane_key');
+    perform agent.check_carried(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
     if new.backfill and agent.key_columns(new.relation) = '{}' then
         raise exception 'backfill needs a primary key on %', new.relation using errcode = 'WA013';
     end if;
     new.definition := agent.define(new);
+    if _same and new.definition <> old.definition then
+        new.version := old.version + 1;
+        new.definition := new.definition || jsonb_build_object('version', new.version);
+    end if;
     return new;
 end;
 $$;
@@ -878,6 +941,8 @@ declare
     _tools jsonb;
     _names text[];
     _used  text[] := '{}';
+    _old   text[] := '{}';
+    _whole boolean := false;
     _compiled text;
     _filter text;
 begin
@@ -886,7 +951,7 @@ begin
         perform agent.check_model(_agent.model);
     end if;
     if _attachment.condition is not null then
-        select columns, compiled into _used, _compiled
+        select columns, old_columns, whole_row, compiled into _used, _old, _whole, _compiled
           from agent.compile_condition(_attachment.relation, _attachment.condition, _attachment.search_path);
     end if;
     if _attachment.server_filter then
@@ -914,7 +979,9 @@ begin
                     where c.oid = _attachment.relation),
         'table', (select relname from pg_catalog.pg_class where oid = _attachment.relation),
         'key_columns', agent.key_columns(_attachment.relation),
-        'condition', _compiled, 'condition_columns', _used,
+        'condition', _compiled, 'condition_columns', _used, 'whole_row', _whole,
+        -- What it reads of the old row, and the WAL carries: without that its answer would be another.
+        'old_columns', array(select unnest(_old) intersect select unnest(agent.identity_columns(_attachment.relation)) order by 1),
         'json_columns', agent.json_columns(_attachment.relation),
         'row_filter', _filter,
         'debounce_seconds', extract(epoch from _attachment.debounce),
@@ -1003,7 +1070,13 @@ begin
     end if;
     insert into agent.lane (attachment_id, cap, paused) values (new.id, new.cap, new.paused)
     on conflict (attachment_id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
-    perform agent.publish_relation(new.relation);
+    if tg_op = 'UPDATE' and old.paused and not new.paused then
+        perform agent.move_runs(new.id, new.version);
+    end if;
+    -- Not to pause: that must wait for nobody.
+    if tg_op = 'INSERT' or new.version <> old.version or not new.paused then
+        perform agent.publish_relation(new.relation);
+    end if;
     if tg_op = 'UPDATE' and old.relation <> new.relation then
         perform agent.publish_relation(old.relation);
     end if;
@@ -1189,7 +1262,7 @@ begin
     perform pg_notify('walagent_runs', '');
 end;
 $$;
-comment on function agent.resume(text) is 'Let a paused attachment start runs again';
+comment on function agent.resume(text) is 'Let a paused attachment start runs again, if its table, role and tools still allow it';
 
 -- The argument may be an attachment's name or a table's: all attachments of the table go then.
 create function agent.detach(_target text)

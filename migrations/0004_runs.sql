@@ -688,15 +688,26 @@ create function agent.decision_of(_state text)
     immutable
 as $$ select _state in ('approved', 'rejected', 'expired') $$;
 
--- The daemon's own pause: a credential that nobody accepts, a table that is gone.
+-- The daemon's own pause: a credential that nobody accepts, a table that is gone.  It waits for no
+-- person's transaction: an attachment that somebody is changing is left alone.
+--
+-- Returns true when this call paused it, false when it was paused before, else NULL.
 create function agent.pause_broken(_attachment_id bigint, _reason text)
-    returns void
-    language sql
+    returns boolean
+    language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-    update agent.attachment set paused = true, paused_reason = _reason where id = _attachment_id and not paused
+begin
+    perform from agent.attachment where id = _attachment_id and not paused for no key update skip locked;
+    if found then
+        update agent.attachment set paused = true, paused_reason = _reason where id = _attachment_id;
+        return true;
+    end if;
+    return (select false from agent.attachment where id = _attachment_id and paused);
+end;
 $$;
+comment on function agent.pause_broken(bigint, text) is 'Pause an attachment none of whose runs can succeed';
 
 -- A person's decision: check who it is, with that person's rights.
 --

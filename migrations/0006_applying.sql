@@ -14,7 +14,8 @@ create or replace function agent.touch_attachments()
 as $$
 begin
     if coalesce(current_setting('walagent.applying', true), '') <> 'on' then
-        update agent.attachment set version = version + 1 where agent = new.name;
+        -- One that has lost its ground can have no new version; resuming will make it.
+        update agent.attachment set version = version + 1 where agent = new.name and agent.lost_ground(definition) is null;
     end if;
     return null;
 end;

@@ -90,6 +90,8 @@ class Attachment:
     search_path: str = ""  # where names inside tools are looked up
     condition: str | None = None
     condition_columns: tuple[str, ...] = ()
+    old_columns: tuple[str, ...] = ()  # that the condition reads of the old row, and the WAL had
+    whole_row: bool = False  # whether the condition reads new or old as a whole
     columns: frozenset[str] | None = None
     json_columns: Mapping[str, str] = field(default_factory=dict[str, str])  # to json or jsonb
     writes: tuple[str, ...] = ()
@@ -125,6 +127,8 @@ class Attachment:
             search_path=raw.get("search_path", ""),
             condition=raw["condition"],
             condition_columns=tuple(raw["condition_columns"]),
+            old_columns=tuple(raw.get("old_columns", ())),
+            whole_row=raw.get("whole_row", False),
             columns=None if raw["columns"] is None else frozenset(raw["columns"]),
             json_columns=raw.get("json_columns", {}),
             writes=tuple(raw["writes"]),
@@ -151,8 +155,13 @@ class Attachment:
 
     @property
     def relation(self) -> tuple[str, str]:
-        """Schema and table."""
+        """Schema and table, as they were called when this version was made."""
         return (self.schema, self.table)
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The columns that tools are given arguments from."""
+        return frozenset(column for tool in self.tools for column in tool.bind.values())
 
     def tool(self, name: str) -> Tool | None:
         """Find a tool by the name the model uses."""

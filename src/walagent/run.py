@@ -93,3 +93,4 @@ class NewRun:
     depth: int = 0
     state: RunState = RunState.PENDING
     error: Mapping[str, Json] | None = field(default=None)
+    unjudged: str | None = None  # the whole change, where nobody could judge it

@@ -8,7 +8,7 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation, Row
-from walagent.engine.judge import Judge, Raised
+from walagent.engine.judge import Judge, Raised, Unjudged
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.message import Json
@@ -315,6 +315,7 @@ async def of_table(conn: AsyncConnection, **changes: Json) -> Attachment:
     oid = await value(conn, "select 'support_tickets'::regclass::oid::bigint")
     me = await value(conn, "select current_user")
     plain = {"relation_oid": oid, "table": "support_tickets", "run_as": me, "model": "fake"}
+    plain["whole_row"] = True  # nobody has looked at what it reads
     return attachment(**(plain | changes))
 
 
@@ -356,8 +357,9 @@ async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
                 continue  # ten seconds; the time limit is looked at in the source
             on = await of_table(conn, condition=condition, run_as=name)
             (verdict,) = await Judge(conn).judge([insert({"id": 1}, on)])
-            assert isinstance(verdict, Raised), condition
-            assert verdict.sqlstate == state, (condition, verdict.message)
+            assert isinstance(verdict, Raised | Unjudged), condition
+            told = verdict.sqlstate if isinstance(verdict, Raised) else verdict.reason
+            assert state in told, (condition, verdict)
         assert await value(conn, "select current_user <> %s", name)
     assert await value(conn, "select is_called from counter") is False
 

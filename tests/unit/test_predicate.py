@@ -1,19 +1,22 @@
 """The statement that judges conditions, and what is given to it."""
 
+from dataclasses import replace
+
 import orjson
 
-from tests.helpers.build import attachment, change
+from tests.helpers.build import TICKETS, attachment, change
 from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Op, Row
-from walagent.matching.predicate import rows, statement
+from walagent.change import UNCHANGED, Column, Op, Row
+from walagent.matching.predicate import Shape, needed, rows, statement
 from walagent.message import Json
 
 DESK = attachment(condition="(new.status = 'open')", condition_columns=("status",))
+SHAPE = Shape({"status": "text", "id": "bigint"}, {"status": "text", "id": "bigint"}, None)
 
 
-def text(on: Attachment) -> str:
+def text(on: Attachment, shape: Shape = SHAPE, *, looks_up: bool = True) -> str:
     """The statement as it is sent."""
-    return statement(on).as_string()
+    return statement(on, shape, looks_up=looks_up).as_string()
 
 
 def given(on: Attachment, op: Op, new: Row | None, old: Row | None = None) -> Json:
@@ -29,17 +32,21 @@ def test_the_condition_stands_in_parentheses_as_it_is() -> None:
 
 
 def test_names_are_quoted() -> None:
-    """Schema, table and key columns, however they are called."""
-    made = text(attachment(schema='a"b', table="T s", key_columns=('k"',), condition="true"))
+    """Schema, table, key columns and others, however they are called; types are SQL."""
+    on = attachment(key_columns=('k"',), condition="true", condition_columns=('s"',))
+    types = {'s"': 'x."M y"', 'k"': "bigint"}
+    made = text(on, Shape(types, types, ('a"b', "T s")))
     assert '"a""b"."T s"' in made
     assert 't."k""" = wanted."k"""' in made
+    assert '("s""" x."M y")' in made
 
 
-def test_a_table_without_a_key_has_no_present_row() -> None:
-    """Then what the WAL did not bring is NULL."""
-    made = text(attachment(key_columns=(), condition="true"))
+def test_the_table_is_asked_only_where_a_change_lacks_something() -> None:
+    """So its name cannot matter to the others."""
+    assert "tickets" in text(DESK)
+    made = text(DESK, looks_up=False)
+    assert "tickets" not in made
     assert "present" not in made
-    assert 'jsonb_populate_record(null::"public"."tickets", given.new)' in made
 
 
 def test_no_condition_is_true() -> None:
@@ -47,23 +54,39 @@ def test_no_condition_is_true() -> None:
     assert text(attachment()).startswith("select given.n, (true)")
 
 
+def test_columns_that_the_condition_does_not_read_are_left_out() -> None:
+    """A value of theirs that cannot be read any more does no harm."""
+    assert '("status" text)' in text(DESK, looks_up=False)
+    assert '("status" text, "id" bigint)' in text(replace(DESK, whole_row=True), looks_up=False)
+
+
+def test_what_is_needed_comes_with_its_type_at_the_change() -> None:
+    """Of a relation that was not described nothing is known; of a missing column neither."""
+    other = replace(DESK, condition_columns=("status", "gone"))
+    assert needed(other, TICKETS) == [("status", 25), ("gone", 0), ("id", 20)]
+    assert needed(replace(DESK, whole_row=True), TICKETS) == [("id", 20), ("status", 25)]
+    assert needed(replace(DESK, whole_row=True), replace(TICKETS, columns=())) is None
+
+
 def test_a_row_is_given_with_its_number() -> None:
-    """New and old side; a side that is not there is null."""
-    assert given(DESK, Op.INSERT, {"id": 1}) == {
+    """New and old side, of which what the condition reads; a side that is not there is null."""
+    assert given(DESK, Op.INSERT, {"id": 1, "status": "a"}) == {
         "n": 7,
-        "new": {"id": 1},
+        "new": {"status": "a"},
         "old": None,
         "key": None,
     }
     assert given(DESK, Op.DELETE, None, {"id": 1})["new"] is None
     assert given(DESK, Op.TRUNCATE, None) == {"n": 7, "new": None, "old": None, "key": None}
+    whole = given(replace(DESK, whole_row=True), Op.INSERT, {"id": 1, "status": "a"})
+    assert whole["new"] == {"id": 1, "status": "a"}
 
 
 def test_what_the_wal_left_out_is_taken_from_the_old_row() -> None:
     """Where that has it, nothing has to be looked up."""
     new, old = {"id": 1, "status": UNCHANGED}, {"id": 1, "status": "open"}
     found = given(DESK, Op.UPDATE, new, old)
-    assert found["new"] == {"id": 1, "status": "open"}
+    assert found["new"] == {"status": "open"}
     assert found["key"] is None
 
 
@@ -71,16 +94,39 @@ def test_else_the_present_row_is_looked_up_by_its_key() -> None:
     """But only when the condition reads such a column."""
     new = {"id": 1, "status": UNCHANGED, "body": "x"}
     found = given(DESK, Op.UPDATE, new, {"id": 1})
-    assert found["new"] == {"id": 1, "body": "x"}
+    assert found["new"] == {}
     assert found["key"] == {"id": 1}
     other = attachment(condition="new.body = 'x'", condition_columns=("body",))
     assert given(other, Op.UPDATE, new, {"id": 1})["key"] is None
+    assert given(replace(DESK, whole_row=True), Op.UPDATE, new)["key"] == {"id": 1}
+    assert given(replace(DESK, key_columns=()), Op.UPDATE, new)["key"] is None
 
 
 def test_json_is_given_as_json() -> None:
     """A string in its place would be a JSON string to PostgreSQL."""
-    on = attachment(json_columns={"a": "json", "b": "jsonb"})
+    on = attachment(json_columns={"a": "json", "b": "jsonb"}, whole_row=True)
     row = {"id": 1, "a": '{"x": 1}', "b": "[1, 2]", "c": "[3]"}
     expected = {"id": 1, "a": {"x": 1}, "b": [1, 2], "c": "[3]"}
     found = given(on, Op.UPDATE, row, row)
     assert (found["new"], found["old"]) == (expected, expected)
+
+
+def test_what_holds_json_is_told_by_the_relation() -> None:
+    """A column may have become JSON since the agent was attached, or have been it until then."""
+    on = attachment(json_columns={"a": "json", "d": "jsonb"}, whole_row=True)
+    types = {"a": 25, "b": 3802, "c": 114, "d": 20000}  # d: a domain
+    columns = tuple(Column(name, oid, "", in_key=False) for name, oid in types.items())
+    it = replace(
+        change(Op.INSERT, dict.fromkeys("abcd", "[1]")), relation=replace(TICKETS, columns=columns)
+    )
+    (row,) = orjson.loads(orjson.dumps(rows(on, [(0, it)])))
+    assert row["new"] == {"a": "[1]", "b": [1], "c": [1], "d": [1]}
+
+
+def test_bytes_that_are_no_text_are_given_as_they_are() -> None:
+    """A database without an encoding holds them, and there they are what the column is."""
+    on = attachment(whole_row=True, json_columns={"j": "jsonb"})
+    row = {"t": 'a"\udcff\\', "j": '{"k": "\udcfe"}'}
+    document = orjson.dumps(rows(on, [(0, change(Op.INSERT, row))]))
+    assert rb'"t":"a\"' + b"\xff" + rb"\\" in document
+    assert b'"j":{"k": "\xfe"}' in document

@@ -13,6 +13,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from walagent import metrics
+from walagent.app.ground import watch_ground
 from walagent.app.locks import check_locks
 from walagent.app.setup import PUBLICATIONS, check_source, ensure_slot
 from walagent.attachment import Attachment
@@ -97,6 +98,7 @@ class Reader:
         self._lag = 0
         self.turned_at = time.monotonic()  # for the watchdog: when this part last did something
         self.attached = asyncio.Event()
+        self._described = asyncio.Event()
 
     # Health.
 
@@ -195,7 +197,8 @@ class Reader:
             stream = await stack.enter_async_context(
                 open_stream(login, options, fan_out=self._fan_out)
             )
-            parts = _Parts(conn, Judge(judge), looker, filler)
+            by_name = self._settings.plugin == "wal2json"
+            parts = _Parts(conn, Judge(judge, by_name=by_name), looker, filler)
             await stream.during(self._read(stream, parts, ledger, registry))
 
     async def _read(
@@ -221,6 +224,7 @@ class Reader:
             on_attached=self._heard_of,
             fixed_relations=self._fixed(registry),
             starter=self._starter,
+            on_described=self._described.set,
         )
         self._trouble, self._failed = None, False
         log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))
@@ -231,11 +235,12 @@ class Reader:
     async def _beside(
         self, intake: Intake, backfill: Backfill, looker: AsyncConnection[Any]
     ) -> None:
-        """Take changes in, with lag and backfills looked after; the first error ends all three."""
+        """Take changes in, and look after lag, backfills and ground; the first error ends all."""
         parts = [
             asyncio.create_task(intake.run(), name="intake"),
             asyncio.create_task(self._look(looker), name="status"),
             asyncio.create_task(self._fill(backfill), name="backfill"),
+            asyncio.create_task(watch_ground(looker, self._described), name="ground"),
         ]
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)

@@ -108,7 +108,8 @@ class Gathering:
             attachments = registry.of(change.relation)
             if not attachments:
                 continue
-            for found in matches(change, attachments, opened.origin):
+            lacks = registry.lacks(change.relation)
+            for found in matches(change, attachments, opened.origin, lacks):
                 gathered.found.append((begin, found))
             if self._backfilling and change.op is Op.INSERT:
                 gathered.seen.extend(self._seen(change, attachments))

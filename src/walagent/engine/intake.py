@@ -18,8 +18,9 @@ from walagent import faults, metrics
 from walagent.attachment import Attachment
 from walagent.change import Begin, Commit, Idle, Item
 from walagent.engine.gather import Found, Gathered, Gathering
-from walagent.engine.judge import Judge, Raised
+from walagent.engine.judge import Judge, Raised, Unjudged, Verdict, match_of
 from walagent.engine.new_runs import new_run
+from walagent.engine.pausing import pause_broken
 from walagent.lsn import Lsn
 from walagent.matching.match import Match, TooDeep
 from walagent.matching.registry import Registry
@@ -85,6 +86,7 @@ class Intake:
         on_attached: Callable[[Attachment], None] = lambda _: None,
         fixed_relations: frozenset[tuple[str, str]] | None = None,
         starter: Starter | None = None,
+        on_described: Callable[[], None] = lambda: None,
     ) -> None:
         """Take over *conn*, a connection of intake's own in autocommit mode.
 
@@ -95,6 +97,7 @@ class Intake:
             on_attached: called after an attachment's new version came into effect, durably.
             fixed_relations: the relations the stream was opened for, if it cannot learn of more.
             starter: a worker in this process, to spare quiet times a claim and its commit.
+            on_described: called when an attached table was described, new or changed.
         """
         self._stream = stream
         self._conn = conn
@@ -106,6 +109,8 @@ class Intake:
         self._on_attached = on_attached
         self._fixed = fixed_relations
         self._starter = starter
+        self._on_described = on_described
+        self._lost: dict[int, tuple[Attachment, str]] = {}  # seen to have lost their ground
         self._spilled: set[int] | None = None  # lanes of the open transaction's inserted runs
         self._durable = ledger.end_lsn  # this much of what is gathered is written down
         self._written_at = time.monotonic()
@@ -143,6 +148,19 @@ class Intake:
             if self._spilled is None:
                 await self._write_group()
                 await self._write_idle(batch[-1])
+                await self._look_at_ground()
+
+    async def _look_at_ground(self) -> None:
+        """Pause what has lost its ground, and let somebody look at a table that was told anew.
+
+        After the commit, and it may be done again: the runs are safe, and wait unjudged.
+        """
+        lost, self._lost = self._lost, {}
+        for attachment, reason in lost.values():
+            await pause_broken(self._conn, attachment, reason)
+        if self._gathering.registry.described:
+            self._gathering.registry.described = False
+            self._on_described()
 
     async def _check_relations(self, fixed: frozenset[tuple[str, str]]) -> None:
         relations = self._gathering.registry.relations
@@ -160,7 +178,7 @@ class Intake:
         group, gathering.group = gathering.group, Gathered()
         if not group.is_empty:
             runs = await self._runs(group.found)
-            if group.effects or group.seen or any(run.debounce is not None for run in runs):
+            if group.effects or group.seen or any(map(_is_special, runs)):
                 async with self._conn.transaction():
                     await self._insert(runs, group)
                     await self._move_progress(_lanes(runs))
@@ -187,6 +205,8 @@ class Intake:
         for run in runs:
             if run.debounce is not None:
                 await ledgers.collect_run(self._conn, self._ledger, run)
+        if unjudged := [run for run in runs if run.unjudged is not None]:
+            await ledgers.keep_unjudged(self._conn, self._ledger, unjudged)
         if group.effects:
             await ledgers.record_effects(self._conn, group.effects)
         if group.seen:
@@ -260,18 +280,29 @@ class Intake:
         begins = {id(one): begin for begin, one in found}
         candidates = [one for _, one in found if isinstance(one, Match)]
         verdicts = await self._judge.judge(candidates)
-        runs = [new_run(begins[id(_match_of(v))], v) for v in verdicts]
+        runs = [new_run(begins[id(match_of(v))], v) for v in verdicts]
         deep = [new_run(begin, one) for begin, one in found if isinstance(one, TooDeep)]
-        failed = sum(1 for verdict in verdicts if isinstance(verdict, Raised))
-        metrics.changes.labels("unmatched").inc(len(candidates) - len(verdicts))
-        metrics.changes.labels("failed").inc(failed)
-        metrics.changes.labels("matched").inc(len(runs) - failed)
-        metrics.changes.labels("skipped").inc(len(deep))
+        for verdict in verdicts:
+            if isinstance(verdict, Unjudged):
+                attachment = verdict.match.attachment
+                self._lost[attachment.id] = attachment, verdict.reason
+        _count(len(candidates), verdicts, len(deep))
         return [*runs, *deep]
 
 
-def _match_of(verdict: Match | Raised) -> Match:
-    return verdict.match if isinstance(verdict, Raised) else verdict
+def _count(candidates: int, verdicts: Sequence[Verdict], deep: int) -> None:
+    failed = sum(1 for verdict in verdicts if isinstance(verdict, Raised))
+    unjudged = sum(1 for verdict in verdicts if isinstance(verdict, Unjudged))
+    metrics.changes.labels("unmatched").inc(candidates - len(verdicts))
+    metrics.changes.labels("failed").inc(failed)
+    metrics.changes.labels("unjudged").inc(unjudged)
+    metrics.changes.labels("matched").inc(len(verdicts) - failed - unjudged)
+    metrics.changes.labels("skipped").inc(deep)
+
+
+def _is_special(run: NewRun) -> bool:
+    """Whether a run needs more than being inserted."""
+    return run.debounce is not None or run.unjudged is not None
 
 
 def _lanes(runs: Iterable[NewRun]) -> set[int]:

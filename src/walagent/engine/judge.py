@@ -5,7 +5,7 @@ can neither write nor see more than the agent may.  It names what it uses with s
 is no search_path: what was made after it was checked cannot be found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,13 @@ import orjson
 from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 
 from walagent.attachment import Attachment
-from walagent.change import Change
+from walagent.change import Relation
 from walagent.matching import predicate
 from walagent.matching.match import Match
+from walagent.matching.predicate import Shape
+from walagent.store import tables
 from walagent.store.exact import exact
+from walagent.store.raw import Raw, has_no_encoding
 from walagent.store.translate import is_passing
 
 _AT_ONCE = 1000  # rows a statement
@@ -32,66 +35,157 @@ class Raised:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """Nobody can judge this change now: the attachment has lost its ground."""
+
+    match: Match
+    reason: str
+
+
+Verdict = Match | Raised | Unjudged
+_Numbered = Sequence[tuple[int, Match]]
+
+
 class Judge:
     """Tells which matches' conditions hold."""
 
-    def __init__(self, conn: AsyncConnection[Any]) -> None:
-        self._conn = conn
+    def __init__(self, conn: AsyncConnection[Any], *, by_name: bool = False) -> None:
+        """Take over *conn*, in autocommit.
 
-    async def judge(self, matches: Sequence[Match]) -> list[Match | Raised]:
-        """Keep the matches whose condition is true, and those on which it raised, in order.
+        Args:
+            by_name: whether changes tell their table by its name alone, as wal2json's do.
+        """
+        self._conn = conn
+        self._by_name = by_name
+        # By attachment and version: the relation last judged for it, and the statement for that.
+        self._statements: dict[tuple[int, int], tuple[Relation, bytes]] = {}
+
+    async def judge(self, matches: Sequence[Match]) -> list[Verdict]:
+        """Keep the matches whose condition is true, and those that could not be told, in order.
 
         Raises:
             psycopg.Error: the connection is lost; nothing is decided.
         """
-        groups: dict[tuple[int, int], list[int]] = {}
+        moved = await self._moved(matches)
+        verdicts: dict[int, bool | Verdict] = {}
+        groups: dict[tuple[int, int, int], list[tuple[int, Match]]] = {}
         for n, match in enumerate(matches):
-            if match.attachment.condition is not None:
-                key = (match.attachment.id, match.attachment.version)
-                groups.setdefault(key, []).append(n)
-        if not groups:
-            return list(matches)
-        verdicts: dict[int, bool | Raised] = {}
-        for numbers in groups.values():
-            for at in range(0, len(numbers), _AT_ONCE):
-                verdicts |= await self._judge_group(matches, numbers[at : at + _AT_ONCE])
-        kept: list[Match | Raised] = []
-        for n, match in enumerate(matches):
-            verdict = verdicts.get(n, True)
-            if isinstance(verdict, Raised):
-                kept.append(verdict)
-            elif verdict:
-                kept.append(match)
-        return kept
+            attachment = match.attachment
+            if reason := match.lack or moved.get(attachment.id):
+                verdicts[n] = Unjudged(match, reason)
+            elif attachment.condition is not None:
+                key = (attachment.id, attachment.version, id(match.change.relation))
+                groups.setdefault(key, []).append((n, match))
+        for group in groups.values():
+            for at in range(0, len(group), _AT_ONCE):
+                verdicts |= await self._judge_group(group[at : at + _AT_ONCE])
+        return [
+            match if verdict is True else verdict
+            for n, match in enumerate(matches)
+            if (verdict := verdicts.get(n, True)) is not False
+        ]
 
-    async def _judge_group(
-        self, matches: Sequence[Match], numbers: Sequence[int]
-    ) -> dict[int, bool | Raised]:
-        """Judge changes of one attachment; when that raises, one after the other."""
-        attachment = matches[numbers[0]].attachment
+    async def _moved(self, matches: Sequence[Match]) -> Mapping[int, str]:
+        """The attachments whose table is not the one of its name any more, and why."""
+        if not self._by_name or not matches:
+            return {}
+        attachments = {match.attachment.id: match.attachment for match in matches}.values()
+        now = await tables.oids_of(self._conn, {a.relation for a in attachments})
+        return {
+            a.id: f"{a.schema}.{a.table} is another table now, or none"
+            for a in attachments
+            if now.get(a.relation) != a.relation_oid
+        }
+
+    async def _judge_group(self, group: _Numbered) -> Mapping[int, bool | Verdict]:
+        """Judge changes of one attachment and one relation."""
         try:
-            return await self._ask(attachment, [(n, matches[n].change) for n in numbers])
+            return await self._ask(group)
         except Error as error:
             if is_passing(error):
                 raise
-            if len(numbers) == 1:
-                message = error.diag.message_primary or str(error)
-                return {numbers[0]: Raised(matches[numbers[0]], error.sqlstate or "", message)}
-        middle = len(numbers) // 2  # halving finds few bad rows among many good ones quickly
-        first = await self._judge_group(matches, numbers[:middle])
-        return first | await self._judge_group(matches, numbers[middle:])
+            self._statements.clear()
+            first = error
+        reason = await self._why_not_at_all(group[0][1])
+        if reason:
+            return {n: Unjudged(match, reason) for n, match in group}
+        return await self._halve(group, first)
 
-    async def _ask(
-        self, attachment: Attachment, changes: Sequence[tuple[int, Change]]
-    ) -> dict[int, bool | Raised]:
-        document = orjson.dumps(predicate.rows(attachment, changes), default=exact).decode()
+    async def _why_not_at_all(self, match: Match) -> str:
+        """Ask about no row: what raises now is wrong with the attachment, not with a row."""
+        try:
+            await self._ask([(0, match)], rows=False)
+        except Error as error:
+            if is_passing(error):
+                raise
+            return f"{error.diag.message_primary or error} (SQLSTATE {error.sqlstate})"
+        return ""
+
+    async def _halve(self, group: _Numbered, error: Error) -> Mapping[int, bool | Verdict]:
+        """Find the changes on which it raises: few among many, quickly."""
+        if len(group) == 1:
+            ((n, match),) = group
+            message = error.diag.message_primary or str(error)
+            return {n: Raised(match, error.sqlstate or "", message)}
+        verdicts: dict[int, bool | Verdict] = {}
+        middle = len(group) // 2
+        for half in (group[:middle], group[middle:]):
+            try:
+                verdicts |= await self._ask(half)
+            except Error as raised:
+                if is_passing(raised):
+                    raise
+                verdicts |= await self._halve(half, raised)
+        return verdicts
+
+    async def _ask(self, group: _Numbered, *, rows: bool = True) -> dict[int, bool | Verdict]:
+        match = group[0][1]
+        attachment, relation = match.attachment, match.change.relation
+        changes = [(n, match.change) for n, match in group]
+        given = predicate.rows(attachment, changes)
+        looks_up = any(row["key"] is not None for row in given)
+        statement = await self._statement(attachment, relation, looks_up=looks_up)
         async with self._conn.transaction():
-            await self._conn.execute(
-                sql.SQL(
-                    "set transaction read only; set local role {}; set local search_path = '';"
-                    " set local statement_timeout = {}"
-                ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT))
-            )
+            await self._conn.execute(_settings(attachment, exact=has_no_encoding(self._conn)))
             cursor = AsyncRawCursor(self._conn)
-            await cursor.execute(predicate.statement(attachment), [document])
+            await cursor.execute(statement, [Raw(orjson.dumps(given if rows else [], exact))])
             return {n: verdict is True for n, verdict in await cursor.fetchall()}
+
+    async def _statement(
+        self, attachment: Attachment, relation: Relation, *, looks_up: bool
+    ) -> bytes:
+        """Compose the statement, or find it; not where it names the table, which may move."""
+        key = attachment.id, attachment.version
+        known = self._statements.get(key)
+        if known is not None and known[0] is relation and not looks_up:
+            return known[1]
+        shape = await self._shape(attachment, relation)
+        text = predicate.statement(attachment, shape, looks_up=looks_up).as_bytes()
+        if not looks_up:
+            self._statements[key] = relation, text
+        return text
+
+    async def _shape(self, attachment: Attachment, relation: Relation) -> Shape:
+        oid = attachment.relation_oid
+        columns = predicate.needed(attachment, relation)
+        then, now = await tables.column_types(self._conn, oid, columns)
+        return Shape(then, now, await tables.name_of(self._conn, oid))
+
+
+def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
+    """What holds for the transaction.
+
+    Args:
+        exact: whether to give the server bytes as they are, which it would else refuse as no text.
+    """
+    encoding = "set local client_encoding = 'SQL_ASCII';" if exact else ""
+    return sql.SQL(
+        "set transaction read only; set local role {}; set local search_path = '';"
+        " set local statement_timeout = {};" + encoding
+    ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT))
+
+
+def match_of(verdict: Verdict) -> Match:
+    """The match that a verdict is about."""
+    return verdict if isinstance(verdict, Match) else verdict.match

@@ -3,40 +3,51 @@
 from typing import Any
 
 from walagent.change import Begin
-from walagent.engine.judge import Raised
+from walagent.engine.judge import Raised, Unjudged, Verdict, match_of
+from walagent.engine.unjudged import write_change
 from walagent.matching import document
 from walagent.matching.match import Match, TooDeep
 from walagent.run import NewRun, RunState
 
 
-def new_run(begin: Begin, found: Match | Raised | TooDeep) -> NewRun:
+def new_run(begin: Begin, found: Verdict | TooDeep) -> NewRun:
     """Write down what a change starts: a run, or one that has ended before it began."""
-    match = found.match if isinstance(found, Raised) else found
+    match = found if isinstance(found, TooDeep) else match_of(found)
     attachment, change, origin = match.attachment, match.change, match.origin
     state, error = state_of(found)
+    shown = document.document(change, attachment)
+    unjudged = None
+    if isinstance(found, Unjudged):
+        unjudged, shown["unjudged"] = write_change(change), True
     return NewRun(
         attachment_id=attachment.id,
         attachment_version=attachment.version,
         commit_lsn=begin.commit_lsn,
         ordinal=change.ordinal,
         committed_at=begin.committed_at,
-        change=document.document(change, attachment),
+        change=shown,
         key=document.key_of(document.row_of(change), attachment),
         lane=document.lane_of(change, attachment),
         max_attempts=attachment.max_attempts,
-        debounce=attachment.debounce if state is RunState.PENDING else None,
+        debounce=attachment.debounce if state is RunState.PENDING and not unjudged else None,
         cause_run=None if origin is None else origin.run_id,
         depth=0 if origin is None else origin.depth + 1,
         state=state,
         error=error,
+        unjudged=unjudged,
     )
 
 
-def state_of(found: Match | Raised | TooDeep) -> tuple[RunState, dict[str, Any] | None]:
-    """Say how a new run stands, and why it has ended where it has."""
+def state_of(found: Verdict | TooDeep) -> tuple[RunState, dict[str, Any] | None]:
+    """Say how a new run stands, and why it has ended where it has, or waits."""
     match found:
+        case Match(attachment, change) if name := document.unnamed(change, attachment):
+            reason = f'column "{name}" holds bytes that are no text: a tool would not find the row'
+            return RunState.DEAD, {"reason": reason, "sqlstate": "22021"}
         case Match():
             return RunState.PENDING, None
+        case Unjudged(_, reason):
+            return RunState.PENDING, {"reason": f"not judged yet: {reason}"}
         case Raised(_, sqlstate, message):
             reason = f"the condition raised an error on this row: {message}"
             return RunState.DEAD, {"reason": reason, "sqlstate": sqlstate}

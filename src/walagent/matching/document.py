@@ -1,10 +1,13 @@
-"""A change as a run keeps it: JSON that PostgreSQL can read back into a row, and a model can read.
+r"""A change as a run keeps it: JSON that PostgreSQL can read back into a row, and a model can read.
 
 Numbers keep all their digits; what JSON has no form for (NaN, infinity) becomes PostgreSQL's word
-for it; text that is too long is cut and said to be.
+for it; text that is too long is cut and said to be; bytes that are no text (in a database whose
+encoding is SQL_ASCII) are written as `\xff`, and the column is said to have some.
 """
 
+import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -12,7 +15,11 @@ from typing import Any
 import orjson
 
 from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Op, Row, Value
+from walagent.change import UNCHANGED, Change, Op, Relation, Row, Value
+
+_JSON = {114: "json", 3802: "jsonb"}  # by the oid of the type
+_OF_USERS = 16384  # oids from here on are no built-in type's
+_STRAY = re.compile("[\udc80-\udcff]")  # bytes that were no UTF-8, as the decoders keep them
 
 MAX_TEXT = 256 * 1024  # characters of one column that a run keeps; more goes to no model
 MAX_ROW = 1024 * 1024  # characters of one row
@@ -20,85 +27,128 @@ MAX_ROW = 1024 * 1024  # characters of one row
 
 def document(change: Change, attachment: Attachment) -> dict[str, Any]:
     """Write a change as the JSON of its run, with only the columns that the agent is shown."""
+    relation = change.relation
     shown: dict[str, Any] = {
         "op": change.op.value,
-        "schema": change.relation.schema,
-        "table": change.relation.name,
+        "schema": readable(relation.schema),
+        "table": readable(relation.name),
     }
     truncated: dict[str, int] = {}
     # A json column keeps its text: it may hold what jsonb refuses, and a run is kept as jsonb.
-    parsed = {name for name, kind in attachment.json_columns.items() if kind == "jsonb"}
+    parsed = {n for n, kind in json_columns(attachment, relation).items() if kind == "jsonb"}
     for side, row in (("new", change.new), ("old", change.old)):
         if row is not None:
-            shown[side] = _row(_visible(row, attachment), truncated, parsed)
-    unchanged = [n for n, v in (change.new or {}).items() if v is UNCHANGED]
+            shown[side] = _shown_row(_visible(row, attachment), truncated, parsed)
+    unchanged = [readable(n) for n, v in (change.new or {}).items() if v is UNCHANGED]
     if unchanged:
         shown["unchanged"] = unchanged
     if truncated:
         shown["truncated"] = truncated
+    if stray := sorted(_visible_stray(change, attachment)):
+        shown["stray_bytes"] = stray
     return shown
 
 
+def json_columns(attachment: Attachment, relation: Relation) -> Mapping[str, str]:
+    """Say which columns hold json or jsonb: by their type at the change, where that is told.
+
+    A domain's oid tells nothing; what it was made of is known from when the agent was attached.
+    """
+    kinds = dict(attachment.json_columns)
+    for column in relation.columns:
+        if column.type_oid in _JSON:
+            kinds[column.name] = _JSON[column.type_oid]
+        elif 0 < column.type_oid < _OF_USERS:
+            kinds.pop(column.name, None)
+    return kinds
+
+
 def row_json(row: Row | None, parsed: Collection[str] = ()) -> dict[str, Any] | None:
-    """Write a whole row for PostgreSQL to read back; UNCHANGED columns are left out.
+    """Write a whole row for PostgreSQL to read back, byte for byte; UNCHANGED columns are left out.
 
     Args:
         parsed: columns whose text is JSON, and is to be read as such.
     """
-    return None if row is None else _row(row.items(), {}, parsed, limit=None)
+    if row is None:
+        return None
+    return {
+        name: _exact(value, is_json=name in parsed)
+        for name, value in row.items()
+        if value is not UNCHANGED
+    }
+
+
+def _exact(value: Value, *, is_json: bool) -> Value | orjson.Fragment:
+    if not isinstance(value, str):
+        return _plain(value)
+    if is_json:
+        return orjson.Fragment(value.encode("utf-8", "surrogateescape"))
+    if is_text(value):
+        return value
+    quoted = json.dumps(value, ensure_ascii=False)  # which minds no stray bytes
+    return orjson.Fragment(quoted.encode("utf-8", "surrogateescape"))
 
 
 def _visible(row: Row, attachment: Attachment) -> Iterable[tuple[str, Value]]:
     if attachment.columns is None:
         return row.items()
-    keep = attachment.columns.union(attachment.key_columns, _bound(attachment))
+    keep = attachment.columns.union(attachment.key_columns, attachment.bound)
     return ((name, value) for name, value in row.items() if name in keep)
 
 
-def _bound(attachment: Attachment) -> Iterable[str]:
-    return (column for tool in attachment.tools for column in tool.bind.values())
+def _visible_stray(change: Change, attachment: Attachment) -> set[str]:
+    rows = (_visible(row, attachment) for row in (change.new, change.old) if row is not None)
+    return {readable(n) for row in rows for n, v in row if isinstance(v, str) and not is_text(v)}
 
 
-def _row(
-    row: Iterable[tuple[str, Value]],
-    truncated: dict[str, int],
-    parsed: Collection[str],
-    limit: int | None = MAX_TEXT,
+def _shown_row(
+    row: Iterable[tuple[str, Value]], truncated: dict[str, int], parsed: Collection[str]
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
     room = MAX_ROW
-    for name, value in row:
+    for column, value in row:
         if value is UNCHANGED:
             continue
+        name = readable(column)
         if isinstance(value, str):
-            most = None if limit is None else min(limit, room)
-            if most is not None and len(value) > most:
+            if len(value) > (most := min(MAX_TEXT, room)):
                 truncated[name] = len(value)
                 value = value[:most]  # noqa: PLW2901 - the cut value is what is kept
             room -= len(value)
-            if name in parsed and name not in truncated:
+            if column in parsed and name not in truncated and is_text(value):
                 out[name] = orjson.Fragment(value)
                 continue
+            value = readable(value)  # noqa: PLW2901 - as above
         out[name] = _plain(value)
     return out
 
 
 def _plain(value: Value) -> Value:
-    match value:
-        case float() if not math.isfinite(value):
-            return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
-        case str() if not value.isascii() and _has_surrogates(value):
-            return value.encode("utf-8", "replace").decode()  # bytes of a SQL_ASCII database
-        case _:
-            return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    return value
 
 
-def _has_surrogates(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+def is_text(value: str) -> bool:
+    """Whether a value is text, and not also bytes of a database that does not care (SQL_ASCII)."""
+    return value.isascii() or _STRAY.search(value) is None
+
+
+def readable(text: str) -> str:
+    r"""Write bytes that are no text as `\xff`; for people and models, not to be read back."""
+    if is_text(text):
+        return text
+    return _STRAY.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def unnamed(change: Change, attachment: Attachment) -> str | None:
+    """Find a column whose value a tool is given, and that is no text: it would name another row."""
+    row = row_of(change)
+    for name in (*attachment.key_columns, *sorted(attachment.bound)):
+        value = row.get(name)
+        if isinstance(value, str) and not is_text(value):
+            return readable(name)
+    return None
 
 
 def row_of(change: Change) -> Row:
@@ -139,4 +189,4 @@ def _word(value: object) -> str:
         return "∅"
     if isinstance(value, Decimal) and value.is_finite():
         return format(value.normalize(), "f")
-    return str(value)[:1000]
+    return readable(str(value)[:1000])

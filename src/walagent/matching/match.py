@@ -3,7 +3,7 @@
 operation wanted → not the attachment's own write → not too deep → a watched column touched
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from walagent.attachment import Attachment
@@ -13,11 +13,16 @@ from walagent.matching.origin import Origin
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An attachment acts on a change, if its condition holds."""
+    """An attachment acts on a change, if its condition holds.
+
+    Args:
+        lack: what the change does not bring that the attachment needs: then nobody can judge it.
+    """
 
     attachment: Attachment
     change: Change
     origin: Origin | None
+    lack: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +38,28 @@ def matches(
     change: Change,
     attachments: Iterable[Attachment],
     origin: Origin | None,
+    lacks: Mapping[int, str] | None = None,
 ) -> Iterator[Match | TooDeep]:
     """Find what a change starts.
 
     Args:
         origin: the run that wrote the change, None for people and applications.  Its own
             attachment never reacts to it.
+        lacks: by attachment what its table does not have any more.
     """
     for attachment in attachments:
         if change.op not in attachment.ops:
             continue
         if origin is not None and origin.attachment_id == attachment.id:
             continue
-        if not touches(change, attachment):
+        lack = lacks.get(attachment.id, "") if lacks else ""
+        if not lack and not touches(change, attachment):
             continue
         if origin is not None and origin.depth + 1 > attachment.max_depth:
             if attachment.max_depth > 0:
                 yield TooDeep(attachment, change, origin)
             continue
-        yield Match(attachment, change, origin)
+        yield Match(attachment, change, origin, lack)
 
 
 def touches(change: Change, attachment: Attachment) -> bool:

@@ -1,71 +1,144 @@
 """The statement that lets PostgreSQL judge a condition on decoded rows, many at a time.
 
-PostgreSQL itself evaluates it, on values of the table's own types: collations, NULL and casts are
-as everywhere.  A column that the WAL did not carry (UNCHANGED) is taken from the old row where
-that is whole, else from the row as it is now.
+PostgreSQL itself evaluates it, on values of the types that the columns had at the change:
+collations, NULL and casts are as everywhere, also when the table has changed since.  A column that
+the WAL did not carry (UNCHANGED) is taken from the old row where that is whole, else from the row
+as it is now.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 
 from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Row
-from walagent.matching.document import row_json
+from walagent.change import UNCHANGED, Change, Relation, Row
+from walagent.matching.document import json_columns, row_json
 
 
-def statement(attachment: Attachment) -> sql.Composed:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the columns that judging may need are to be read as, in SQL."""
+
+    then: Mapping[str, str]  # by name: the type at the change
+    now: Mapping[str, str]  # the type now, of those columns that are still there
+    table: tuple[str, str] | None  # schema and name now; None: it is gone
+
+
+def needed(attachment: Attachment, relation: Relation) -> Sequence[tuple[str, int]] | None:
+    """Name the columns that judging may need, with the oids of their types, 0 where not told.
+
+    None: all that the table has, for the relation was not described.
+    """
+    described = {column.name: column.type_oid for column in relation.columns}
+    if attachment.whole_row:
+        return list(described.items()) or None
+    names = dict.fromkeys((*attachment.condition_columns, *attachment.key_columns))
+    return [(name, described.get(name, 0)) for name in names]
+
+
+def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -> sql.Composed:
     """Compose the statement; its one parameter, `$1`, is the JSON array that `rows` makes.
 
     Its rows are (n, verdict), in no order.  It is for a raw cursor: to any other, a percent sign in
     the condition or in a name would be a parameter.
+
+    Args:
+        looks_up: whether some change lacks a column, and comes with a key to find its row by.
     """
-    table = sql.Identifier(attachment.schema, attachment.table)
+    columns = [name for name in shape.then if _is_read(name, attachment)]
     return sql.SQL(
         "select given.n, ({condition})\n"
         "  from jsonb_to_recordset($1::jsonb)\n"
         "           as given (n integer, new jsonb, old jsonb, key jsonb)\n"
-        "       {present}\n"
-        "       cross join lateral jsonb_populate_record({base}, given.new) as new\n"
-        "       cross join lateral jsonb_populate_record(null::{table}, given.old) as old"
+        "{present}"
+        "       cross join lateral {new}\n"
+        "       cross join lateral {old}"
     ).format(
         condition=sql.SQL(attachment.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent.compile_condition()
-        present=_present_row(attachment, table),
-        base=sql.SQL("present.whole" if attachment.key_columns else "null::{table}").format(
-            table=table
+        present=_present_row(attachment, shape, columns) if looks_up else sql.SQL(""),
+        new=_record(
+            "new", "coalesce(present.part, '{}') || given.new" if looks_up else "given.new",
+            columns, shape,
         ),
-        table=table,
+        old=_record("old", "given.old", columns, shape),
+    )  # fmt: skip
+
+
+def _is_read(name: str, attachment: Attachment) -> bool:
+    return attachment.whole_row or name in attachment.condition_columns
+
+
+def _record(alias: str, given: str, columns: Sequence[str], shape: Shape) -> sql.Composable:
+    """A side of the change as a row; of no columns where the condition reads none."""
+    name = sql.Identifier(alias)
+    if not columns:
+        return sql.SQL("(select) as {}").format(name)
+    return sql.SQL("jsonb_to_record({given}) as {name} ({columns})").format(
+        given=sql.SQL(given),  # pyright: ignore[reportArgumentType]  # a text of ours
+        name=name,
+        columns=_typed(columns, shape.then),
     )
 
 
-def _present_row(attachment: Attachment, table: sql.Identifier) -> sql.Composable:
-    """Join the row as it is now, but only for changes that lack a column the condition reads."""
-    if not attachment.key_columns:
-        return sql.SQL("")
-    same = sql.SQL(" and ").join(
-        sql.SQL("t.{0} = wanted.{0}").format(sql.Identifier(c)) for c in attachment.key_columns
+def _typed(columns: Iterable[str], types: Mapping[str, str]) -> sql.Composable:
+    return sql.SQL(", ").join(
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(types[name]))  # pyright: ignore[reportArgumentType]  # as the catalog writes types
+        for name in columns
     )
+
+
+def _present_row(
+    attachment: Attachment, shape: Shape, columns: Sequence[str]
+) -> sql.Composable:  # fmt: skip
+    """Join what the row has now of the columns that the condition reads.
+
+    A column that is gone is asked for all the same: what it held is lost, and that must not pass
+    for NULL.
+    """
+    keys = [name for name in attachment.key_columns if name in shape.now]
     return sql.SQL(
-        "left join lateral (\n"
-        "           select (t.*)::{table} as whole\n"
-        "             from jsonb_populate_record(null::{table}, given.key) as wanted\n"
-        "                  join {table} as t on {same}\n"
-        "            where given.key is not null) as present on true"
-    ).format(table=table, same=same)
+        "       left join lateral (\n"
+        "           select to_jsonb(part) as part\n"
+        "             from (select {columns}\n"
+        "                     from jsonb_to_record(given.key) as wanted ({wanted})\n"
+        "                          join {table} as t on {same}\n"
+        "                    where given.key is not null) as part) as present on true\n"
+    ).format(
+        columns=sql.SQL(", ").join(sql.Identifier("t", name) for name in columns),
+        wanted=_typed(keys, shape.now),
+        table=sql.Identifier(*(shape.table or attachment.relation)),
+        same=sql.SQL(" and ").join(
+            sql.SQL("t.{0} = wanted.{0}").format(sql.Identifier(name)) for name in keys
+        ),
+    )
 
 
 def rows(attachment: Attachment, changes: Iterable[tuple[int, Change]]) -> list[dict[str, Any]]:
-    """Write numbered changes as the statement's parameter."""
+    """Write numbered changes as the statement's parameter.
+
+    What a database without an encoding holds goes in byte for byte.
+    """
     return [
         {
             "n": n,
-            "new": row_json(_whole(change), attachment.json_columns),
-            "old": row_json(change.old, attachment.json_columns),
+            "new": _side(attachment, change.relation, _whole(change)),
+            "old": _side(attachment, change.relation, change.old),
             "key": _key(attachment, change),
         }
         for n, change in changes
     ]
+
+
+def _side(attachment: Attachment, relation: Relation, row: Row | None) -> dict[str, Any] | None:
+    """What the condition reads of one side."""
+    if row is None:
+        return None
+    kinds = json_columns(attachment, relation)
+    if not attachment.whole_row:
+        row = {name: row[name] for name in attachment.condition_columns if name in row}
+    return row_json(row, kinds)
 
 
 def _whole(change: Change) -> Row | None:
@@ -81,11 +154,12 @@ def _whole(change: Change) -> Row | None:
 
 
 def _key(attachment: Attachment, change: Change) -> dict[str, Any] | None:
-    """The key to look the present row up by; None when that is not needed."""
+    """The key to look the present row up by; None when that is not needed, or cannot be done."""
     new, old = change.new or {}, change.old or {}
     missing = any(
-        new.get(name) is UNCHANGED and name not in old for name in attachment.condition_columns
+        value is UNCHANGED and name not in old and _is_read(name, attachment)
+        for name, value in new.items()
     )
-    if not missing:
+    if not missing or not attachment.key_columns:
         return None
     return row_json({name: new[name] for name in attachment.key_columns if name in new})

@@ -5,16 +5,20 @@ an attaching transaction stands among the others, and the same stretch of WAL re
 crash finds the same attachments.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import orjson
 
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation
 from walagent.errors import DecodeError
+from walagent.matching.ground import lack
 
+K = TypeVar("K")
 _OWN = ("agent", "attachment")
+_MOST_SHAPES = 10_000  # relations remembered; more only where tables change without end
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +63,18 @@ def read_attaching(change: Change) -> Attached | Detached | None:
 
 
 class Registry:
-    """Attachments by relation."""
+    """Attachments by relation: by its oid, for a table keeps that under another name, and a new
+    table of the old name has another.  By its name only where the plug-in tells no oid.
+    """
 
     def __init__(self, attachments: Iterable[Attachment] = ()) -> None:
         self._by_id: dict[int, Attachment] = {}
-        self._by_relation: dict[tuple[str, str], list[Attachment]] = {}
+        self._by_oid: dict[int, list[Attachment]] = {}
+        self._by_name: dict[tuple[str, str], list[Attachment]] = {}
+        # What attachments lack of relations as they were described, by the identity of these: each
+        # description is one object, which its changes share.
+        self._lacks: dict[int, tuple[Relation, Mapping[int, str]]] = {}
+        self.described = False  # whether an attached table was, since somebody last looked
         for attachment in attachments:
             self.put(attachment)
 
@@ -73,37 +84,52 @@ class Registry:
             return False
         self.remove(attachment.id)
         self._by_id[attachment.id] = attachment
-        self._by_relation.setdefault(attachment.relation, []).append(attachment)
+        self._by_oid.setdefault(attachment.relation_oid, []).append(attachment)
+        self._by_name.setdefault(attachment.relation, []).append(attachment)
+        self._lacks.clear()
         return True
 
     def remove(self, attachment_id: int) -> None:
         """Let an attachment be gone."""
         if former := self._by_id.pop(attachment_id, None):
-            rest = [a for a in self._by_relation[former.relation] if a.id != attachment_id]
-            if rest:
-                self._by_relation[former.relation] = rest
-            else:
-                del self._by_relation[former.relation]
+            _take_out(self._by_oid, former.relation_oid, attachment_id)
+            _take_out(self._by_name, former.relation, attachment_id)
+            self._lacks.clear()
 
     def of(self, relation: Relation) -> list[Attachment]:
-        """Find the attachments of a relation.
+        """Find the attachments of a relation."""
+        if relation.oid:
+            return self._by_oid.get(relation.oid, [])
+        return self._by_name.get((relation.schema, relation.name), [])
 
-        One that was attached to a table which has since been dropped does not adopt a new table
-        of the same name: the oid differs, where the plug-in tells it.
-        """
-        found = self._by_relation.get((relation.schema, relation.name), [])
-        if relation.oid == 0 or all(a.relation_oid == relation.oid for a in found):
-            return found
-        return [a for a in found if a.relation_oid == relation.oid]
+    def lacks(self, relation: Relation) -> Mapping[int, str]:
+        """Say which attachments a relation, as it is described, has lost the ground of, and why."""
+        known = self._lacks.get(id(relation))
+        if known is not None and known[0] is relation:
+            return known[1]
+        if len(self._lacks) >= _MOST_SHAPES:
+            self._lacks.clear()
+        found = {a.id: why for a in self.of(relation) if (why := lack(a, relation))}
+        self._lacks[id(relation)] = relation, found
+        self.described = True
+        return found
 
     @property
     def relations(self) -> frozenset[tuple[str, str]]:
-        """Every relation with an attachment."""
-        return frozenset(self._by_relation)
+        """Every relation with an attachment, by name."""
+        return frozenset(self._by_name)
 
     def __iter__(self):  # noqa: ANN204 - Iterator[Attachment], inferred
         """Go through all attachments."""
         return iter(self._by_id.values())
+
+
+def _take_out(index: dict[K, list[Attachment]], key: K, attachment_id: int) -> None:
+    rest = [a for a in index[key] if a.id != attachment_id]
+    if rest:
+        index[key] = rest
+    else:
+        del index[key]
 
 
 def _number(value: object) -> int:

@@ -38,9 +38,22 @@ async def secret_key(conn: Connection) -> bytes:
     return bytes(row[0]) if row else b""
 
 
-async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> None:
-    """Pause an attachment on the daemon's own account: none of its runs can succeed."""
-    await conn.execute("select agent.pause_broken(%s, %s)", [attachment_id, reason])
+async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> bool | None:
+    """Pause an attachment on the daemon's own account: none of its runs can succeed.
+
+    Returns:
+        True when it is paused by this, False when it was before, None when it is not: somebody is
+        changing it in an open transaction, which is not waited for.
+    """
+    cursor = await conn.execute("select agent.pause_broken(%s, %s)", [attachment_id, reason])
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def pause_lost(conn: Connection) -> list[tuple[str, str]]:
+    """Pause the attachments that have lost their ground; give their names and the reasons."""
+    cursor = await conn.execute("select attachment, reason from agent.pause_lost()")
+    return await cursor.fetchall()
 
 
 async def load_models(conn: Connection) -> dict[str, ModelSpec]:
@@ -54,5 +67,5 @@ def _model(row: dict[str, Any]) -> ModelSpec:
     row.pop("enabled")
     for price in ("input_price", "cached_input_price", "cache_write_price", "output_price"):
         row[price] = None if row[price] is None else float(row[price])
-    return ModelSpec(**row)
     row["timeout"] = float(row.pop("timeout_seconds"))
+    return ModelSpec(**row)

@@ -24,6 +24,7 @@ _TCP: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
     "connect_timeout": 10,
+    "client_encoding": "UTF8",  # also where the database has none (SQL_ASCII)
 }
 
 

@@ -223,6 +223,18 @@ async def insert_runs(conn: Connection, ledger: Ledger, runs: Sequence[NewRun]) 
     return row[0] if row else 0
 
 
+async def keep_unjudged(conn: Connection, ledger: Ledger, runs: Iterable[NewRun]) -> None:
+    """Keep the whole changes of runs that were inserted unjudged, in the same transaction."""
+    changes = [
+        {"a": run.attachment_id, "l": str(run.commit_lsn), "o": run.ordinal, "c": run.unjudged}
+        for run in runs
+    ]
+    await conn.execute(
+        "select agent.keep_unjudged(%s, %s::jsonb)",
+        [ledger.generation, orjson.dumps(changes).decode()],
+    )
+
+
 async def collect_run(conn: Connection, ledger: Ledger, run: NewRun) -> bool:
     """Insert a run that collects, or let its change join the one that is collecting.
 

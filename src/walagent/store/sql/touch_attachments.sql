@@ -1,4 +1,5 @@
--- Make the new version that a changed agent means, of the attachments that have none yet.
+-- Make the new version that a changed agent means, of the attachments that have none yet.  Resuming
+-- makes it of one that has lost its ground.
 update agent.attachment
    set version = version + 1
- where agent = any (%(agents)s) and name <> all (%(but)s)
+ where agent = any (%(agents)s) and name <> all (%(but)s) and agent.lost_ground(definition) is null

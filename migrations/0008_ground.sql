@@ -1,0 +1,307 @@
+-- What an attachment stands on, and what happens when that is taken away.
+--
+-- An attachment is defined once and its table goes on to change: columns are dropped and renamed, keys
+-- replaced, functions and roles removed.  One that has lost its ground is paused, with the reason.
+-- Changes that nobody can judge meanwhile are kept whole, each with a pending run; resuming looks at
+-- the ground anew, and each is judged by what the attachment means then.
+
+-- Beside the run, not in it: it holds columns that the agent is not shown.
+create table agent.unjudged (
+    run_id bigint primary key references agent.run on delete cascade,
+    change json not null
+);
+comment on table agent.unjudged is 'Changes that could not be judged when they came, as the WAL told them; each has a pending run';
+comment on column agent.unjudged.change is 'json and not jsonb: it may hold bytes of a SQL_ASCII database, as \udcXX';
+
+create function agent.keep_unjudged(_generation integer, _changes jsonb)
+    returns void
+    language sql
+as $$
+    insert into agent.unjudged (run_id, change)
+    select r.id, x.c::json
+      from jsonb_to_recordset(_changes) as x (a bigint, l pg_lsn, o integer, c text)
+           join agent.run r on r.attachment_id = x.a and r.generation = _generation and r.commit_lsn = x.l and r.ordinal = x.o
+    on conflict do nothing
+$$;
+comment on function agent.keep_unjudged(integer, jsonb) is 'Keep changes beside the runs that were inserted for them; a attachment, l commit LSN, o ordinal, c change';
+
+-- A change was judged after all, and its run is to be worked: with what the agent is shown by now.
+--
+-- Raises WA001, WA002 as agent.fence does.
+create function agent.accept_judged(_run_id bigint, _lease bigint, _change jsonb, _key text)
+    returns void
+    language plpgsql
+as $$
+begin
+    perform agent.fence(_run_id, _lease);
+    update agent.run set change = _change, key = _key, error = null where id = _run_id;
+    delete from agent.unjudged where run_id = _run_id;
+end;
+$$;
+comment on function agent.accept_judged(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was judged late';
+
+-- What the columns of a change are to be read as: for each its type then, the type and collation that
+-- it has now (NULL where it is gone), and what the table is called now.  Of a domain the type below
+-- it: values that were stored before its check was made are values all the same.
+--
+-- Args: _types: as the WAL told them; 0 where it did not.
+create function agent.column_types(_relation oid, _names text[], _types oid[])
+    returns table (name text, type_then text, type_now text)
+    language sql
+    stable
+    set search_path = ''
+as $$
+    with recursive wanted (n, name, type, now, attcollation) as (
+        select w.n, w.name, coalesce(nullif(w.type, 0), a.atttypid), a.atttypid, a.attcollation
+          from unnest(_names, _types) with ordinality as w (name, type, n)
+               left join pg_catalog.pg_attribute a
+                      on a.attrelid = _relation and a.attname = w.name and a.attnum > 0 and not a.attisdropped
+    ), based (n, is_now, type) as (
+        select n, false, type from wanted
+        union all
+        select n, true, now from wanted
+        union all
+        select b.n, b.is_now, t.typbasetype from based b join pg_catalog.pg_type t on t.oid = b.type where t.typtype = 'd'
+    ), base (n, is_now, text) as (
+        -- Without its modifier: a value that has it already is neither cut nor padded by reading it.
+        select b.n, b.is_now,
+               pg_catalog.format_type(t.oid, -1)
+               || case when t.typcollation <> 0 and w.attcollation <> 0 and w.attcollation <> t.typcollation
+                       then (select format(' collate %I.%I', s.nspname, c.collname)
+                               from pg_catalog.pg_collation c join pg_catalog.pg_namespace s on s.oid = c.collnamespace
+                              where c.oid = w.attcollation)
+                       else '' end
+          from based b
+               join pg_catalog.pg_type t on t.oid = b.type and t.typtype <> 'd'
+               join wanted w on w.n = b.n
+    )
+    select w.name,
+           coalesce((select b.text from base b where b.n = w.n and not b.is_now), case when w.type is not null then 'text' end),
+           (select b.text from base b where b.n = w.n and b.is_now)
+      from wanted w
+     order by w.n
+$$;
+comment on function agent.column_types(oid, text[], oid[]) is 'The types that a change''s columns are read as when a condition is judged';
+
+create function agent.told_dropped(_definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('the table %s was dropped', t.name)
+           || case when to_regclass(t.name) is not null then '; the one of that name now is another table' else '' end
+      from format('%I.%I', _definition ->> 'schema', _definition ->> 'table') as t (name)
+$$;
+comment on function agent.told_dropped(jsonb) is 'Say that an attachment''s table is gone';
+
+create function agent.told_reattach(_attachment agent.attachment)
+    returns text
+    language sql
+    stable
+as $$
+    select format('to go on with another table: update agent.attachment set relation = %L where name = %L; '
+                  'then agent.resume(%L).  Or: select agent.detach(%L)',
+                  format('%I.%I', (_attachment).definition ->> 'schema', (_attachment).definition ->> 'table'),
+                  (_attachment).name, (_attachment).name, (_attachment).name)
+$$;
+comment on function agent.told_reattach(agent.attachment) is 'Say what to do about an attachment whose table is gone';
+
+-- Why an attachment cannot go on as it was defined; NULL when it can.
+--
+-- Whether its condition still compiles is not asked here: the reader sees that at the first change,
+-- and resuming compiles it anew.
+create function agent.lost_ground(_definition jsonb)
+    returns text
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _relation constant regclass := (_definition ->> 'relation_oid')::oid;
+    _reason   text;
+begin
+    if not exists (select from pg_class where oid = _relation) then
+        return agent.told_dropped(_definition);
+    end if;
+    select reason into _reason
+      from (select agent.lost_column(_relation, _definition)
+            union all select agent.lost_identity(_relation, _definition)
+            union all select agent.lost_stream(_relation, _definition)
+            union all select agent.lost_tool(_relation, _definition)
+            union all
+            select format('role "%s" is gone, which it runs as', _definition ->> 'run_as')
+             where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
+     where reason is not null
+     limit 1;
+    return _reason;
+end;
+$$;
+comment on function agent.lost_ground(jsonb) is 'Why an attachment of this definition cannot go on; NULL when it can';
+
+create function agent.lost_column(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('%s has no column "%s" any more, which %s', _relation, n.name, n.use)
+      from (select jsonb_array_elements_text(_definition -> 'key_columns'), 'was in its primary key'
+            union all select jsonb_array_elements_text(_definition -> 'condition_columns'), 'the condition reads'
+            union all select jsonb_array_elements_text(nullif(_definition -> 'columns', 'null')), 'is named in columns'
+            union all select jsonb_array_elements_text(nullif(_definition -> 'lane_key', 'null')), 'the lane is made of'
+            union all select jsonb_array_elements_text(_definition -> 'writes'), 'is named in writes'
+            union all select b.value, format('tool %s is given as "%s"', t ->> 'name', b.key)
+                        from jsonb_array_elements(_definition -> 'tools') t, jsonb_each_text(t -> 'bind') b) as n (name, use)
+     where not exists (select from pg_attribute where attrelid = _relation and attname = n.name and attnum > 0 and not attisdropped)
+     limit 1
+$$;
+comment on function agent.lost_column(regclass, jsonb) is 'A column that a definition needs and its table has no more';
+
+create function agent.lost_identity(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(
+        (select format('the primary key of %s is (%s) now, and was (%s)', _relation, array_to_string(k.now, ', '), array_to_string(k.was, ', '))
+           from (select agent.key_columns(_relation), array(select jsonb_array_elements_text(_definition -> 'key_columns'))) as k (now, was)
+          where k.now <> k.was),
+        (select format('%s has no replica identity any more: the application''s own UPDATE and DELETE fail', _relation)
+          where _definition -> 'ops' <> '["insert"]' and agent.identity_columns(_relation) = '{}'),
+        (select format('the replica identity of %s does not carry the old "%s" any more, which the condition reads', _relation, o)
+           from jsonb_array_elements_text(_definition -> 'old_columns') o
+          where o <> all (agent.identity_columns(_relation))
+          limit 1))
+$$;
+comment on function agent.lost_identity(regclass, jsonb) is 'What changed about a table''s key and replica identity';
+
+-- Whether changes still reach us under the name of the relation that was attached to.
+create function agent.lost_stream(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(
+        (select format('%s is a partition of %s now, and the changes of partitions are told as their parent''s', _relation, p.relid)
+           from pg_partition_ancestors(_relation) p
+          where p.relid <> _relation
+            and exists (select from pg_publication_rel r join pg_publication b on b.oid = r.prpubid
+                         where r.prrelid = p.relid and b.pubname in ('walagent', 'walagent_inserts'))
+          limit 1),
+        (select format('%s is in no publication of walagent any more', _relation)
+          where not exists (select from pg_publication_rel r join pg_publication b on b.oid = r.prpubid
+                             where r.prrelid = _relation and b.pubname in ('walagent', 'walagent_inserts'))),
+        (select format('the publication %s does not send what it acts on any more', b.pubname)
+           from pg_publication_rel r join pg_publication b on b.oid = r.prpubid
+          where r.prrelid = _relation and b.pubname in ('walagent', 'walagent_inserts')
+            and (not b.pubinsert and _definition -> 'ops' ? 'insert' or not b.pubupdate and _definition -> 'ops' ? 'update'
+                 or not b.pubdelete and _definition -> 'ops' ? 'delete' or not b.pubtruncate and _definition -> 'ops' ? 'truncate')
+          limit 1),
+        (select format('the publication %s does not tell the changes of partitions as those of %s any more', b.pubname, _relation)
+           from pg_publication_rel r join pg_publication b on b.oid = r.prpubid join pg_class c on c.oid = r.prrelid
+          where r.prrelid = _relation and b.pubname in ('walagent', 'walagent_inserts') and c.relkind = 'p' and not b.pubviaroot
+          limit 1),
+        -- wal2json is told the names of tables when the stream opens.
+        (select case when c.relkind = 'p' then format('wal2json tells the changes of partitions under their own names, not as those of %s', _relation)
+                     else format('%s.%s is called %s now, and wal2json has sent no change of it since', _definition ->> 'schema',
+                                 _definition ->> 'table', _relation) end
+           from pg_class c join pg_namespace n on n.oid = c.relnamespace
+          where c.oid = _relation and exists (select from agent.progress where plugin = 'wal2json')
+            and (c.relkind = 'p' or (n.nspname, c.relname) is distinct from (_definition ->> 'schema', _definition ->> 'table'))))
+$$;
+comment on function agent.lost_stream(regclass, jsonb) is 'Why a table''s changes do not arrive any more as those of the relation that was attached to';
+
+create function agent.lost_tool(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(
+        (select format('the function %s is gone, which tool %s calls', t ->> 'target', t ->> 'name')
+           from jsonb_array_elements(_definition -> 'tools') t
+          where t ->> 'kind' = 'sql' and to_regprocedure(t ->> 'target') is null
+          limit 1),
+        (select format('the arguments of %s have other names now, and tool %s calls it by them', t ->> 'target', t ->> 'name')
+           from jsonb_array_elements(_definition -> 'tools') t
+          where t ->> 'kind' = 'sql'
+            and agent.argument_names(to_regprocedure(t ->> 'target')) <> array(select a ->> 'name' from jsonb_array_elements(t -> 'arguments') a)
+          limit 1),
+        (select format('"%s" is no value of %s.%s any more, and tool %s offers it', v.label, _relation, p.key, t ->> 'name')
+           from jsonb_array_elements(_definition -> 'tools') t,
+                jsonb_each(t -> 'input_schema' -> 'properties') p,
+                jsonb_array_elements_text(p.value -> 'enum') v (label)
+          where t ->> 'target' = 'update_row' and t ->> 'kind' = 'builtin'
+            and not coalesce(agent.column_schema(_relation, p.key) -> 'enum' ? v.label, true)
+          limit 1))
+$$;
+comment on function agent.lost_tool(regclass, jsonb) is 'A tool that cannot be carried out any more as it was defined';
+
+-- Pause every attachment that has lost its ground, and tell which.  An attachment that a person has
+-- locked is left for the next time.
+create function agent.pause_lost()
+    returns table (attachment text, reason text)
+    language plpgsql
+as $$
+declare
+    _lost record;
+begin
+    for _lost in
+        select a.id, a.name, l.reason
+          from agent.attachment a cross join lateral agent.lost_ground(a.definition) as l (reason)
+         where not a.paused and l.reason is not null
+         order by a.id
+    loop
+        if agent.pause_broken(_lost.id, _lost.reason) then  -- we saw it go on: the pause is ours
+            attachment := _lost.name;
+            reason := _lost.reason;
+            return next;
+        end if;
+    end loop;
+end;
+$$;
+comment on function agent.pause_lost() is 'Pause the attachments that have lost their ground';
+
+-- Whether a tool's error is no answer of the tool: it is called as the attachment was defined, and
+-- that does not hold any more.  Of a run with an older version that is nobody's news.
+create function agent.lost_ground_of(_run_id bigint, _sqlstate text)
+    returns text
+    language sql
+    stable
+as $$
+    select agent.lost_ground(a.definition)
+      from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version
+     where r.id = _run_id
+       and _sqlstate in ('42883', '42P01', '42703', '42704', '42P10', '3F000', '22P02', '22023')
+$$;
+comment on function agent.lost_ground_of(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';
+
+-- An attachment goes on with a version for which the ground is there: what waited without ground is
+-- its now.  Runs that have begun keep theirs.  In the transaction that resumes, by its trigger.
+create function agent.move_runs(_attachment_id bigint, _version integer)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _lost integer[];
+begin
+    select coalesce(array_agg(v.version), '{}') into _lost
+      from agent.attachment_version v
+     where v.attachment_id = _attachment_id and v.version <> _version and agent.lost_ground(v.definition) is not null;
+    update agent.run r
+       set attachment_version = _version
+     where r.attachment_id = _attachment_id and r.attachment_version <> _version
+       and r.state in ('pending', 'waiting_retry')
+       and (r.change ? 'unjudged' or r.attachment_version = any (_lost))
+       and not exists (select from agent.step s where s.run_id = r.id);
+end;
+$$;
+comment on function agent.move_runs(bigint, integer) is 'Give runs that waited without ground the version that goes on';
+
+revoke all on agent.unjudged from public;
+revoke all on all functions in schema agent from public;

@@ -1,0 +1,61 @@
+"""Tables of users as the catalog has them now: what was attached to may be called differently."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+
+Connection = AsyncConnection[Any]
+Name = tuple[str, str]  # schema and table
+
+
+async def name_of(conn: Connection, oid: int) -> Name | None:
+    """What a table is called now; None when it is gone."""
+    cursor = await conn.execute(
+        "select n.nspname, c.relname from pg_catalog.pg_class c"
+        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %s",
+        [oid],
+    )
+    return await cursor.fetchone()
+
+
+async def oids_of(conn: Connection, names: Collection[Name]) -> Mapping[Name, int]:
+    """Which tables have these names now; those that are gone are left out."""
+    cursor = await conn.execute(
+        "select n.nspname, c.relname, c.oid::bigint from pg_catalog.pg_class c"
+        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+        " join unnest(%s::text[], %s::text[]) as w (schema, name)"
+        "      on n.nspname = w.schema and c.relname = w.name",
+        [[schema for schema, _ in names], [name for _, name in names]],
+    )
+    return {(schema, name): oid for schema, name, oid in await cursor.fetchall()}
+
+
+async def column_types(
+    conn: Connection, oid: int, columns: Sequence[tuple[str, int]] | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Say as what, in SQL, the columns of a change are to be read.
+
+    Args:
+        columns: their names, and the oids of their types at the change, 0 where not told; None:
+            all that the table has now.
+
+    Returns:
+        by column the type that it had then, and the one that it has now, if it is still there.
+    """
+    if columns is None:
+        cursor = await conn.execute(
+            "select attname, 0 from pg_catalog.pg_attribute"
+            " where attrelid = %s and attnum > 0 and not attisdropped order by attnum",
+            [oid],
+        )
+        columns = await cursor.fetchall()
+    cursor = await conn.execute(
+        "select name, type_then, type_now from agent.column_types(%s, %s, %s::oid[])",
+        [oid, [name for name, _ in columns], [type_oid for _, type_oid in columns]],
+    )
+    found = await cursor.fetchall()
+    return (
+        {name: then for name, then, _ in found if then is not None},
+        {name: now for name, _, now in found if now is not None},
+    )
