@@ -178,17 +178,16 @@ class Worker:
         if free <= 0:
             return 0
         done, self._done = self._done, Counter()
-        async with self._connection() as conn:
         rooms = self._rooms(free)
+        async with self._connection() as conn:
             claims, self._more = await runs.claim_runs(
                 conn, self._settings.name, free, self._lease, done, rooms
             )
-        self.start(claims)
         taken = Counter(claim.attachment_id for claim in claims)
         self._held = any(taken[attachment] >= room for attachment, room in rooms.items())
+        self.start(claims)
         return len(claims)
 
-    async def _rest(self, taken: int) -> None:
     def _rooms(self, free: int) -> dict[int, int]:
         """Say of which attachments fewer than *free* runs may start: their model takes no more.
 
@@ -207,6 +206,7 @@ class Worker:
         }
         return {attachment: room for attachment, room in rooms.items() if room < free}
 
+    async def _rest(self, taken: int) -> None:
         """Wait until another claim makes sense."""
         if taken and self._more and len(self._active) < self._settings.slots:
             return
@@ -283,11 +283,11 @@ class Worker:
             if found is None:
                 raise WalagentError(f"version {key[1]} of attachment {key[0]} is gone")
             self._definitions[key] = found
-        return self._definitions[key]
             newest = max(
                 version for attachment, version in self._definitions if attachment == key[0]
             )
             self._models[key[0]] = self._definitions[key[0], newest].model
+        return self._definitions[key]
 
     async def _settle(self, claim: Claim, work: Work | None, outcome: Outcome) -> RunState | None:
         """Write down how a run that raised goes on.  If that fails, its lease runs out."""
@@ -298,6 +298,9 @@ class Worker:
             async with self._connection() as conn:
                 if outcome.pause:
                     await attachments.pause_broken(conn, claim.attachment_id, outcome.reason)
+                    log.warning(
+                        "attachment.paused", attachment=claim.attachment_id, reason=outcome.reason
+                    )
                 if outcome.state in {RunState.WAITING_RETRY, RunState.PENDING}:
                     await runs.park_run(
                         conn,
