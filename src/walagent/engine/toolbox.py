@@ -9,7 +9,8 @@ What is a transaction is carried out again for a moment where somebody else's wa
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
@@ -65,17 +66,16 @@ class Toolbox:
         try:
             if tool.kind == "python" and tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}:
                 return await self._outside(claim, seq, move, arguments)
-            async with asyncio.timeout(tool.timeout):
-                return [
-                    await _insist(
-                        lambda: (
-                            self._python_call(claim, attachment, seq, move, arguments)
-                            if tool.kind == "python"
-                            else self._sql_call(claim, attachment, seq, tool, call, arguments)
-                        ),
-                        min(_PATIENCE, tool.timeout / 2),
-                    )
-                ]
+            return [
+                await _insist(
+                    lambda: (
+                        self._python_call(claim, attachment, seq, move, arguments)
+                        if tool.kind == "python"
+                        else self._sql_call(claim, attachment, seq, tool, call, arguments)
+                    ),
+                    min(_PATIENCE, tool.timeout / 2),
+                )
+            ]
         except TimeoutError:
             text = f"{tool.name} did not end within {tool.timeout:g} s and was taken back"
             return [await self._record(claim, seq, result_to_json(call, text, is_error=True))]
@@ -88,6 +88,15 @@ class Toolbox:
             await runs.record_step(conn, claim, step)
         return step
 
+    @asynccontextmanager
+    async def _within(self, tool: Tool) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Give a connection for as long as a tool may take.
+
+        Its time begins with the connection: that the database was away is not its fault.
+        """
+        async with self._pool.connection() as conn, asyncio.timeout(tool.timeout):
+            yield conn
+
     async def _sql_call(  # noqa: PLR0913, PLR0917 - run, attachment, place and call
         self,
         claim: Claim,
@@ -98,7 +107,7 @@ class Toolbox:
         arguments: Mapping[str, Json],
     ) -> NewStep:
         text, parameter = statement_of(tool, attachment, arguments, claim.change)
-        async with self._pool.connection() as conn:
+        async with self._within(tool) as conn:
             faults.hit("tool.started")
             cursor = await conn.execute(
                 "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
@@ -128,7 +137,7 @@ class Toolbox:
         arguments: Mapping[str, Json],
     ) -> NewStep:
         function = self._function(move.tool)
-        async with self._pool.connection() as conn, conn.transaction():
+        async with self._within(move.tool) as conn, conn.transaction():
             faults.hit("tool.started")
             transaction = await runs.begin_write(conn, claim)
             content = await self._inside(conn, claim, attachment, move.call, function, arguments)
