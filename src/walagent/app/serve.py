@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import socket
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -187,10 +188,14 @@ class _Daemon:
         self._hooks.on_streaming()
 
     def _turning(self) -> bool:
-        """Whether the parts have turned lately; the watchdog starves if not."""
-        now = asyncio.get_running_loop().time()
+        """Whether the parts have turned lately; the watchdog starves if not.
+
+        Where the database is gone, to ask for it again is all that can be done: a restart would
+        not bring it back, and ten of them would be the end.
+        """
+        now, workers = time.monotonic(), self._config.workers
         reader = self._reader is None or now - self._reader.turned_at < _TURN
-        return reader and now - self._worker.beat_at < 3 * self._config.workers.lease + 30
+        return reader and now - self._worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
         http = self._config.http

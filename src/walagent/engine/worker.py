@@ -73,7 +73,7 @@ class Worker:
         self._held = False  # whether it left some for want of room at their model
         self._failures = 0  # turns in a row that lost the database
         self.trouble = ""  # why no run can be worked, while none can
-        self.beat_at = time.monotonic()
+        self.beat_at = self._beating_at = self._turning_at = time.monotonic()
 
     def wake(self) -> None:
         """Say that there may be work."""
@@ -83,6 +83,14 @@ class Worker:
     def active(self) -> int:
         """How many runs are being worked now."""
         return len(self._active)
+
+    @property
+    def turned_at(self) -> float:
+        """When the slower of its loops last came around, whether or not it got what it asked for.
+
+        While it stops, only the heartbeat goes on.
+        """
+        return self._beating_at if self._stopping else min(self._beating_at, self._turning_at)
 
     def stop(self) -> None:
         """Claim nothing more; `run` returns when the runs have ended or the time is up."""
@@ -95,6 +103,7 @@ class Worker:
         Raises:
             DatabaseLostError: there was no connection to begin with; start over.
         """
+        self._beating_at = self._turning_at = time.monotonic()
         async with self._connection() as conn:
             await runs.register_worker(conn, self._settings.name, self._settings.slots, __version__)
         async with asyncio.TaskGroup() as tasks:
@@ -144,6 +153,7 @@ class Worker:
 
     async def _turn(self) -> None:
         """Claim and rest.  A lost database costs a pause, and no run in work its model's answer."""
+        self._turning_at = time.monotonic()
         try:
             await self._rest(await self.work_some())
             self._failures, self.trouble = 0, ""
@@ -338,6 +348,7 @@ class Worker:
                 async with asyncio.timeout(self._settings.lease / 3):
                     await self._beat_now.wait()
             self._beat_now.clear()
+            self._beating_at = time.monotonic()
             claims = [claim for claim, _ in self._active.values()]
             try:
                 async with self._connection() as conn:
