@@ -1,24 +1,28 @@
-"""The server is stopped and crashes under load, and the daemon comes back by itself."""
+"""The server stops, crashes, dies and stays away under load; the daemon comes back by itself."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
-from tests.faults.rig.processes import Daemon, free_port, pause, running, start_writer
+from tests.faults.rig.probing import always_alive, doorbell, is_not_ready, is_ready, manager
+from tests.faults.rig.processes import LEASE, Daemon, free_port, pause, running, start_writer
 from tests.faults.rig.servers import OwnServer, own_server
-from tests.faults.rig.stage import ATTACH, Place, set_up
-from tests.faults.rig.waiting import connect_again, until, until_true
+from tests.faults.rig.stage import ATTACH, Figure, Place, set_up
+from tests.faults.rig.waiting import connect_again, until
+
+pytestmark = pytest.mark.scenario(3)
 
 PATIENCE = 10.0  # seconds that a server may need to stop with us connected
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+WATCHDOG = 10.0  # seconds that systemd would wait for a sign of life
+STARVES = 3 * LEASE + 0.5 + 30  # seconds without a turn after which the watchdog is fed no more
+TOOL = 3  # seconds that a tool may take; the server's absence is not its fault
+STORM = 120  # tries to connect, of all parts together; without pauses there were thousands
+FLAT = 8 << 20  # bytes by which memory may grow while there is nothing to do
 
 
 @pytest.fixture
@@ -31,45 +35,35 @@ async def own(
         yield server, place
 
 
-async def readiness(port: int) -> int:
-    """What /readyz answers now; 0 when nobody listens yet."""
-
-    def ask() -> int:
-        try:
-            with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-                return answer.status
-        except HTTPError as error:
-            error.close()
-            return error.code
-        except OSError:
-            return 0
-
-    return await asyncio.to_thread(ask)
-
-
-async def is_ready(port: int, *, seconds: float = 60.0, expected: int = HTTPStatus.OK) -> None:
-    """Wait for an answer of /readyz."""
-
-    async def answers() -> bool:
-        return await readiness(port) == expected
-
-    await until_true(answers, f"/readyz answers {expected}", seconds=seconds)
-
-
 def settings(port: int) -> dict[str, dict[str, Any]]:
     """Of a daemon that can be asked how it is."""
     return {"http": {"enabled": True, "port": port}}
 
 
+async def take_away(server: OwnServer, stop: str) -> None:
+    """Stop the server in one of three ways."""
+    match stop:
+        case "fast":
+            assert await server.stop() < PATIENCE
+        case "immediate":
+            await server.crash()
+        case _:
+            await server.kill()
+
+
 @pytest.mark.parametrize(
     ("changes", "stops"),
     [
-        (300, ("fast", "immediate")),
-        pytest.param(4000, ("fast", "immediate") * 4, marks=pytest.mark.slow),
+        (300, ("fast", "immediate", "killed")),
+        pytest.param(4000, ("fast", "immediate", "killed") * 3, marks=pytest.mark.slow),
     ],
 )
 async def test_a_server_that_restarts_under_load_costs_nothing(
-    own: tuple[OwnServer, Place], chance: random.Random, changes: int, stops: tuple[str, ...]
+    own: tuple[OwnServer, Place],
+    chance: random.Random,
+    figure: Figure,
+    changes: int,
+    stops: tuple[str, ...],
 ) -> None:
     """No change is lost or doubled, no shutdown waits for us, and /readyz tells of it all."""
     server, place = own
@@ -79,19 +73,54 @@ async def test_a_server_that_restarts_under_load_costs_nothing(
         await place.conn.execute(ATTACH.encode())
         await daemon.has_said("attachment.active")
         with running(start_writer(place, seed=chance.randrange(2**32), changes=changes)) as writer:
-            for number, stop in enumerate(stops):
-                moment = changes * (number + chance.random()) / len(stops)
-                async with await connect_again(place.dsn) as conn:
-                    await until(conn, ENDED, int(moment), alive=daemon.is_alive, seconds=300)
-                await pause(chance.uniform(0, 0.1))
-                if stop == "fast":
-                    assert await server.stop() < PATIENCE
-                else:
-                    await server.crash()
-                await is_ready(port, expected=HTTPStatus.SERVICE_UNAVAILABLE)
-                await server.start()
-                await is_ready(port)
+            async with always_alive(port):
+                for number, stop in enumerate(stops):
+                    moment = changes * (number + chance.random()) / len(stops)
+                    async with await connect_again(place.dsn) as conn:
+                        await until(conn, ENDED, int(moment), alive=daemon.is_alive, seconds=300)
+                    await pause(chance.uniform(0, 0.1))
+                    await take_away(server, stop)
+                    await is_not_ready(port)
+                    await server.start()
+                    figure("back after a restart", await is_ready(port), "s")
             assert await writer.ended(seconds=300) == 0
+        async with await connect_again(place.dsn) as conn:
+            await until(conn, ALL_ENDED, alive=daemon.is_alive, seconds=300)
+            await all_is_well(conn)
+
+
+@pytest.mark.parametrize("seconds", [6.0, pytest.param(STARVES + 10.0, marks=pytest.mark.slow)])
+async def test_an_outage_costs_nothing_but_its_time(
+    own: tuple[OwnServer, Place], chance: random.Random, figure: Figure, seconds: float
+) -> None:
+    """The daemon asks less and less often, does not grow, and is not restarted for it."""
+    server, place = own
+    port = free_port()
+    with (
+        manager(WATCHDOG) as systemd,
+        running(Daemon(place, settings=settings(port), environment=systemd.environment)) as daemon,
+    ):
+        await daemon.has_said("reader.streaming")
+        await place.conn.execute("update agent.tool set timeout_seconds = %s", [TOOL])
+        await place.conn.execute(ATTACH.encode())
+        await daemon.has_said("attachment.active")
+        with running(start_writer(place, seed=chance.randrange(2**32), changes=200)) as writer:
+            await until(place.conn, ENDED, 100, alive=daemon.is_alive)
+            await server.kill()
+            await is_not_ready(port)
+            async with always_alive(port), doorbell(server.socket) as rung:
+                await pause(1)
+                before = daemon.rss
+                await pause(seconds)
+                grown = daemon.rss - before
+                assert await systemd.is_fed(WATCHDOG)
+            figure("tries to connect in a minute of outage", rung.total() / (seconds + 1) * 60)
+            figure("memory grown in an outage", grown / 2**20, "MB")
+            await server.start()
+            figure("back after an outage", await is_ready(port), "s")
+            assert await writer.ended(seconds=300) == 0
+        assert grown < FLAT
+        assert rung.total() < STORM
         async with await connect_again(place.dsn) as conn:
             await until(conn, ALL_ENDED, alive=daemon.is_alive, seconds=300)
             await all_is_well(conn)

@@ -24,8 +24,9 @@ from walagent.app.migrating import migrate
 from walagent.embedded.cluster import server_version
 from walagent.embedded.identity import our_identity
 from walagent.embedded.paths import default_bindir
-from walagent.embedded.postmaster import read_postmaster
+from walagent.embedded.postmaster import PORT, read_postmaster
 from walagent.embedded.server import EmbeddedServer
+from walagent.embedded.sockets import socket_dir
 
 STANDBY = "standby"  # the physical slot, and the standby's application_name
 SYNCED = 170000  # since this version logical slots can be synchronised to a standby
@@ -80,6 +81,11 @@ class OwnServer:
     def dsn(self) -> str:
         """How its database is reached, while it runs."""
         return self._server.dsn()
+
+    @property
+    def socket(self) -> Path:
+        """Where its socket is, also while it is down."""
+        return Path(socket_dir(self.folder, our_identity())) / f".s.PGSQL.{PORT}"
 
     async def start(self) -> None:
         """Start it."""
