@@ -171,12 +171,13 @@ FAULTS: list[tuple[Fault, type[WalagentError]]] = [
     (Fault(401), ModelUnauthorizedError),
     (Fault(402), ModelUnauthorizedError),
     (Fault(403), ModelUnauthorizedError),
-    (Fault(404), ModelRejectedError),
+    (Fault(404), ModelUnauthorizedError),
     (Fault(408), ModelUnavailableError),
     (Fault(413), ModelRejectedError),
     (Fault(422), ModelRejectedError),
     (Fault(429), ModelLimitedError),
     (Fault(429, code="insufficient_quota"), ModelUnauthorizedError),
+    (Fault(400, message="Your credit balance is too low to go on."), ModelUnauthorizedError),
     (Fault(500), ModelUnavailableError),
     (Fault(502, body=b"<html>Bad Gateway</html>"), ModelUnavailableError),
     (Fault(503), ModelLimitedError),
@@ -191,6 +192,13 @@ FAULTS: list[tuple[Fault, type[WalagentError]]] = [
     (Fault(200, body=b"[" * 100_000), ModelUnavailableError),
     (Fault(200, body=b"\xff\xfe"), ModelUnavailableError),
     (Fault(200, body=b'{"choices": [], "content": []}'), ModelUnavailableError),
+    (Fault(200, body=b"", headers={"content-length": "0"}), ModelUnavailableError),
+    (Fault(200, body=b"<html>", headers={"content-type": "text/html"}), ModelUnavailableError),
+    (Fault(reply="whole", cut=True), ModelUnavailableError),
+    (Fault(reply="whole", cut_at=-1), ModelUnavailableError),
+    (Fault(reply="whole", cut_at=5), ModelUnavailableError),
+    (Fault(reply="whole", headers={"content-encoding": "gzip"}), ModelUnavailableError),
+    (Fault(200, body=b'{"type": "error", "error": {"type": "x"}}'), ModelUnavailableError),
 ]
 
 
@@ -248,12 +256,38 @@ async def test_a_silent_provider_is_given_up_after_the_requests_timeout(provider
 
 
 @PROVIDERS
+async def test_an_answer_that_drips_is_given_up_after_the_same_time(provider: str) -> None:
+    """Each byte comes in time, and the whole never would: so do slow headers."""
+    async with model_at(provider, Fault(reply="x", drip=0.1), "y") as (model, _):
+        with pytest.raises(ModelUnavailableError, match="Timeout") as caught:
+            await asyncio.wait_for(model.complete(asked(timeout=0.3)), 10)
+        assert caught.value.counts
+    async with model_at(provider, Fault(reply="x", drip=0.001)) as (model, _):
+        assert (await model.complete(asked())).text == "x"
+
+
+@PROVIDERS
 async def test_a_provider_that_is_not_there_is_unavailable(provider: str) -> None:
     """A refused connection is worth a retry."""
     async with model_at(provider) as (model, fake):
         await fake.stop()
-        with pytest.raises(ModelUnavailableError, match="ConnectError"):
+        with pytest.raises(ModelUnavailableError, match="ConnectError") as caught:
             await model.complete(asked())
+    assert not caught.value.counts
+
+
+@PROVIDERS
+@pytest.mark.parametrize("host", ["http://nobody.invalid", "https://127.0.0.1"])
+async def test_a_request_that_never_left_is_told_apart(provider: str, host: str) -> None:
+    """A name that nobody knows, and a server that does not speak TLS: no attempt of any run."""
+    async with FakeProvider(["x"]) as fake:
+        spec = fake.spec(provider, base_url=f"{host}:{fake.port}/v1")
+        model = build_model(spec, environ=fake.environ)
+        with pytest.raises(ModelUnavailableError, match="ConnectError") as caught:
+            await model.complete(asked())
+        await model.aclose()
+        assert not caught.value.counts
+        assert fake.requests == 0
 
 
 @PROVIDERS

@@ -99,7 +99,10 @@ async def test_rules_go_by_what_was_said_and_count_from_there() -> None:
         (Fault(500), ModelUnavailableError),
         (Fault(401), ModelUnauthorizedError),
         (Fault(400), ModelRejectedError),
+        (Fault(404), ModelUnauthorizedError),
+        (Fault(400, message="Your credit balance is too low"), ModelUnauthorizedError),
         (Fault(cut=True), ModelUnavailableError),
+        (Fault(reply="x", cut_at=-1), ModelUnavailableError),
         (Fault(drop=True), ModelUnavailableError),
         (Fault(200, body=b"{}"), ModelUnavailableError),
         (Fault(stall=60), ModelUnavailableError),
@@ -153,6 +156,20 @@ async def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
     assert (await model.complete(Request("", hello))).text == "Let me look."
 
 
+def test_every_fault_can_be_written_in_a_file(tmp_path: Path) -> None:
+    """With the names that it has in Python."""
+    path = tmp_path / "script.yaml"
+    path.write_text("""
+replies:
+  - fault: {status: 529, retry_after: soon, code: c, message: m, headers: {x-a: 1}, body: b}
+  - fault: {reply: [hm, {call: find}], stall: 1, drip: 0.5, cut: true, cut_at: -1, drop: true}
+""")
+    assert read_script(path).replies == (
+        Fault(529, "soon", "c", "m", {"x-a": "1"}, b"b"),
+        Fault(reply=["hm", call("find")], stall=1, drip=0.5, cut=True, cut_at=-1, drop=True),
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -162,6 +179,8 @@ async def test_a_script_is_read_from_a_file(tmp_path: Path) -> None:
         ("replies: [{call: 7}]", "reply 1: this should be a text, or a call"),
         ("replies: [a, {say: 7}]", "reply 2: unknown key 'say'"),
         ("replies: [{fault: {state: 7}}]", "unknown key 'state'"),
+        ("replies: [{fault: {cut_at: half}}]", "reply 1: this should be a whole number"),
+        ("replies: [{fault: {reply: 7}}]", "reply 1: this should be a mapping with call"),
         ("latency: -1", "latency: this should be a number"),
         ("rules: [{match: 7, replies: []}]", "rule 1: this should be a text to match"),
         ("replies: [", "cannot be read"),

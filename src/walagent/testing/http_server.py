@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 _LONGEST_HEAD = 64 * 1024  # bytes of a request's head
+_PIECE = 16  # bytes of an answer that drips
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class Outgoing:
 
     Args:
         stall: seconds of silence before it.
+        drip: seconds between two pieces of it.
         cut: the connection ends after half of the body.
+        cut_at: the connection ends after so many bytes of head and body; from the end if negative.
         drop: the connection ends before the first byte.
     """
 
@@ -36,8 +39,24 @@ class Outgoing:
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     stall: float = 0.0
+    drip: float = 0.0
     cut: bool = False
+    cut_at: int | None = None
     drop: bool = False
+
+    @property
+    def head(self) -> bytes:
+        """Status line and headers."""
+        headers = {"content-type": "application/json", **self.headers}
+        headers["content-length"] = str(len(self.body))
+        phrase = HTTPStatus(self.status).phrase if self.status in _KNOWN else "Overloaded"
+        lines = [f"HTTP/1.1 {self.status} {phrase}", *(f"{k}: {v}" for k, v in headers.items())]
+        return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it is sent."""
+        return not self.cut and self.cut_at is None
 
 
 Answering = Callable[[Incoming], Awaitable[Outgoing]]
@@ -91,10 +110,11 @@ class HttpServer:
 
 
 async def _read(reader: asyncio.StreamReader) -> Incoming | None:
-    """Read one request; None when the connection ended between two."""
-    head = await reader.readuntil(b"\r\n\r\n") if not reader.at_eof() else b""
-    if not head:
+    """Read one request; None when the connection ended between two, or does not speak HTTP."""
+    begun = await reader.read(1)
+    if not begun.isalpha():  # TLS, which would wait for an answer to its greeting
         return None
+    head = begun + await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     method, path, _version = first.split(" ", 2)
     pairs = (line.split(":", 1) for line in lines)
@@ -108,14 +128,17 @@ async def _write(writer: asyncio.StreamWriter, answer: Outgoing) -> bool:
     await asyncio.sleep(answer.stall)
     if answer.drop:
         return False
-    headers = {"content-type": "application/json", **answer.headers}
-    headers["content-length"] = str(len(answer.body))
-    phrase = HTTPStatus(answer.status).phrase if answer.status in _KNOWN else "Overloaded"
-    lines = [f"HTTP/1.1 {answer.status} {phrase}", *(f"{k}: {v}" for k, v in headers.items())]
-    head = "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
-    writer.write(head + (answer.body[: len(answer.body) // 2] if answer.cut else answer.body))
-    await writer.drain()
-    return not answer.cut
+    head = answer.head
+    data = head + answer.body
+    if not answer.is_whole:
+        data = data[: len(head) + len(answer.body) // 2 if answer.cut else answer.cut_at]
+    piece = _PIECE if answer.drip else max(1, len(data))
+    for at in range(0, len(data), piece):
+        if at:
+            await asyncio.sleep(answer.drip)
+        writer.write(data[at : at + piece])
+        await writer.drain()
+    return answer.is_whole
 
 
 _KNOWN = frozenset(int(status) for status in HTTPStatus)

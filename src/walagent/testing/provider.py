@@ -5,8 +5,9 @@ It checks each request against the wire format, as the real ones do, and refuses
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
@@ -32,13 +33,18 @@ _FORMATS = {wire.path: wire for wire in (MESSAGES, CHAT)}
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as it arrived, and what it says; `problem` when it was refused with 400."""
+    """A request as it arrived, and what it says; `problem` when it was refused with 400.
+
+    Args:
+        at: when it arrived, in seconds of `time.monotonic`.
+    """
 
     path: str
     headers: Mapping[str, str]
     body: Body
     request: Request | None
     problem: str = ""
+    at: float = field(default_factory=time.monotonic)
 
 
 class FakeProvider:
@@ -50,6 +56,10 @@ class FakeProvider:
         latency: seconds before each answer.
         usage: the token counts of every answer that is not a `Reply` with its own.
         keep: whether to remember the requests; a benchmark would drown in them.
+
+    Attributes:
+        requests: how many have arrived, also those that were refused for their key.
+        key: the only one that it takes; another one makes those who have this one be refused.
     """
 
     def __init__(
@@ -65,6 +75,8 @@ class FakeProvider:
         self._server = HttpServer(self._answer)
         self._keep = keep
         self.received: list[Received] = []
+        self.requests = 0
+        self.key = KEY
         self.in_flight = 0
         self.most_in_flight = 0
         self.port = 0
@@ -88,7 +100,7 @@ class FakeProvider:
     @property
     def environ(self) -> dict[str, str]:
         """An environment with the key that `spec` names."""
-        return {CREDENTIAL: KEY}
+        return {CREDENTIAL: self.key}
 
     def spec(self, provider: str, model_id: str = "fake-model", **fields: Json) -> ModelSpec:
         """Give a registry row that leads here; *fields* are further columns."""
@@ -127,10 +139,11 @@ class FakeProvider:
             self.in_flight -= 1
 
     async def _answer_one(self, incoming: Incoming) -> Outgoing:
+        self.requests += 1
         wire = _FORMATS.get(incoming.path.partition("?")[0])
         if wire is None or incoming.method != "POST":
             return _error(CHAT, Fault(status=404), f"no such path: {incoming.path}")
-        if KEY not in (_bearer(incoming), incoming.headers.get("x-api-key")):
+        if self.key not in (_bearer(incoming), incoming.headers.get("x-api-key")):
             return _error(wire, Fault(status=401), "incorrect key provided")
         body = as_object(json.loads(incoming.body))
         try:
@@ -149,8 +162,24 @@ class FakeProvider:
         except WalagentError as error:
             return _error(wire, _as_fault(error), str(error))
         if isinstance(answer, Fault):
-            return _misbehave(wire, answer)
+            return self._misbehave(wire, answer, request, body)
         return Outgoing(200, json.dumps(wire.write(answer, body)).encode())
+
+    def _misbehave(self, wire: WireFormat, fault: Fault, request: Request, body: Body) -> Outgoing:
+        answer = _error(wire, fault, fault.message or "the script says so")
+        if fault.reply is not None:
+            reply = wire.write(self._script.reply_of(fault.reply, request), body)
+            answer = Outgoing(200, json.dumps(reply).encode())
+        return replace(
+            answer,
+            headers={**answer.headers, **fault.headers},
+            body=fault.body or answer.body,
+            stall=fault.stall,
+            drip=fault.drip,
+            cut=fault.cut,
+            cut_at=fault.cut_at,
+            drop=fault.drop,
+        )
 
     def _remember(self, received: Received) -> None:
         if self._keep:
@@ -159,17 +188,6 @@ class FakeProvider:
 
 def _bearer(incoming: Incoming) -> str:
     return incoming.headers.get("authorization", "").removeprefix("Bearer ")
-
-
-def _misbehave(wire: WireFormat, fault: Fault) -> Outgoing:
-    error = _error(wire, fault, "the script says so")
-    return replace(
-        error,
-        body=fault.body or error.body,
-        stall=fault.stall,
-        cut=fault.cut,
-        drop=fault.drop,
-    )
 
 
 def _error(wire: WireFormat, fault: Fault, message: str) -> Outgoing:

@@ -57,6 +57,8 @@ class Proxy:
         self.delay = 0.0  # of links to come
         self.piece = _CHUNK
         self.dropped = 0  # replies
+        self._left: int | None = None  # bytes until `cut_answer` cuts
+        self.answers_cut = 0
 
     @property
     def dsn(self) -> str:
@@ -68,6 +70,11 @@ class Proxy:
             sslmode="disable",
             gssencmode="disable",
         )
+
+    @property
+    def port(self) -> int:
+        """Where it listens on 127.0.0.1."""
+        return self._port
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator["Proxy"]:
@@ -97,6 +104,13 @@ class Proxy:
             rows: only an answer that has rows.
         """
         self._needle = (part, statement.encode(), rows)
+
+    def cut_answer(self, after: int) -> None:
+        """Once: cut the connection after so many bytes of what the server says next.
+
+        For any protocol that takes turns, such as HTTP; 0 leaves nothing of the answer.
+        """
+        self._left = after
 
     # The traffic.
 
@@ -145,10 +159,22 @@ class Proxy:
                 for at in range(0, len(data), link.piece):
                     await link.flowing.wait()
                     await asyncio.sleep(link.delay)
-                    link.client.write(data[at : at + link.piece])
+                    piece = data[at : at + link.piece]
+                    if self._left is not None:
+                        piece, self._left = piece[: self._left], self._left - len(piece)
+                    link.client.write(piece)
                     await link.client.drain()
+                    if self._left is not None and self._left <= 0:
+                        self._cut_now(link)
+                        return
         if link.flowing.is_set():
             link.client.close()
+
+    def _cut_now(self, link: Link) -> None:
+        """End the connection so that the client has got every byte before the cut."""
+        self._left, self.answers_cut = None, self.answers_cut + 1
+        link.client.close()
+        link.server.transport.abort()
 
     def _withhold(self, link: Link, data: bytes, kinds: set[bytes]) -> bytes:
         """Keep an answer back until it is complete; return what may go on."""

@@ -32,6 +32,7 @@ from walagent.agent.models.scripted import (
     Rule,
     Script,
     ScriptedModel,
+    Words,
 )
 from walagent.errors import ConfigError
 from walagent.message import Json, ModelSpec, Usage
@@ -91,12 +92,16 @@ def _answers(document: Json, where: str) -> tuple[Answer, ...]:
 
 def _answer(document: Json, where: str) -> Answer:
     match document:
-        case [*pieces]:
-            return [_piece(piece, where) for piece in pieces]
         case {"fault": fault}:
             return _fault(fault, where)
         case _:
-            return _piece(document, where)
+            return _words(document, where)
+
+
+def _words(document: Json, where: str) -> Words:
+    if isinstance(document, list):
+        return [_piece(piece, where) for piece in as_array(document)]
+    return _piece(document, where)
 
 
 def _piece(document: Json, where: str) -> str | Call:
@@ -117,9 +122,14 @@ def _fault(document: Json, where: str) -> Fault:
         status=int(_number(given.get("status", 500), where)),
         retry_after=str(given.get("retry_after", "")),
         code=str(given.get("code", "")),
+        message=str(given.get("message", "")),
+        headers={str(name): str(text) for name, text in as_object(given.get("headers")).items()},
         body=str(given.get("body", "")).encode(),
+        reply=_words(given["reply"], where) if "reply" in given else None,
         stall=_number(given.get("stall", 0), where),
+        drip=_number(given.get("drip", 0), where),
         cut=bool(given.get("cut", False)),
+        cut_at=_whole(given["cut_at"], where) if "cut_at" in given else None,
         drop=bool(given.get("drop", False)),
     )
 
@@ -147,6 +157,12 @@ def _list(document: Json, where: str) -> list[Json]:
 def _number(document: Json, where: str) -> float:
     if isinstance(document, bool) or not isinstance(document, int | float) or document < 0:
         raise _wrong(where, "a number of 0 or more")
+    return document
+
+
+def _whole(document: Json, where: str) -> int:
+    if isinstance(document, bool) or not isinstance(document, int):
+        raise _wrong(where, "a whole number")
     return document
 
 

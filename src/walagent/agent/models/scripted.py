@@ -7,7 +7,7 @@ that starts again after a crash gets the same answer at the same step.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from walagent.agent.models.errors import Failure, error_for, no_answer
@@ -36,18 +36,29 @@ class Fault:
         status: the HTTP status of the answer; 200 with a *body* that is none.
         retry_after: what the header of that name says, seconds or a date.
         code: the provider's short name of the error.
+        message: the provider's words about it.
+        headers: others, or these with other values.
         body: sent instead of an answer, as it is.
+        reply: an answer, with status 200, to be spoilt in one of the ways below.
         stall: seconds of silence before anything else.
-        cut: the connection ends in the middle of the answer.
+        drip: seconds between any two pieces of the answer, which are 16 bytes each.
+        cut: the connection ends in the middle of the body.
+        cut_at: the connection ends after so many bytes, those of the head among them; counted from
+            the end where negative.
         drop: the connection ends before the answer.
     """
 
     status: int = 500
     retry_after: str = ""
     code: str = ""
+    message: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
+    reply: "Words | Reply | None" = None
     stall: float = 0.0
+    drip: float = 0.0
     cut: bool = False
+    cut_at: int | None = None
     drop: bool = False
 
 
@@ -97,7 +108,7 @@ class Script:
             answer = answer(request)
         if isinstance(answer, BaseException):
             raise answer
-        return answer if isinstance(answer, Fault | Reply) else self._reply(answer, request)
+        return answer if isinstance(answer, Fault) else self.reply_of(answer, request)
 
     def _find(self, request: Request) -> tuple[Sequence[Answer], int]:
         for rule in self.rules:
@@ -106,7 +117,10 @@ class Script:
                 return rule.replies, _replies(request, said[-1])
         return self.replies, _replies(request, 0)
 
-    def _reply(self, answer: Words, request: Request) -> Reply:
+    def reply_of(self, answer: "Words | Reply", request: Request) -> Reply:
+        """Make a reply of what is written in a script."""
+        if isinstance(answer, Reply):
+            return answer
         pieces = [answer] if isinstance(answer, str | Call) else answer
         parts = tuple(_part(piece, at, request) for at, piece in enumerate(pieces))
         calls = any(isinstance(part, ToolCall) for part in parts)
@@ -166,9 +180,11 @@ class ScriptedModel:
             raise no_answer(self._spec, "timeout")
 
     def _error(self, fault: Fault, request: Request) -> WalagentError:
-        if fault.cut or fault.drop or fault.body:
+        spoilt = fault.body or fault.reply is not None or fault.cut_at is not None
+        if spoilt or fault.cut or fault.drop:
             return no_answer(self._spec, "scripted fault")
-        failure = Failure(fault.status, fault.code, "", {"retry-after": fault.retry_after})
+        headers = {"retry-after": fault.retry_after, **fault.headers}
+        failure = Failure(fault.status, fault.code, fault.message, headers)
         return error_for(failure, self._spec, request)
 
 
