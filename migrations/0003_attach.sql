@@ -1070,7 +1070,7 @@ begin
     end if;
     insert into agent.lane (attachment_id, cap, paused) values (new.id, new.cap, new.paused)
     on conflict (attachment_id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
-    if tg_op = 'UPDATE' and old.paused and not new.paused then
+    if tg_op = 'UPDATE' and (new.version <> old.version or old.paused and not new.paused) then
         perform agent.move_runs(new.id, new.version);
     end if;
     -- Not to pause: that must wait for nobody.

@@ -10,6 +10,7 @@
 --   WA007  a newer reader took the ledger over
 --   WA008  the role of an attachment cannot be taken on, or may not see what its agent is shown;
 --          the detail is PostgreSQL's own SQLSTATE
+--   WA009  the attachment has lost its ground: its table, key, role or tools are not what they were
 -- Lock order: lane rows (by attachment), then run rows; run rows of others only with skip locked.
 
 -- Claim up to *_slots* runs for a worker, lane after lane, the lane served longest ago first.
@@ -304,9 +305,12 @@ comment on function agent.become(name, text) is 'Become the role of an attachmen
 -- Whether a row may be shown to an agent, asked as its role before a run begins: the WAL knows no
 -- privileges, and they may have changed since the agent was attached.
 --
--- Args: _sql: asks whether the row can be seen, as a boolean; NULL where the change names no row.
--- Returns whether it may, and whether row level security had a say in that.
--- Raises WA008 when the role is gone, cannot be taken on, or may not read what is shown.
+-- Args: _sql: asks whether the row can be seen, as a boolean, for agent.on_table(); NULL where the
+-- change names no row.
+-- Returns whether it may, and whether row level security had a say in that; of a table that is gone,
+-- that it may not.
+-- Raises WA008 when the role is gone, cannot be taken on, or may not read what is shown, and what
+-- agent.on_table() raises.
 create function agent.sees(
     _run_as name, _relation oid, _columns text[], _sql text, _key jsonb, out seen boolean, out row_security boolean
 )
@@ -325,10 +329,13 @@ begin
         raise exception '% (SQLSTATE %)', _message, _state
             using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'then: walagent resume');
     end;
-    perform agent.become(_run_as);
-    seen := true;
     if row_security then
-        execute coalesce(_sql, 'select false') into seen using _key;
+        _sql := coalesce(agent.on_table(_sql, _relation, _key), 'select false');
+    end if;
+    perform agent.become(_run_as);
+    seen := row_security is not null;
+    if row_security then
+        execute _sql into seen using _key;
     end if;
 end;
 $$;
@@ -344,9 +351,11 @@ comment on function agent.sees(name, oid, text[], text, jsonb) is 'Whether an ag
 -- quotes the row, with columns that the agent is not shown: it stays here.
 --
 -- Args: _must_find: a statement that gives nothing has failed (P0002).
+--       _relation: the table that the statement is about; it is made for it by agent.on_table().
+-- Raises WA009 where the tool fails because its attachment has lost its ground.
 create function agent.call_tool(
     _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
-    _path text default '', _must_find boolean default false
+    _path text default '', _must_find boolean default false, _relation oid default null
 )
     returns jsonb
     language plpgsql
@@ -354,7 +363,8 @@ as $$
 declare
     _started constant timestamptz := clock_timestamp();
     _durable constant text := current_setting('synchronous_commit');
-    _is_tool boolean := false;  -- whether what is raised is the tool's
+    _is_tool boolean := _relation is not null;  -- whether what is raised is the tool's
+    _lost    text;
     _result  jsonb;
     _role    text;
     _content jsonb;
@@ -365,6 +375,10 @@ declare
 begin
     perform agent.begin_write(_run_id, _lease);
     begin
+        if _relation is not null then
+            _sql := agent.on_table(_sql, _relation, _arguments -> 'key', _arguments -> 'set');
+            _is_tool := false;
+        end if;
         perform agent.become(_run_as, _path);
         _is_tool := true;
         execute _sql into _result using _arguments;
@@ -387,6 +401,10 @@ begin
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;
         if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
             raise;
+        end if;
+        _lost := agent.lost_ground_of(_run_id, _state);
+        if _lost is not null then
+            raise exception '%', _lost using errcode = 'WA009';
         end if;
         _content := jsonb_build_object('is_error', true, 'sqlstate', _state, 'content', left(
             format('%s (SQLSTATE %s)', _message, _state)

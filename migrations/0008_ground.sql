@@ -276,12 +276,61 @@ as $$
     select agent.lost_ground(a.definition)
       from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version
      where r.id = _run_id
-       and _sqlstate in ('42883', '42P01', '42703', '42704', '42P10', '3F000', '22P02', '22023')
+       and _sqlstate in ('WA009', '42883', '42P01', '42703', '42704', '3F000', '22P02')
 $$;
 comment on function agent.lost_ground_of(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';
 
+-- Write a statement about a table: %1$s is what the table is called now, %2$s and %3$s are columns with
+-- their types now, of the key and of what is to be set.
+--
+-- Raises WA009 when the table or a column is gone, or the key is none any more: such a statement could
+-- change other rows.
+create function agent.on_table(_sql text, _relation oid, _key jsonb, _set jsonb default '{}')
+    returns text
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _name text;
+    _keys text[] := array(select jsonb_object_keys(_key) order by 1);
+begin
+    select format('%I.%I', n.nspname, c.relname) into _name
+      from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
+    if _name is null then
+        raise exception 'the table was dropped' using errcode = 'WA009';
+    elsif _keys <> array(select unnest(agent.key_columns(_relation)) order by 1) then
+        raise exception 'the primary key of % is (%) now', _name, array_to_string(agent.key_columns(_relation), ', ')
+            using errcode = 'WA009';
+    end if;
+    return format(_sql, _name, agent.typed_columns(_relation, _keys),
+                  agent.typed_columns(_relation, array(select jsonb_object_keys(_set))));
+end;
+$$;
+comment on function agent.on_table(text, oid, jsonb, jsonb) is 'Write a statement about a table by what it and its columns are called now';
+
+create function agent.typed_columns(_relation oid, _names text[])
+    returns text
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _gone text;
+begin
+    select name into _gone from agent.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]))
+     where type_now is null limit 1;
+    if found then
+        raise exception 'column "%" is gone', _gone using errcode = 'WA009';
+    end if;
+    return (select string_agg(format('%I %s', name, type_now), ', ')
+              from agent.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)])));
+end;
+$$;
+comment on function agent.typed_columns(oid, text[]) is 'Columns with their types, as a record''s definition';
+
 -- An attachment goes on with a version for which the ground is there: what waited without ground is
--- its now.  Runs that have begun keep theirs.  In the transaction that resumes, by its trigger.
+-- its now.  Runs that have begun keep theirs.  In the transaction that makes the version or resumes.
 create function agent.move_runs(_attachment_id bigint, _version integer)
     returns void
     language plpgsql
@@ -292,7 +341,11 @@ declare
 begin
     select coalesce(array_agg(v.version), '{}') into _lost
       from agent.attachment_version v
-     where v.attachment_id = _attachment_id and v.version <> _version and agent.lost_ground(v.definition) is not null;
+     where v.attachment_id = _attachment_id and v.version <> _version
+       and exists (select from agent.run r
+                    where r.attachment_id = _attachment_id and r.attachment_version = v.version
+                      and r.state in ('pending', 'waiting_retry'))
+       and agent.lost_ground(v.definition) is not null;
     update agent.run r
        set attachment_version = _version
      where r.attachment_id = _attachment_id and r.attachment_version <> _version

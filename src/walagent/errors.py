@@ -10,6 +10,7 @@
     ├── PreconditionError       STOP        the server or the role is not set up for us
     │   └── LoginRefusedError   STOP        the server does not let this login in
     ├── RoleRefusedError        ASK_PERSON  an agent's role may not do what its attachment needs
+    ├── GroundLostError         ASK_PERSON  an attachment's table or tools are not what they were
     ├── ConfigError             STOP        a file, option, spec string or name is wrong
     ├── FencedError             YIELD_RUN   a newer reader took over the ledger
     ├── LeaseLostError          YIELD_RUN   another worker has the run by now
@@ -115,6 +116,12 @@ class LoginRefusedError(PreconditionError):
 
 class RoleRefusedError(WalagentError):
     """We cannot become the role of an attachment, or it may not see what its agent is shown."""
+
+    next = Next.ASK_PERSON
+
+
+class GroundLostError(WalagentError):
+    """The table, key or tools of an attachment are not what it was defined with."""
 
     next = Next.ASK_PERSON
 

@@ -73,9 +73,25 @@ def test_rows_that_a_function_returns_become_a_list() -> None:
 def test_update_row_finds_the_row_by_its_key() -> None:
     """And writes what it was told to."""
     text, parameter = statement_of(UPDATE, DESK, {"status": "closed"}, CHANGE)
-    assert 'update "public"."tickets" as t set "status" = s."status"' in text
-    assert 't."id" = k."id"' in text
+    assert 'update %1$s as t set "status" = s."status"' in text
+    assert '"t"."id" = "k"."id"' in text
     assert parameter == {"set": {"status": "closed"}, "key": {"id": 1}}
+
+
+def test_a_percent_sign_in_a_name_is_doubled() -> None:
+    """The statement goes through format(), which writes in what the table is called."""
+    on = attachment(key_columns=("%1$s",), writes=("100%",))
+    text, _ = statement_of(UPDATE, on, {"100%": 1}, {"op": "insert", "new": {"%1$s": 1}})
+    assert '"100%%" = s."100%%"' in text
+    assert '"t"."%%1$s" = "k"."%%1$s"' in text
+
+
+def test_a_key_of_bytes_that_are_no_text_is_no_key() -> None:
+    """What is written in its place could be another row's."""
+    change = {"op": "insert", "new": {"id": "\\xff"}, "stray_bytes": ["id"]}
+    with pytest.raises(ToolFailedError, match="which row"):
+        statement_of(UPDATE, DESK, {"status": "x"}, change)
+    assert sight_statement(DESK, change) is None
 
 
 def test_update_row_names_no_column_but_those_that_it_may_write() -> None:
@@ -102,7 +118,7 @@ def test_sight_asks_for_the_row_by_its_key() -> None:
     asked = sight_statement(DESK, CHANGE)
     assert asked is not None
     text, key = asked
-    assert 't."id" = k."id"' in text
+    assert '"t"."id" = "k"."id"' in text
     assert key == {"id": 1}
     assert sight_statement(DESK, {"op": "truncate"}) is None
     assert sight_statement(attachment(key_columns=()), CHANGE) is None

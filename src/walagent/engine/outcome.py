@@ -4,7 +4,9 @@ from dataclasses import dataclass, replace
 
 from walagent.engine.backoff import delay
 from walagent.errors import (
+    BudgetExceededError,
     ConflictError,
+    GroundLostError,
     ModelLimitedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
@@ -75,7 +77,7 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             # Each claim that came to nothing makes the wait longer; the attempts do not tell.
             wait = delay(claim.lease)
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
-        case ModelUnauthorizedError() | RoleRefusedError():
+        case ModelUnauthorizedError() | RoleRefusedError() | GroundLostError():
             told = f"{reason}; {error.hint}" if error.hint else reason
             return Outcome(RunState.PENDING, told, refund=True, pause=True)
         case PreconditionError(sqlstate=str()):  # our own statement: the runner lost its grants

@@ -57,6 +57,7 @@ class Toolbox:
             DatabaseLostError: again later.
             ConflictError: somebody else was in the way for long.
             RoleRefusedError: nothing can be done as the attachment's role.
+            GroundLostError: the tool fails because the attachment is not what it was.
             StepBrokenError: the tool has ended the step's transaction.
         """
         tool, call = move.tool, move.call
@@ -110,7 +111,7 @@ class Toolbox:
         async with self._within(tool) as conn:
             faults.hit("tool.started")
             cursor = await conn.execute(
-                "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 [
                     claim.run_id,
                     claim.lease,
@@ -122,6 +123,7 @@ class Toolbox:
                     Jsonb(parameter),
                     attachment.search_path,
                     tool.kind == "builtin",
+                    attachment.relation_oid if tool.kind == "builtin" else None,
                 ],
             )
             row = await cursor.fetchone()

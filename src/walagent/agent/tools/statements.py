@@ -1,6 +1,6 @@
 """The SQL statement that a call of a SQL tool is.  Pure: text and one JSON parameter, `$1`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import sql
@@ -8,6 +8,9 @@ from psycopg import sql
 from walagent.attachment import Attachment, Tool
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
+
+# What agent.on_table() writes in, with NUL for the percent sign: no name holds one.
+_TABLE, _KEY, _SET = sql.SQL("\x001$s"), sql.SQL("\x002$s"), sql.SQL("\x003$s")
 
 
 def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Json]:
@@ -22,6 +25,8 @@ def statement_of(
 ) -> tuple[str, dict[str, Json]]:
     """Compose the statement that carries a call out, and its parameter.
 
+    One of update_row is for agent.on_table(), which writes in what the table is called.
+
     Raises:
         ToolFailedError: update_row on a row that the WAL did not name.
     """
@@ -33,15 +38,21 @@ def statement_of(
 def sight_statement(
     attachment: Attachment, change: Mapping[str, Any]
 ) -> tuple[str, dict[str, Json]] | None:
-    """Compose the question whether the row of a change can be seen; None without a key."""
+    """Compose the question whether the row of a change can be seen; None without a key.
+
+    For agent.on_table(), which writes in what the table is called.
+    """
     key = _row_key(attachment, change)
     if key is None:
         return None
-    asked = sql.SQL(
-        "select exists (select from {table} as t,"
-        " jsonb_populate_record(null::{table}, $1) as k where {same})"
-    ).format(table=sql.Identifier(attachment.schema, attachment.table), same=_same_key(key))
-    return asked.as_string(), key
+    asked = _template(
+        sql.SQL(
+            "select exists (select from {table} as t,"
+            " jsonb_to_record($1) as k ({key}) where {same})"
+        ),
+        key,
+    )
+    return asked, key
 
 
 def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
@@ -77,29 +88,38 @@ def _update_row(
     if key is None:
         raise ToolFailedError("the change does not say which row it was: no key came with it")
     columns = [name for name in arguments if name in attachment.writes]
-    table = sql.Identifier(attachment.schema, attachment.table)
-    text = sql.SQL(
-        "with done as (update {table} as t set {sets}"
-        " from jsonb_populate_record(null::{table}, $1 -> 'set') as s,"
-        " jsonb_populate_record(null::{table}, $1 -> 'key') as k where {same} returning 1)"
-        " select to_jsonb('updated'::text) from done"
-    ).format(
-        table=table,
-        sets=sql.SQL(", ").join(
-            sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
+    text = _template(
+        sql.SQL(
+            "with done as (update {table} as t set {sets}"
+            " from jsonb_to_record($1 -> 'set') as s ({set}),"
+            " jsonb_to_record($1 -> 'key') as k ({key}) where {same} returning 1)"
+            " select to_jsonb('updated'::text) from done"
         ),
-        same=_same_key(key),
+        key,
+        columns,
     )
-    return text.as_string(), {"set": {name: arguments[name] for name in columns}, "key": key}
+    return text, {"set": {name: arguments[name] for name in columns}, "key": key}
 
 
 def _row_key(attachment: Attachment, change: Mapping[str, Any]) -> dict[str, Json] | None:
     row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
-    key = {name: row.get(name) for name in attachment.key_columns}
-    return None if not key or any(value is None for value in key.values()) else key
+    stray = change.get("stray_bytes", ())  # what is written for these is not what they are
+    key = {name: row.get(name) for name in attachment.key_columns if name not in stray}
+    if not key or len(key) < len(attachment.key_columns):
+        return None
+    return None if any(value is None for value in key.values()) else key
 
 
-def _same_key(key: Mapping[str, Json]) -> sql.Composed:
-    return sql.SQL(" and ").join(
-        sql.SQL("t.{0} = k.{0}").format(sql.Identifier(name)) for name in key
+def _template(text: sql.SQL, key: Mapping[str, Json], columns: Sequence[str] = ()) -> str:
+    """Fill a statement in as far as is known here; the rest is for agent.on_table()."""
+    pairs = ((sql.Identifier("t", name), sql.Identifier("k", name)) for name in key)
+    written = text.format(
+        table=_TABLE,
+        key=_KEY,
+        set=_SET,
+        same=sql.SQL(" and ").join(sql.SQL("{} = {}").format(*pair) for pair in pairs),
+        sets=sql.SQL(", ").join(
+            sql.SQL("{0} = s.{0}").format(sql.Identifier(name)) for name in columns
+        ),
     )
+    return written.as_string().replace("%", "%%").replace("\0", "%")

@@ -1,0 +1,83 @@
+"""Judging changes late: those that came while their attachment had lost its ground.
+
+Each has a pending run and is kept whole beside it.  When the attachment goes on, its run is claimed
+like any other; before a model hears of it, the change is matched and judged by what the attachment
+means now.
+"""
+
+from dataclasses import replace
+
+from walagent.attachment import Attachment
+from walagent.change import Change
+from walagent.engine.judge import Judge, Unjudged, Verdict
+from walagent.engine.new_runs import state_of
+from walagent.engine.outcome import Outcome
+from walagent.engine.unjudged import read_change
+from walagent.errors import GroundLostError
+from walagent.matching import document
+from walagent.matching.ground import lack
+from walagent.matching.match import Match, touches
+from walagent.run import Claim, RunState
+from walagent.store import attachments, late
+from walagent.store.connections import Pool
+from walagent.store.ledger import to_plain
+
+_FALSE = "its change does not match: it was judged when the attachment could go on"
+_GONE = "its change is not there any more, and was never judged"
+
+
+def is_unjudged(claim: Claim) -> bool:
+    """Whether nobody has judged the change of a run yet; of one that has begun, a person has."""
+    return bool(claim.change.get("unjudged")) and not claim.steps
+
+
+async def check_ground(pool: Pool, attachment: Attachment) -> None:
+    """Raise GroundLostError if the attachment, as it is now, cannot go on."""
+    async with pool.connection() as conn:
+        reason = await attachments.lost_ground(conn, attachment.id, attachment.version)
+    if reason:
+        raise GroundLostError(reason)
+
+
+async def judge_late(pool: Pool, claim: Claim, attachment: Attachment) -> Claim | Outcome:
+    """Judge the change of a run.
+
+    Returns:
+        the run as one like any other, where the change matches; else how it ends.
+
+    Raises:
+        GroundLostError: it still cannot be judged.
+    """
+    async with pool.connection() as conn:
+        text = await late.unjudged_change(conn, claim.run_id)
+    if text is None:
+        return Outcome(RunState.SKIPPED, _GONE)
+    change = read_change(text)
+    verdict = await _verdict(pool, attachment, change)
+    match verdict:
+        case None:
+            return Outcome(RunState.SKIPPED, _FALSE)
+        case Unjudged(_, reason):
+            await check_ground(pool, attachment)
+            # The attachment stands; it is this change that it cannot read.
+            return Outcome(RunState.DEAD, f"its change cannot be judged: {reason}")
+        case _:
+            state, error = state_of(verdict)
+    if error is not None:
+        return Outcome(state, error["reason"], sqlstate=error.get("sqlstate"))
+    shown = document.document(change, attachment)
+    key = document.key_of(document.row_of(change), attachment)
+    async with pool.connection() as conn:
+        await late.accept_judged(conn, claim, shown, key)
+    return replace(claim, change=to_plain(shown), key=key)
+
+
+async def _verdict(pool: Pool, attachment: Attachment, change: Change) -> Verdict | None:
+    if change.op not in attachment.ops:
+        return None
+    missing = lack(attachment, change.relation)
+    if not missing and not touches(change, attachment):
+        return None
+    async with pool.connection() as conn:
+        verdicts = await Judge(conn).judge([Match(attachment, change, None, missing)])
+    return verdicts[0] if verdicts else None
