@@ -126,6 +126,18 @@ async def test_an_outage_costs_nothing_but_its_time(
             await all_is_well(conn)
 
 
+async def test_a_daemon_that_starts_before_its_server_waits_for_it(
+    own: tuple[OwnServer, Place],
+) -> None:
+    """After a power cut nobody knows who comes up first."""
+    server, place = own
+    await server.stop()
+    with running(Daemon(place)) as daemon:
+        await daemon.has_said("daemon.waiting", times=2)
+        await server.start()
+        await daemon.has_said("reader.streaming")
+
+
 async def test_a_server_that_stops_does_not_wait_for_an_idle_daemon(
     own: tuple[OwnServer, Place],
 ) -> None:

@@ -140,9 +140,14 @@ def test_an_older_schema_stops_the_daemon(user: User, empty: str) -> None:
         assert "the database lacks 1 migrations" in stopped.err
 
 
-def test_a_database_that_is_not_there_is_worth_another_try(user: User) -> None:
-    """Exit 1: systemd starts it again."""
-    ended = user.types("run", "--dsn", "host=127.0.0.1 port=1")
+def test_a_daemon_waits_for_a_database_that_is_not_there(user: User) -> None:
+    """Whoever starts it would only start it again.  A command gives up at once: exit 1."""
+    nowhere = ("--dsn", "host=127.0.0.1 port=1")
+    for command in ("run", "worker"):
+        with user.starts(command, *nowhere) as daemon:
+            daemon.says('"daemon.waiting"')
+            assert daemon.ends(signal.SIGTERM) == -signal.SIGTERM
+    ended = user.types("runs", *nowhere)
     assert ended.code == 1
     assert ended.err.startswith("walagent: cannot connect")
     assert "Traceback" not in ended.err

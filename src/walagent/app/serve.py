@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,9 @@ from walagent import faults, metrics
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
-from walagent.agent.tools.python import find_tools
+from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.dsn import Logins, Places
+from walagent.app.patience import once_reached
 from walagent.app.reader import Reader
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.config import Config
@@ -77,11 +78,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     name = process_name()
     systemd = Systemd.from_environment()
     found = find_tools(config.tools.modules)
-    with translating():
-        async with await connect(places.dsn, application="walagent setup") as conn:
-            await tools.register_python_tools(conn, found.values())
-            specs = await attachments.load_models(conn)
-            key = await attachments.secret_key(conn)
+    specs, key = await once_reached(lambda: _set_up(places, found))
     logins = Logins(places)
     models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
     async with (
@@ -105,6 +102,16 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         finally:
             await worker.leave()  # also what the reader was just about to hand over
             await models.aclose()
+
+
+async def _set_up(
+    places: Places, found: Mapping[str, PythonTool]
+) -> tuple[Mapping[str, ModelSpec], bytes]:
+    """Register the tools in Python; read the models, and the key that signs our writes."""
+    with translating():
+        async with await connect(places.dsn, application="walagent setup") as conn:
+            await tools.register_python_tools(conn, found.values())
+            return await attachments.load_models(conn), await attachments.secret_key(conn)
 
 
 def make_model(spec: ModelSpec) -> Model:

@@ -11,6 +11,7 @@ from walagent import log
 from walagent.app.applying import apply
 from walagent.app.dsn import Places
 from walagent.app.migrating import is_new, migrate, plan_migrations
+from walagent.app.patience import once_reached
 from walagent.app.serve import Hooks, serve, work
 from walagent.cli.output import say
 from walagent.cli.session import Session, Where, open_session, where_options
@@ -37,7 +38,7 @@ def run_(where: Where, *, check: bool, no_apply: bool) -> None:
     async def followed() -> None:
         async with _prepared(session) as places:
             again = _Again(where, session, places, applying=not no_apply)
-            await again.apply()
+            await once_reached(again.apply)
             await serve(session.config, places, Hooks(reload=again.apply, logins=again.read))
 
     asyncio.run(followed())
@@ -91,20 +92,24 @@ async def _prepared(session: Session) -> AsyncGenerator[Places]:
     older schema of a database that others look after is upgraded when a person says so.
     """
     async with session.places(create=True) as places:
-        async with session.connect(places) as conn:
-            due = await plan_migrations(conn)
-            if places.embedded is not None or is_new(due):
-                await migrate(conn)
-            if places.embedded is not None:
-                say(f"embedded database in {places.embedded.data_dir}; open it with: walagent psql")
-            elif is_new(due):
-                say(f"prepared the database: {len(due)} migrations applied")
-            elif due:
-                raise PreconditionError(
-                    f"the database lacks {len(due)} migrations, first {due[0].name}",
-                    hint="walagent init (or, without making a slot, walagent migrate)",
-                )
+        await once_reached(lambda: _prepare(session, places))
         yield places
+
+
+async def _prepare(session: Session, places: Places) -> None:
+    async with session.connect(places) as conn:
+        due = await plan_migrations(conn)
+        if places.embedded is not None or is_new(due):
+            await migrate(conn)
+        if places.embedded is not None:
+            say(f"embedded database in {places.embedded.data_dir}; open it with: walagent psql")
+        elif is_new(due):
+            say(f"prepared the database: {len(due)} migrations applied")
+        elif due:
+            raise PreconditionError(
+                f"the database lacks {len(due)} migrations, first {due[0].name}",
+                hint="walagent init (or, without making a slot, walagent migrate)",
+            )
 
 
 def _configure_log(config: Config) -> None:
