@@ -148,9 +148,11 @@ def is_running(pid: int) -> bool:
 
 
 @asynccontextmanager
-async def own_server(folder: Path, which: str) -> AsyncIterator[tuple[OwnServer, Place]]:
+async def own_server(
+    folder: Path, which: str, *, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[OwnServer, Place]]:
     """Run a server with one migrated database for the time of the block."""
-    server = OwnServer(folder, which)
+    server = OwnServer(folder, which, settings=settings)
     template = await asyncio.to_thread(_template, which)
     await asyncio.to_thread(_run, "cp", "-a", str(template), str(server.folder))
     await server.start()

@@ -29,9 +29,17 @@ class Serving:
 
 @asynccontextmanager
 async def serving(
-    place: Place, dsn: str, settings: Mapping[str, Mapping[str, Any]] | None = None
+    place: Place,
+    dsn: str,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    replication_dsn: str = "",
 ) -> AsyncIterator[Serving]:
-    """Run the daemon with its connections to *dsn* until the block ends."""
+    """Run the daemon with its connections to *dsn* until the block ends.
+
+    Args:
+        replication_dsn: of whoever reads the WAL; default: the same.
+    """
     streaming = asyncio.Event()
 
     def heard() -> None:
@@ -39,7 +47,8 @@ async def serving(
         streaming.set()
 
     config = Config.model_validate(config_of(place, settings or {}))
-    task = asyncio.create_task(serve(config, Places(dsn, dsn), Hooks(on_streaming=heard)))
+    places = Places(dsn, replication_dsn or dsn)
+    task = asyncio.create_task(serve(config, places, Hooks(on_streaming=heard)))
     daemon = Serving(task)
     waiting = asyncio.create_task(streaming.wait())
     try:
