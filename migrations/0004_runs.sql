@@ -222,11 +222,14 @@ $$;
 -- Record what a step produced.  In the transaction of the step's own effects, so that the two
 -- commit together or not at all.
 --
+-- Args: _reserved, here and below: budgets may hold a reservation for what is now done, see
+-- 0007_budgets.sql.
 -- Raises WA001, WA002 as agent.fence does; WA004 when the step is there already: its effects are
 -- done, and the caller's must roll back.
 create function agent.record_step(
     _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb,
-    _usage integer[] default null, _cost numeric default null, _duration_ms integer default null
+    _usage integer[] default null, _cost numeric default null, _duration_ms integer default null,
+    _reserved boolean default false
 )
     returns void
     language plpgsql
@@ -239,6 +242,9 @@ begin
     on conflict do nothing;
     if not found then
         raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+    end if;
+    if _reserved then
+        perform agent.settle(_run_id, _usage, _cost);
     end if;
 end;
 $$;
@@ -428,11 +434,14 @@ $$;
 --
 -- Returns whether one was waiting.  Raises WA001 when another worker holds the run.
 create function agent.finish_run(
-    _run_id bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric
+    _run_id bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
+    _reserved boolean default false
 )
     returns boolean
     language plpgsql
 as $$
+declare
+    _unblocked boolean;
 begin
     update agent.run
        set state = _state, result = _result,
@@ -444,7 +453,11 @@ begin
         perform agent.fence(_run_id, _lease);  -- raises, and says why
     end if;
     update agent.run set blocked_by = null where blocked_by = _run_id;
-    return found;
+    _unblocked := found;
+    if _reserved then
+        perform agent.release(_run_id);
+    end if;
+    return _unblocked;
 end;
 $$;
 
@@ -461,7 +474,8 @@ $$;
 -- Record the last reply and end the run, in one round trip.  Ending it first is the fence.
 create function agent.finish_with_step(
     _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
-    _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric
+    _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
+    _reserved boolean default false
 )
     returns boolean
     language plpgsql
@@ -477,6 +491,9 @@ begin
     if not found then
         raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
     end if;
+    if _reserved then
+        perform agent.settle(_run_id, _usage, _step_cost);
+    end if;
     return _unblocked;
 end;
 $$;
@@ -486,7 +503,7 @@ $$;
 -- Args: _refund: give the attempt back, because waiting was no failure of the run.
 create function agent.park_run(
     _run_id bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
-    _tokens bigint, _cost numeric
+    _tokens bigint, _cost numeric, _reserved boolean default false
 )
     returns void
     language plpgsql
@@ -498,6 +515,9 @@ begin
            next_attempt_at = case when _state = 'waiting_retry' then agent.now() + _delay end,
            attempt = greatest(0, attempt - _refund::integer)
      where id = _run_id;
+    if _reserved then
+        perform agent.release(_run_id);
+    end if;
 end;
 $$;
 
@@ -592,6 +612,7 @@ begin
          where attachment_id in (select attachment_id from agent.lane where attachment_id = any (_lanes)
                                   order by attachment_id for no key update);
         perform pg_notify('walagent_runs', '');
+        perform agent.release_lost();
     end if;
 end;
 $$;
@@ -690,6 +711,7 @@ begin
     if found then
         perform pg_notify('walagent_runs', '');
     end if;
+    perform agent.release_lost();
 
     select least((select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
                  (select min(not_before) from agent.run where not_before is not null),

@@ -61,10 +61,10 @@ begin
     execute format('grant usage on schema agent to %I', role);
     execute format('grant select on all tables in schema agent to %I', role);
     execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.progress, agent.gap, '
-        'agent.backfill, agent.backfill_seen, agent.worker to %I', role);
+        'agent.backfill, agent.backfill_seen, agent.worker, agent.spend to %I', role);
     execute format('grant insert, update, delete on agent.gap_choice to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
-    execute format('grant update on agent.approval, agent.lane, agent.tool to %I', role);
+    execute format('grant update on agent.approval, agent.lane, agent.tool, agent.budget_use to %I', role);
     execute format('grant insert, update on agent.attachment_version to %I', role);
     execute format('grant usage on all sequences in schema agent to %I', role);
     execute format('grant execute on all functions in schema agent to %I', role);
@@ -87,6 +87,10 @@ begin
         'agent.lane, agent.worker, agent.merged_change, agent.attachment_version to %I', role);
     execute format('grant execute on function agent.now(), agent.is_final(agent.run_state) to %I', role);
     execute format('grant select on agent.gap_choice, agent.published to %I', role);
+    execute format('grant select on agent.budget, agent.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
+        'to %I', role);
+    execute format('grant execute on function agent.period_start(text, timestamptz), agent.period_end(text, timestamptz) '
+        'to %I', role);
     execute format('grant execute on function agent.publication_trouble() to %I', role);
 end;
 $$;

@@ -260,9 +260,9 @@ class BudgetExceededError(WalagentError):
 
     next = Next.RETRY
 
-    def __init__(self, message: str, *, refusal: Mapping[str, Any]) -> None:
+    def __init__(self, message: str, *, refusal: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.refusal = refusal
+        self.refusal = refusal or {}
 
 
 class LimitReachedError(WalagentError):

@@ -3,8 +3,8 @@
     metrics.changes.labels("matched").inc(3)
 
 Names and labels are an interface: dashboards and alerts break when they change.  No label takes
-a value from a row; each is one of the words below or the name of a registered model, so the
-number of series has a bound.
+a value from a row; each is one of the words below or the name of a registered model or budget, so
+the number of series has a bound.
 """
 
 import platform
@@ -83,6 +83,18 @@ cost_usd = Counter(
     ["model"],
     registry=registry,
 )
+budget_used = Gauge(
+    "walagent_budget_used_ratio",
+    "Part of a budget's scarcer limit that is spent, or reserved by calls that go on",
+    ["budget", "kind"],
+    registry=registry,
+)
+budget_refusals = Counter(
+    "walagent_budget_refusals_total",
+    "Model calls that a budget did not allow",
+    ["budget"],
+    registry=registry,
+)
 tool_calls = Counter("walagent_tool_calls_total", "Tool calls", ["outcome"], registry=registry)
 approvals_pending = Gauge(
     "walagent_approvals_pending", "Questions that wait for a person", registry=registry
@@ -106,6 +118,14 @@ RUN_STATES = (
 MODEL_OUTCOMES = ("ok", "limited", "held", "unavailable", "rejected", "unauthorized")
 TOKEN_KINDS = ("input", "cached", "cache_write", "output")
 TOOL_OUTCOMES = ("ok", "failed", "invalid", "refused", "unknown")
+
+
+def set_budgets(used: Iterable[tuple[str, float, float]]) -> None:
+    """Show what part of each budget is spent and what part is reserved, and no others."""
+    budget_used.clear()
+    for name, spent, reserved in used:
+        budget_used.labels(name, "spent").set(spent)
+        budget_used.labels(name, "reserved").set(reserved)
 
 
 def _begin_at_zero() -> None:

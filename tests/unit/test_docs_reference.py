@@ -19,6 +19,7 @@ from walagent.config import (
     AgentEntry,
     Attach,
     AttachmentEntry,
+    BudgetEntry,
     Config,
     ExampleEntry,
     ModelEntry,
@@ -49,6 +50,7 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "agents": (AgentEntry,),
     "examples": (ExampleEntry,),
     "attachments": (Attach, AttachmentEntry),
+    "budgets": (BudgetEntry,),
 }
 
 
@@ -78,6 +80,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
         return not default and default is not False and default != 0
     given = {key: {"true": True, "false": False}.get(value := shown.strip("`"), _number(value))}
     required = {name: "x" for name, f in model.model_fields.items() if f.is_required()}
+    required |= {"max_tokens": 1} if model is BudgetEntry else {}  # it must limit something
     return getattr(model.model_validate({**required, **given}), key) == default
 
 

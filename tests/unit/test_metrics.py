@@ -15,6 +15,8 @@ INTERFACE = {
     "walagent_model_requests_total": ("counter", {"model", "outcome"}),
     "walagent_model_tokens_total": ("counter", {"model", "kind"}),
     "walagent_cost_usd_total": ("counter", {"model"}),
+    "walagent_budget_used_ratio": ("gauge", {"budget", "kind"}),
+    "walagent_budget_refusals_total": ("counter", {"budget"}),
     "walagent_tool_calls_total": ("counter", {"outcome"}),
     "walagent_approvals_pending": ("gauge", set[str]()),
     "walagent_build_info": ("gauge", {"version", "python"}),
@@ -26,6 +28,8 @@ def test_names_kinds_and_labels_are_the_published_ones() -> None:
     metrics.model_requests.labels("gpt", "ok").inc()
     metrics.model_tokens.labels("gpt", "input").inc(12)
     metrics.cost_usd.labels("gpt").inc(0.25)
+    metrics.set_budgets([("all", 0.5, 0.25)])
+    metrics.budget_refusals.labels("all").inc()
 
     text = generate_latest(metrics.registry).decode()
     scraped: dict[str, tuple[str, set[str]]] = {}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from psycopg import AsyncConnection, Error
 
 from walagent.agent.tools.python import find_tools
-from walagent.app.wanted import wanted_agent, wanted_attachment, wanted_model
+from walagent.app.wanted import wanted_agent, wanted_attachment, wanted_budget, wanted_model
 from walagent.config import Config
 from walagent.errors import ConfigError, WalagentError
 from walagent.message import Json
@@ -22,7 +22,7 @@ from walagent.store.tools import register_python_tools
 from walagent.store.translate import translated
 
 Connection = AsyncConnection[Any]
-Action = Literal["create", "change", "detach"]
+Action = Literal["create", "change", "detach", "remove"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class Difference:
 
 
 async def apply(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
-    """Make models, agents and attachments as *config* says, in the caller's transaction.
+    """Make models, agents, attachments and budgets as *config* says, in the caller's transaction.
 
     Args:
-        prune: end attachments that a file made and this one does not have.
+        prune: end attachments and budgets that a file made and this one does not have.
 
     Returns:
         what was different.
@@ -72,7 +72,8 @@ async def apply(conn: Connection, config: Config, *, prune: bool = False) -> lis
 async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
     """Compare file and database, without writing.
 
-    The order is that of carrying out: models, agents, what goes, what changes, what is new.
+    The order is that of carrying out: models, agents, attachments, budgets; of the last two first
+    what goes, then what changes and what is new.
 
     Raises:
         ConfigError: the file names a table or model that is not there.
@@ -80,6 +81,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
     models = await store.current(conn, "model")
     agents = await store.current(conn, "agent")
     attachments = await store.current(conn, "attachment")
+    budgets = await store.current(conn, "budget")
     _check_references(config, models, agents)
     entries = config.all_attachments
     oids = await _oids(conn, {name: entry.table for name, entry in entries.items()})
@@ -88,12 +90,14 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
             "model", models, ((n, wanted_model(n, e, models)) for n, e in config.models.items())
         ),
         *_compare("agent", agents, ((n, wanted_agent(e)) for n, e in config.agents.items())),
-        *(_pruned(attachments, entries) if prune else ()),
+        *(_pruned("attachment", "detach", attachments, entries) if prune else ()),
         *_compare(
             "attachment",
             attachments,
             ((n, wanted_attachment(e, oids[n])) for n, e in entries.items()),
         ),
+        *(_pruned("budget", "remove", budgets, config.budgets) if prune else ()),
+        *_compare("budget", budgets, ((n, wanted_budget(e)) for n, e in config.budgets.items())),
     ]
 
 
@@ -116,11 +120,13 @@ _NO_VERSION = {"paused"}  # fields whose change makes no new version
 _BACKFILL = "only a new attachment is backfilled: detach it and apply again"
 
 
-def _pruned(current: Mapping[str, Fields], entries: Iterable[str]) -> Iterator[Difference]:
+def _pruned(
+    kind: Kind, action: Action, current: Mapping[str, Fields], entries: Iterable[str]
+) -> Iterator[Difference]:
     kept = set(entries)
     for name, row in sorted(current.items()):
         if row["source"] == "file" and name not in kept:
-            yield Difference("attachment", name, "detach", {})
+            yield Difference(kind, name, action, {})
 
 
 def _check_references(
@@ -171,6 +177,8 @@ async def _carry_out(conn: Connection, difference: Difference) -> None:
             await store.update(conn, difference.kind, difference.name, difference.new)
         case "detach":
             await store.detach(conn, difference.name)
+        case "remove":
+            await store.remove_budget(conn, difference.name)
 
 
 @contextmanager

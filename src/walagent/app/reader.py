@@ -32,7 +32,7 @@ from walagent.errors import (
 from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
-from walagent.store import attachments, backfills, status
+from walagent.store import attachments, backfills, budgets, status
 from walagent.store import ledger as ledgers
 from walagent.store.connections import connect
 from walagent.store.translate import translating
@@ -260,6 +260,10 @@ class Reader:
                     counts = await status.count_runs(conn)
                     for state in metrics.RUN_STATES:
                         metrics.runs.labels(state).set(counts.get(state, 0))
+                    metrics.set_budgets(
+                        (each.name, each.spent, each.reserved)
+                        for each in await budgets.standings(conn)
+                    )
             turns += 1
             self._lag = seen.behind
             metrics.slot_retained_bytes.set(seen.retained)

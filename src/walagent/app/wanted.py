@@ -1,8 +1,8 @@
-"""Entries of agents.yaml as rows: columns of `agent.model`, `agent.agent`, `agent.attachment`."""
+"""Entries of agents.yaml as rows: columns of `agent.model`, `agent.agent` and so on."""
 
 from collections.abc import Mapping
 
-from walagent.config import AgentEntry, AttachmentEntry, ModelEntry
+from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
 
@@ -60,3 +60,8 @@ def wanted_attachment(entry: AttachmentEntry, relation: int) -> dict[str, Json]:
     if entry.paused is not None:
         row["paused"] = entry.paused
     return row
+
+
+def wanted_budget(entry: BudgetEntry) -> dict[str, Json]:
+    """Give all columns of a budget."""
+    return entry.model_dump() | {"source": "file"}

@@ -1,4 +1,4 @@
-"""Agents, models and attachments: attach, detach, pause, resume, and the lists."""
+"""Agents, models, attachments and budgets: attach, detach, pause, resume, and the lists."""
 
 import click
 
@@ -76,3 +76,23 @@ def models_(where: Where, *, as_json: bool) -> None:
     columns = ["name", "provider", "model_id", "base_url", "credential", "tool_mode"]
     columns += ["input_price", "output_price", "enabled", "agents"]
     print_rows(rows, columns, as_json=as_json, empty="no models yet: add them to agents.yaml")
+
+
+@click.command("budgets")
+@json_option()
+@where_options
+def budgets_(where: Where, *, as_json: bool) -> None:
+    """List budgets: the limit, what is spent and reserved of it, and when it begins anew.
+
+    Costs are US dollars.  Reserved is the worst case of calls that go on.
+    """
+    rows = ask(where, reading.list_budgets)
+    scopes = [name for name in ("agent", "attachment", "model") if any(row[name] for row in rows)]
+    limits = [
+        column
+        for kind in ("cost", "tokens")
+        for column in (f"max_{kind}", f"spent_{kind}", f"reserved_{kind}")
+        if any(row[f"max_{kind}"] for row in rows)
+    ]
+    columns = ["name", *scopes, "period", *limits, "on_exceeded", "waiting", "resets_at"]
+    print_rows(rows, columns, as_json=as_json, empty="no budgets: add them to agents.yaml")

@@ -1,4 +1,4 @@
-"""`walagent apply`: models, agents and attachments as in a file."""
+"""`walagent apply`: models, agents, attachments and budgets as in a file."""
 
 import asyncio
 from pathlib import Path
@@ -23,11 +23,13 @@ from walagent.errors import ConfigError
 @click.option(
     "--dry-run", is_flag=True, help="Let PostgreSQL check everything, and change nothing."
 )
-@click.option("--prune", is_flag=True, help="Detach what a file attached and this one has not.")
+@click.option(
+    "--prune", is_flag=True, help="End attachments and budgets of a file that this one has not."
+)
 @json_option()
 @where_options
 def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_json: bool) -> None:
-    """Make models, agents and attachments as a file says; again changes nothing.
+    """Make models, agents, attachments and budgets as a file says; again changes nothing.
 
     All or nothing: what PostgreSQL refuses in any point leaves everything as it was.  Entries are
     known by their names.  What was attached in SQL and is not in the file stays.
@@ -64,8 +66,8 @@ def document(difference: Difference) -> dict[str, object]:
 
 
 def tell(difference: Difference) -> None:
-    """Print a difference: + is new, ~ is changed, - is detached."""
-    sign = {"create": "+", "change": "~", "detach": "-"}[difference.action]
+    """Print a difference: + is new, ~ is changed, - is detached or removed."""
+    sign = {"create": "+", "change": "~", "detach": "-", "remove": "-"}[difference.action]
     click.echo(f"{sign} {difference.kind} {cell(difference.name)}")
     if difference.action == "change":
         for name, (old, new) in difference.fields.items():
@@ -78,7 +80,7 @@ def summary(differences: list[Difference], *, dry_run: bool) -> str:
     """Count what was done in a sentence."""
     if not differences:
         return "nothing to do: the database is as the file says"
-    words = {"create": "new", "change": "changed", "detach": "detached"}
+    words = {"create": "new", "change": "changed", "detach": "detached", "remove": "removed"}
     counts = [
         f"{n} {word}"
         for action, word in words.items()

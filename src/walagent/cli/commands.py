@@ -27,13 +27,14 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("demo", "walagent.cli.demo", "Play support tickets through agents; needs nothing."),
     ),
     "Agents": (
-        Command("apply", "walagent.cli.apply", "Make models, agents and attachments as in a file."),
+        Command("apply", "walagent.cli.apply", "Make agents, and what they need, as in a file."),
         Command("attach", "walagent.cli.agents", "Attach an agent to a table."),
         Command("detach", "walagent.cli.agents", "End an attachment, or all of a table."),
         Command("pause", "walagent.cli.agents", "Let an attachment start no more runs."),
         Command("resume", "walagent.cli.agents", "Let a paused attachment start runs again."),
         Command("agents", "walagent.cli.agents", "List agents, and what they are attached to."),
         Command("models", "walagent.cli.agents", "List models."),
+        Command("budgets", "walagent.cli.agents", "List budgets, and what is left of them."),
         Command("backfills", "walagent.cli.backfill", "Show how far backfills are."),
     ),
     "Runs": (

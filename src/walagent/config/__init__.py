@@ -8,6 +8,7 @@ from walagent.config.entries import (
     AgentEntry,
     Attach,
     AttachmentEntry,
+    BudgetEntry,
     ExampleEntry,
     ModelEntry,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "AgentEntry",
     "Attach",
     "AttachmentEntry",
+    "BudgetEntry",
     "Config",
     "Database",
     "Embedded",

@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from walagent.config.base import Duration, Name, Names, Part, lower, one_or_many, to_list
 
@@ -117,6 +117,32 @@ class AttachmentEntry(Attach):
 
     agent: Name
     """The name of the agent."""
+
+
+class BudgetEntry(Part):
+    """What may be spent on models over a time, by all runs together."""
+
+    agent: Name | None = None
+    """Only calls of this agent count; by default those of all."""
+    attachment: Name | None = None
+    """Only calls of this attachment count."""
+    model: Name | None = None
+    """Only calls of this model count."""
+    period: Literal["day", "month", "total"] = "month"
+    """day and month are those of UTC; total never begins anew."""
+    max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """US dollars."""
+    max_tokens: Positive | None = None
+    """Input and output."""
+    on_exceeded: Literal["wait", "fail", "warn"] = "wait"
+    """What becomes of a run whose call does not fit: it waits for the next period, fails, or goes
+    on all the same."""
+
+    @model_validator(mode="after")
+    def _limits_something(self) -> "BudgetEntry":
+        if self.max_cost is None and self.max_tokens is None:
+            raise ValueError("a budget needs max_cost or max_tokens")
+        return self
 
 
 class AgentEntry(Part):

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pydantic import Field, model_validator
 
 from walagent.config.base import Part
-from walagent.config.entries import AgentEntry, AttachmentEntry, ModelEntry
+from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.config.sections import (
     Database,
     Embedded,
@@ -33,6 +33,9 @@ class Config(Part):
     """Agents by name."""
     attachments: dict[str, AttachmentEntry] = Field(default_factory=dict)
     """Attachments by name, for those that do not stand under their agent's `attach`."""
+
+    budgets: dict[str, BudgetEntry] = Field(default_factory=dict)
+    """Budgets by name."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Config":

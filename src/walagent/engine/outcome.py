@@ -1,5 +1,6 @@
 """What becomes of a run whose work raised: the one place that acts on an error's class."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from walagent.engine.backoff import delay
@@ -34,6 +35,7 @@ class Outcome:
     pause: bool = False  # no other run of this attachment can succeed either
     stop: bool = False  # nor can any other run in this process
     sqlstate: str | None = None
+    refusal: Mapping[str, Json] | None = None  # of the budget that the run waits for
 
     @property
     def error(self) -> dict[str, Json] | None:
@@ -71,6 +73,9 @@ def _outcome_of(error: Exception, claim: Claim) -> Outcome:
 def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
     """Decide on what is no failure of this run, and uses up no attempt; None: it is one."""
     match error:
+        case BudgetExceededError():
+            wait, refusal = error.refusal.get("wait", 0.0), error.refusal
+            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True, refusal=refusal)
         case ModelLimitedError() | ModelUnavailableError(counts=False):
             return _later(claim, reason, error.retry_after)
         case ConflictError():

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import count
 from typing import Any, TypeVar
@@ -30,14 +30,16 @@ from walagent.agent.loop import (
     next_move,
 )
 from walagent.agent.model import Model
-from walagent.agent.models.cost import cost_of, worst_case_cost
+from walagent.agent.models.cost import cost_of, is_free, worst_case, worst_case_cost
 from walagent.agent.prompt import build_request, marker
 from walagent.agent.transcript import reply_to_json, result_to_json
 from walagent.attachment import Attachment
 from walagent.engine.backoff import pause_after
+from walagent.engine.budgets import Budgets
 from walagent.engine.sight import Sight
 from walagent.engine.toolbox import Toolbox
 from walagent.errors import (
+    BudgetExceededError,
     DatabaseLostError,
     LimitReachedError,
     ModelLimitedError,
@@ -47,9 +49,9 @@ from walagent.errors import (
     StepTakenError,
     WalagentError,
 )
-from walagent.message import Json, Request, Usage
+from walagent.message import Json, ModelSpec, Request, Usage
 from walagent.run import Claim, RunState, Step, StepKind
-from walagent.store import runs
+from walagent.store import budgets, runs
 from walagent.store.connections import Pool
 from walagent.store.runs import NewStep, Spent
 from walagent.store.translate import translating
@@ -65,11 +67,11 @@ class Workshop:
     toolbox: Toolbox
     model_of: Callable[[str], Model]
     key: bytes  # agent.secret
-
-
     # How many runs of a model a worker with so many slots may hold, where not all of them.
     tight: Callable[[int], Mapping[str, int]] = lambda _slots: {}
     budgets: Budgets = field(default_factory=Budgets)
+
+
 class Work:
     """A claimed run in progress."""
 
@@ -80,6 +82,7 @@ class Work:
         self._attachment = attachment
         self._steps: list[Step] = list(claim.steps)
         self.unblocked = False  # whether ending it let another run go
+        self.reserved = False  # whether budgets may hold a reservation for a call that goes on
 
     @property
     def spent(self) -> Spent:
@@ -141,6 +144,7 @@ class Work:
         """Ask, then record: no row waits for a model.  The last reply is recorded with the end."""
         model = self._shop.model_of(self._attachment.model)
         request = self._request(model)
+        await self._reserve(model.spec, request)
         faults.hit("model.asking")
         started = time.monotonic()
         with _counting(model.spec.name):
@@ -163,7 +167,10 @@ class Work:
             case Fail(reason):
                 return await self._end(RunState.FAILED, error={"reason": reason}, last=step)
             case _:
-                await self._keep(lambda conn: runs.record_step(conn, self._claim, step))
+                await self._keep(
+                    lambda conn: runs.record_step(conn, self._claim, step, reserved=self.reserved)
+                )
+                self.reserved = False
                 faults.hit("step.recorded")
                 return None
 
@@ -189,6 +196,29 @@ class Work:
                     f" spent and {limit} are allowed (max_cost)"
                 )
         return request
+
+    async def _reserve(self, spec: ModelSpec, request: Request) -> None:
+        """Reserve what the call can take at most, where a budget counts it.
+
+        Raises:
+            BudgetExceededError: it does not fit now.
+            LimitReachedError: it does not fit, and waiting does not help or is not wanted.
+        """
+        if not self._shop.budgets.count(self._attachment, spec.name, free=is_free(spec)):
+            return
+        tokens, cost = worst_case(request, spec)
+        self.reserved = True  # also when we do not hear of it
+        async with self._shop.pool.connection() as conn:
+            refusal = await budgets.reserve(
+                conn, self._claim, self._seq, self._attachment, spec.name, tokens, cost
+            )
+        if refusal is None:
+            return
+        self.reserved = False
+        self._shop.budgets.tell(refusal)
+        if refusal.wait is None:
+            raise LimitReachedError(refusal.reason)
+        raise BudgetExceededError(refusal.reason, refusal=refusal.raw)
 
     async def _run_tool(self, move: RunTool) -> None:
         steps = await self._shop.toolbox.carry_out(self._claim, self._attachment, self._seq, move)
@@ -230,6 +260,7 @@ class Work:
                 error=error,
                 spent=self.spent,
                 last=last,
+                reserved=self.reserved,
             )
         )
         self.unblocked = bool(unblocked)

@@ -27,7 +27,7 @@ from walagent.engine.work import Work, Workshop
 from walagent.errors import DatabaseLostError, WalagentError
 from walagent.log import log
 from walagent.run import Claim, RunState
-from walagent.store import attachments, runs
+from walagent.store import attachments, budgets, runs
 from walagent.store.connections import Pool, why_not
 from walagent.store.ledger import Start
 from walagent.store.translate import translating
@@ -106,6 +106,7 @@ class Worker:
         self._beating_at = self._turning_at = time.monotonic()
         async with self._connection() as conn:
             await runs.register_worker(conn, self._settings.name, self._settings.slots, __version__)
+            self._shop.budgets.replace(await budgets.load_scopes(conn))
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             beat = tasks.create_task(self._beat(), name="heartbeat")
@@ -304,6 +305,7 @@ class Worker:
         if outcome.state is None:
             return None
         spent = work.spent if work else runs.Spent(0, None)
+        reserved = work is not None and work.reserved
         try:
             async with self._connection() as conn:
                 if outcome.pause:
@@ -312,15 +314,19 @@ class Worker:
                         "attachment.paused", attachment=claim.attachment_id, reason=outcome.reason
                     )
                 if outcome.state in {RunState.WAITING_RETRY, RunState.PENDING}:
-                    await runs.park_run(
-                        conn,
-                        claim,
-                        outcome.state,
-                        delay=outcome.delay,
-                        refund=outcome.refund,
-                        error=outcome.error,
-                        spent=spent,
-                    )
+                    if outcome.refusal is not None:
+                        await budgets.wait_for_budget(conn, claim, outcome.refusal, spent)
+                    else:
+                        await runs.park_run(
+                            conn,
+                            claim,
+                            outcome.state,
+                            delay=outcome.delay,
+                            refund=outcome.refund,
+                            error=outcome.error,
+                            spent=spent,
+                            reserved=reserved,
+                        )
                     self._due = min(outcome.delay, self._due or outcome.delay)
                     self._wake.set()
                 else:
@@ -331,6 +337,7 @@ class Worker:
                         result=None,
                         error=outcome.error,
                         spent=spent,
+                        reserved=reserved,
                     )
                     if unblocked:
                         self._wake.set()
@@ -354,6 +361,7 @@ class Worker:
                 async with self._connection() as conn:
                     lost = await runs.heartbeat(conn, self._settings.name, claims, self._lease)
                     self._due = await runs.tick(conn)
+                    self._shop.budgets.replace(await budgets.load_scopes(conn))
             except DatabaseLostError as error:
                 log.warning("worker.heartbeat_failed", error=error)
                 continue
@@ -383,6 +391,8 @@ class Worker:
     def _heard(self, channel: str, payload: str) -> None:
         if channel == "walagent_cancel" and payload.isdigit() and int(payload) in self._active:
             self._beat_now.set()  # anybody may notify: whether it is true, the heartbeat tells
+        elif channel == "walagent_budgets":
+            self._beat_now.set()  # which asks for them
         self._wake.set()
 
     async def _drain(self) -> None:
@@ -401,5 +411,6 @@ class Worker:
 async def _listen_on(conn: AsyncConnection[Any], heard: Callable[[str, str], None]) -> None:
     await conn.execute("listen walagent_runs")
     await conn.execute("listen walagent_cancel")
+    await conn.execute("listen walagent_budgets")
     async for notification in conn.notifies():
         heard(notification.channel, notification.payload)

@@ -1,4 +1,4 @@
-"""Models, agents and attachments, written as a file wants them; `app.applying` decides what.
+"""Models, agents, attachments and budgets, written as a file wants them; `app.applying` decides.
 
 `fields` of a row are plain values by column: times are seconds, a relation is its oid.
 """
@@ -13,7 +13,7 @@ from walagent.message import Json
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
-Kind = Literal["model", "agent", "attachment"]
+Kind = Literal["model", "agent", "attachment", "budget"]
 Fields = Mapping[str, Json]
 
 _LOCK = 0x77616C62  # "walb": one file is applied at a time
@@ -60,6 +60,11 @@ async def update(conn: Connection, kind: Kind, name: str, fields: Fields) -> Non
 async def detach(conn: Connection, name: str) -> None:
     """End an attachment."""
     await conn.execute("delete from agent.attachment where name = %s", [name])
+
+
+async def remove_budget(conn: Connection, name: str) -> None:
+    """End a budget."""
+    await conn.execute("delete from agent.budget where name = %s", [name])
 
 
 async def touch_attachments(conn: Connection, agents: Iterable[str], but: Iterable[str]) -> None:

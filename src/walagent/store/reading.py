@@ -55,6 +55,11 @@ async def list_approvals(conn: Connection) -> list[Found]:
     return await _fetch(conn, "list_approvals")
 
 
+async def list_budgets(conn: Connection) -> list[Found]:
+    """List budgets, with what is left of each."""
+    return await _fetch(conn, "list_budgets")
+
+
 async def list_backfills(conn: Connection) -> list[Found]:
     """List backfills, those that are going on first."""
     return await _fetch(conn, "list_backfills")

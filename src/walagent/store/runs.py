@@ -98,16 +98,22 @@ def _step(raw: dict[str, Any]) -> Step:
     return Step(raw["seq"], kind, raw["content"], raw["tokens"], cost and float(cost))
 
 
-async def record_step(conn: Connection, claim: Claim, step: NewStep) -> None:
+async def record_step(
+    conn: Connection, claim: Claim, step: NewStep, *, reserved: bool = False
+) -> None:
     """Record a step, in the transaction of its effects.
+
+    Args:
+        reserved: budgets may have reserved for it, here and below: what it cost is settled, or what
+            was reserved for a call that has failed is released.
 
     Raises (as PostgreSQL errors, see `store.translate`):
         LeaseLostError, RunCancelledError: roll back and leave the run.
         StepTakenError: the step is there already; roll back, its effects are done.
     """
     await conn.execute(
-        "select agent.record_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
-        [claim.run_id, claim.lease, *step.values],
+        "select agent.record_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s)",
+        [claim.run_id, claim.lease, *step.values, reserved],
     )
 
 
@@ -120,6 +126,7 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
     error: Mapping[str, Json] | None,
     spent: Spent,
     last: NewStep | None = None,
+    reserved: bool = False,
 ) -> bool:
     """End a run, together with its last step where there is one to record.
 
@@ -127,16 +134,17 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
         whether another run of its lane was waiting for it.
     """
     text = None if result is None else result.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    end = [state.value, text, None if error is None else Jsonb(error), spent.tokens, spent.cost]
+    failed = None if error is None else Jsonb(error)
+    end = [state.value, text, failed, spent.tokens, spent.cost, reserved]
     if last is None:
         cursor = await conn.execute(
-            "select agent.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric)",
+            "select agent.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
             [claim.run_id, claim.lease, *end],
         )
     else:
         cursor = await conn.execute(
             "select agent.finish_with_step("
-            "%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s, %s, %s::numeric)",
+            "%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s, %s, %s::numeric, %s)",
             [claim.run_id, claim.lease, *last.values, *end],
         )
     row = await cursor.fetchone()
@@ -152,6 +160,7 @@ async def park_run(  # noqa: PLR0913 - a row's columns
     refund: bool = False,
     error: Mapping[str, Json] | None = None,
     spent: Spent,
+    reserved: bool = False,
 ) -> None:
     """Let a run go without ending it.
 
@@ -160,7 +169,7 @@ async def park_run(  # noqa: PLR0913 - a row's columns
         refund: give the attempt back.
     """
     await conn.execute(
-        "select agent.park_run(%s, %s, %s, %s, %s, %s, %s, %s::numeric)",
+        "select agent.park_run(%s, %s, %s, %s, %s, %s, %s, %s::numeric, %s)",
         [
             claim.run_id,
             claim.lease,
@@ -170,6 +179,7 @@ async def park_run(  # noqa: PLR0913 - a row's columns
             None if error is None else Jsonb(error),
             spent.tokens,
             spent.cost,
+            reserved,
         ],
     )
 

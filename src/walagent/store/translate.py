@@ -35,6 +35,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA012": ConfigError,
     "WA013": ConfigError,
     "WA014": ConfigError,
+    "WA015": ConfigError,
     "42501": PreconditionError,  # insufficient_privilege
     "3F000": PreconditionError,  # invalid_schema_name: not migrated
     "42P01": PreconditionError,  # undefined_table

@@ -27,7 +27,7 @@ def cost_of(usage: Usage, spec: ModelSpec) -> Decimal | None:
         (usage.output_tokens, spec.output_price),
     )
     if usage.total == 0:
-        return Decimal(0) if spec.input_price == 0 and spec.output_price == 0 else None
+        return Decimal(0) if is_free(spec) else None
     total = Decimal(0)
     for tokens, price in figures:
         if tokens and price is None:
@@ -42,13 +42,25 @@ def worst_case_cost(request: Request, spec: ModelSpec) -> Decimal | None:
     No tokenizer makes more tokens of a text than it has bytes, so the bytes bound the input
     without knowing the tokenizer; the context window bounds it too.
     """
-    if spec.input_price is None or spec.output_price is None:
-        return None
-    prices = (spec.input_price, spec.cached_input_price, spec.cache_write_price)
-    dearest = max(price for price in prices if price is not None)
+    return worst_case(request, spec)[1]
+
+
+def worst_case(request: Request, spec: ModelSpec) -> tuple[int, Decimal | None]:
+    """Give the tokens, input and output, and the cost that a call cannot exceed."""
     tokens = min(spec.context_window, input_bound(request))
     output = min(request.max_tokens, spec.max_output_tokens)
-    return (tokens * _decimal(dearest) + output * _decimal(spec.output_price)) / _MILLION
+    if spec.input_price is None or spec.output_price is None:
+        return tokens + output, None
+    prices = (spec.input_price, spec.cached_input_price, spec.cache_write_price)
+    dearest = max(price for price in prices if price is not None)
+    cost = (tokens * _decimal(dearest) + output * _decimal(spec.output_price)) / _MILLION
+    return tokens + output, cost
+
+
+def is_free(spec: ModelSpec) -> bool:
+    """Whether calls cost nothing; not where nobody knows."""
+    cached = (spec.cached_input_price, spec.cache_write_price)
+    return spec.input_price == 0 and spec.output_price == 0 and not any(cached)
 
 
 def input_bound(request: Request) -> int:

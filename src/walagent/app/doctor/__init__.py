@@ -4,12 +4,13 @@ Looks and changes nothing; each check is a function from facts to findings.
 """
 
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
 
 from psycopg import AsyncConnection, Error
 
 from walagent.agent.model import Model
+from walagent.app.doctor.budgets import check_budgets
 from walagent.app.doctor.finding import Finding, Level, ok, problem
 from walagent.app.doctor.models import build_models, check_models, probe_models
 from walagent.app.doctor.replication import (
@@ -25,7 +26,7 @@ from walagent.app.migrating import plan_migrations
 from walagent.app.setup import PUBLICATIONS
 from walagent.config import Config
 from walagent.errors import PreconditionError, WalagentError
-from walagent.store import attachments, reading, server
+from walagent.store import attachments, budgets, reading, server
 from walagent.store import ledger as ledgers
 from walagent.store.translate import translated
 from walagent.wal.publications import missing_publications, published_tables
@@ -95,7 +96,16 @@ async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[F
         *check_tables(await server.attached_tables(conn), facts.role),
         *check_publications(missing, published),
         *check_gaps(await reading.list_gaps(conn)),
+        *await _budgets(conn),
     ]
+
+
+async def _budgets(conn: Connection) -> Iterator[Finding]:
+    return check_budgets(
+        await budgets.standings(conn),
+        await budgets.unpriced(conn),
+        await budgets.without_ground(conn),
+    )
 
 
 async def _identity(places: Places) -> SystemIdentity | WalagentError:

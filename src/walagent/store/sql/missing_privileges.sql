@@ -5,7 +5,8 @@ with needed (relation, privilege) as (
            ('agent.approval', 'update'), ('agent.lane', 'update'), ('agent.progress', 'insert'),
            ('agent.progress', 'update'), ('agent.gap', 'insert'), ('agent.attachment_version', 'insert'),
            ('agent.attachment_version', 'update'), ('agent.worker', 'insert'), ('agent.secret', 'select'),
-           ('agent.model', 'select'), ('agent.attachment', 'select')
+           ('agent.model', 'select'), ('agent.attachment', 'select'), ('agent.budget', 'select'),
+           ('agent.budget_use', 'update'), ('agent.spend', 'insert')
 )
 select 'usage on schema agent'
  where not has_schema_privilege('agent', 'usage')

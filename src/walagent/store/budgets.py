@@ -1,0 +1,121 @@
+"""Budgets: which there are, reserving what a call can cost, and what is left of them."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from walagent.attachment import Attachment
+from walagent.message import Json
+from walagent.run import Claim
+from walagent.store.queries import query
+from walagent.store.runs import Spent
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which calls a budget counts; None: whatever it is."""
+
+    name: str
+    agent: str | None
+    attachment: str | None
+    model: str | None
+    counts_tokens: bool  # whether it limits them, so that a free model uses it up, too
+
+    def includes(self, attachment: Attachment, model: str) -> bool:
+        """Whether calls of *model* by *attachment* count."""
+        return (
+            self.agent in {None, attachment.agent}
+            and self.attachment in {None, attachment.name}
+            and self.model in {None, model}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A budget does not allow a call.
+
+    `wait`: seconds until it may; None: waiting does not help.  `raw` is for `wait_for_budget`.
+    """
+
+    budget: str
+    reason: str
+    wait: float | None
+    raw: Json
+
+
+async def load_scopes(conn: Connection) -> list[Scope]:
+    """Load what each budget counts."""
+    cursor = await conn.execute(
+        "select name, agent, attachment, model, max_tokens is not null from agent.budget order by 1"
+    )
+    return [Scope(*row) for row in await cursor.fetchall()]
+
+
+async def reserve(  # noqa: PLR0913, PLR0917 - run, place, and what is asked for
+    conn: Connection,
+    claim: Claim,
+    seq: int,
+    attachment: Attachment,
+    model: str,
+    tokens: int,
+    cost: Decimal | None,
+) -> Refusal | None:
+    """Reserve what a call can take at most, in every budget that counts it, or in none.
+
+    Raises (as PostgreSQL errors, see `store.translate`):
+        LeaseLostError, RunCancelledError: ask nothing, leave the run.
+    """
+    cursor = await conn.execute(
+        "select agent.reserve(%s, %s, %s, %s, %s, %s, %s, %s::numeric)",
+        [claim.run_id, claim.lease, seq, attachment.agent, attachment.name, model, tokens, cost],
+    )
+    row = await cursor.fetchone()
+    raw = row[0] if row else None
+    return raw and Refusal(raw["budget"], raw["reason"], raw.get("wait"), raw)
+
+
+async def wait_for_budget(conn: Connection, claim: Claim, refusal: Json, spent: Spent) -> None:
+    """Let the run wait until its budget allows the call; no attempt is used."""
+    await conn.execute(
+        "select agent.wait_for_budget(%s, %s, %s, %s, %s::numeric)",
+        [claim.run_id, claim.lease, Jsonb(refusal), spent.tokens, spent.cost],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is left of a budget: the part of its scarcer limit that is spent, and reserved."""
+
+    name: str
+    spent: float
+    reserved: float
+    waiting: int  # runs
+    resets_at: str | None
+
+
+Unpriced = tuple[str, str, str]  # budget, attachment, model
+
+
+async def standings(conn: Connection) -> list[Standing]:
+    """Tell of each budget how far it is used."""
+    cursor = await conn.execute(query("budget_standings"))
+    return [Standing(*row) for row in await cursor.fetchall()]
+
+
+async def unpriced(conn: Connection) -> list[Unpriced]:
+    """Tell what budgets in US dollars refuse, because its model has no price."""
+    cursor = await conn.execute(
+        "select budget, attachment, model from agent.unpriced order by 1, 2"
+    )
+    return await cursor.fetchall()
+
+
+async def without_ground(conn: Connection) -> list[tuple[str, str]]:
+    """Tell which budgets are of an agent, attachment or model that is gone, and of which."""
+    cursor = await conn.execute(query("budgets_without_ground"))
+    return await cursor.fetchall()
