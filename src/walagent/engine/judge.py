@@ -24,6 +24,9 @@ from walagent.store.translate import is_passing
 
 _AT_ONCE = 1000  # rows a statement
 _TIMEOUT = "10s"  # for one statement; a condition on one row needs microseconds
+# For a table that is locked, which is read where the WAL left out what a condition needs.  That it
+# is locked says nothing about the row, so it must end before the other one does.
+_LOCK_TIMEOUT = "2s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +185,8 @@ def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
     encoding = "set local client_encoding = 'SQL_ASCII';" if exact else ""
     return sql.SQL(
         "set transaction read only; set local role {}; set local search_path = '';"
-        " set local statement_timeout = {};" + encoding
-    ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT))
+        " set local statement_timeout = {}; set local lock_timeout = {};" + encoding
+    ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT), sql.Literal(_LOCK_TIMEOUT))
 
 
 def match_of(verdict: Verdict) -> Match:
