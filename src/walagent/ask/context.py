@@ -1,0 +1,66 @@
+"""What the planner is told of the database: tables, columns, keys, as the analyst may read them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Table = Mapping[str, Any]  # as store.schema.read_schema gives it
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaContext:
+    """A description of the schema, fit for a prompt.
+
+    Args:
+        text: for the model.
+        tables: `schema.name` of those that are described.
+        whole: whether all readable tables are.
+        version: of the server, as it prints it.
+    """
+
+    text: str
+    tables: tuple[str, ...] = ()
+    whole: bool = True
+    version: str = ""
+
+
+def describe_schema(tables: Sequence[Table], version: str = "") -> SchemaContext:
+    """Describe all tables."""
+    text = "\n\n".join(describe_table(table) for table in tables) or "There are no tables."
+    return SchemaContext(text, tuple(title(table) for table in tables), version=version)
+
+
+def title(table: Table) -> str:
+    """Name a table with its schema."""
+    return f"{table['schema']}.{table['name']}"
+
+
+def describe_table(table: Table) -> str:
+    """Describe a table in a few lines."""
+    return "\n".join(_lines(table))
+
+
+def _lines(table: Table) -> Iterator[str]:
+    rows = f", about {table['rows']:,} rows" if table["rows"] is not None else ""
+    said = f": {table['comment']}" if table["comment"] else ""
+    yield f"{table['kind']} {title(table)}{rows}{said}"
+    key = set(table["key"] or ())
+    for column in table["columns"] or ():
+        yield f"  {_column(column, in_key=column['name'] in key)}"
+    for each in table["references"] or ():
+        here, there = ", ".join(each["columns"]), ", ".join(each["to"])
+        yield f"  ({here}) references {each['schema']}.{each['table']} ({there})"
+    for check in table["checks"] or ():
+        yield f"  {check}"
+
+
+def _column(column: Mapping[str, Any], *, in_key: bool) -> str:
+    parts = [column["name"], column["type"]]
+    if in_key:
+        parts.append("key")
+    elif column["not_null"]:
+        parts.append("not null")
+    if column["values"]:
+        parts.append("one of " + ", ".join(column["values"]))
+    said = f" -- {column['comment']}" if column["comment"] else ""
+    return " ".join(parts) + said

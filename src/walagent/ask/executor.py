@@ -1,0 +1,111 @@
+"""Carrying out the steps of a plan: bounded, side by side, each with one fallback."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+from psycopg import errors as pg_errors
+
+from walagent.ask.analysis import AnalysisLimits, analyze
+from walagent.ask.plan import PlanStep, StepType
+from walagent.ask.results import StepResult
+from walagent.ask.verify import check_rows, verify
+from walagent.errors import InvalidCallError, StatementRefusedError, WalagentError
+from walagent.store.guard.query import Guard
+
+_FAILURES: Final = 5  # statements that failed …
+_WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for a while
+
+
+class Executor:
+    """Carries steps out, with as many statements at once as there are guards."""
+
+    def __init__(self, guards: Sequence[Guard], limits: AnalysisLimits | None = None) -> None:
+        """Take guards, each with a connection of its own."""
+        self._free: asyncio.Queue[Guard] = asyncio.Queue()
+        for guard in guards:
+            self._free.put_nowait(guard)
+        self._limits = limits or AnalysisLimits()
+        self._failures: deque[float] = deque(maxlen=_FAILURES)
+
+    async def carry_out(self, step: PlanStep, results: Mapping[str, StepResult]) -> StepResult:
+        """Carry a step out; if it fails, its fallback; what fails is told in the result."""
+        try:
+            return await self._once(step, results)
+        except WalagentError as error:
+            failed = StepResult(
+                step.id, step.type, query=_asked(step), error=error_for_planner(error)
+            )
+        if step.fallback is None:
+            return failed
+        instead = step.fallback.model_copy(
+            update={"id": step.id, "depends_on": step.fallback.depends_on or step.depends_on}
+        )
+        try:
+            return replace(await self._once(instead, results), fallback=True)
+        except WalagentError as error:
+            return replace(failed, error=f"{failed.error}; fallback: {error_for_planner(error)}")
+
+    async def _once(self, step: PlanStep, results: Mapping[str, StepResult]) -> StepResult:
+        inputs = {name: results[name] for name in step.depends_on}
+        match step.type:
+            case StepType.SQL:
+                return await self._query(step)
+            case StepType.ANALYZE:
+                found = await asyncio.to_thread(analyze, step, inputs, self._limits)
+                return replace(found, findings=check_rows(found.rows))
+            case StepType.VERIFY:
+                return verify(step, inputs)
+            case StepType.SEARCH:
+                raise InvalidCallError("there is no web search here; answer from the database")
+
+    async def _query(self, step: PlanStep) -> StepResult:
+        self._refuse_while_open()
+        query = step.text("query")
+        try:
+            async with self._guard() as guard:
+                rows = await guard.read(query)
+        except StatementRefusedError:
+            self._failures.append(time.monotonic())
+            raise
+        return StepResult(step.id, step.type, rows, query, findings=check_rows(rows))
+
+    def _refuse_while_open(self) -> None:
+        full = len(self._failures) == _FAILURES
+        if full and time.monotonic() - self._failures[0] < _WINDOW:
+            raise StatementRefusedError(
+                f"{_FAILURES} statements failed within {_WINDOW:g} s; none is tried for now"
+            )
+
+    @asynccontextmanager
+    async def _guard(self) -> AsyncGenerator[Guard]:
+        guard = await self._free.get()
+        try:
+            yield guard
+        finally:
+            self._free.put_nowait(guard)
+
+
+def error_for_planner(error: WalagentError) -> str:
+    """Say what went wrong without a value of any row: errors of these classes quote them."""
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        return str(error)
+    said = str(error)
+    if state.startswith(("21", "22", "23", "P0", "XX")):
+        said = _named(pg_errors.lookup(state).__name__)
+    at = getattr(error, "position", None)
+    return f"{said} (SQLSTATE {state}" + (f", at character {at})" if at else ")")
+
+
+def _named(name: str) -> str:
+    spaced = "".join(f" {char.lower()}" if char.isupper() else char for char in name)
+    return spaced.strip()
+
+
+def _asked(step: PlanStep) -> str:
+    return step.text("query") or step.text("sql") or step.text("expression")

@@ -1,0 +1,220 @@
+"""What a question's run does next: a pure function of its recorded steps, as `agent.loop` is.
+
+Recorded are, in this order and as often as it takes: the planner's reply, the result of each step
+of its plan, the critic's verdicts, and the reply that answers.  A plain question takes two replies.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from walagent.ask.plan import Plan, PlanStep, read_plan, waves
+from walagent.ask.results import StepResult
+from walagent.errors import InvalidCallError
+from walagent.message import Json
+from walagent.run import Step, StepKind
+
+MAX_CORRECTIONS: Final = 2  # of a plan that is no plan
+MAX_REPLANS: Final = 2  # after a statement that failed
+MAX_REVISIONS: Final = 1  # after a verdict of the critic
+
+By = Literal["planner", "critic", "answer"]
+
+
+@dataclass(frozen=True, slots=True)
+class AskPlanner:
+    """Ask for a plan; `told` are the plans so far, each with what was wrong with it."""
+
+    told: Sequence[tuple[Mapping[str, Json] | None, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOut:
+    """Carry out steps whose needs are met, side by side."""
+
+    steps: Sequence[PlanStep]
+
+
+@dataclass(frozen=True, slots=True)
+class AskCritic:
+    """Let the critic look at the plan, before, or at the results, after they are there."""
+
+    stage: Literal["plan", "results"]
+
+
+@dataclass(frozen=True, slots=True)
+class AskAnswer:
+    """Ask for the answer in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The question is dealt with."""
+
+    status: Literal["answered", "clarify", "refused"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """It cannot be dealt with."""
+
+    reason: str
+
+
+Move = AskPlanner | CarryOut | AskCritic | AskAnswer | Finish | GiveUp
+
+
+@dataclass(slots=True)
+class Standing:
+    """Where a question stands, read from its steps.
+
+    Args:
+        told: rejected plans, and why.
+        objections: what the critic has said and nobody could mend; the answer says it, too.
+    """
+
+    plan: Plan | None = None
+    results: dict[str, StepResult] = field(default_factory=dict[str, StepResult])
+    told: list[tuple[Mapping[str, Json] | None, str]] = field(
+        default_factory=list[tuple[Mapping[str, Json] | None, str]]
+    )
+    corrections: int = 0
+    replans: int = 0
+    revisions: int = 0
+    judged: set[str] = field(default_factory=set[str])
+    objections: list[str] = field(default_factory=list[str])
+    answer: Mapping[str, Any] | None = None
+    written: Mapping[str, Json] | None = None  # the present plan as the planner wrote it
+    steps: dict[str, PlanStep] = field(default_factory=dict[str, PlanStep])  # of the last plan
+
+    @property
+    def failed(self) -> StepResult | None:
+        """A step that has failed for good, if there is one."""
+        return next((each for each in self.results.values() if each.error), None)
+
+    @property
+    def findings(self) -> Sequence[str]:
+        """What checks have found in the results."""
+        return [f"{each.id}: {said}" for each in self.results.values() for said in each.findings]
+
+
+def read_standing(steps: Sequence[Step]) -> Standing:
+    """Read where a question stands."""
+    standing = Standing()
+    for step in steps:
+        if step.kind == StepKind.RESULT:
+            _read_result(standing, StepResult.from_json(step.content))
+        elif step.kind == StepKind.REPLY:
+            _read_reply(standing, step.content)
+    return standing
+
+
+def next_move(steps: Sequence[Step], *, parallel: bool, critic: bool = True) -> Move:
+    """Decide what comes next.
+
+    Args:
+        parallel: whether steps that do not need one another go side by side.
+        critic: whether the critic looks at what is not plain.
+    """
+    standing = read_standing(steps)
+    if standing.plan is None:
+        return _towards_a_plan(standing)
+    if standing.plan.outcome != "steps":
+        status = "clarify" if standing.plan.outcome == "clarify" else "refused"
+        return Finish(status, standing.plan.reply)
+    if critic and _wants_critic(standing, "plan"):
+        return AskCritic("plan")
+    if standing.failed is not None:
+        return GiveUp(f"step {standing.failed.id} failed: {standing.failed.error}")
+    if ready := _ready(standing.plan, standing.results):
+        return CarryOut(ready if parallel else ready[:1])
+    if critic and _wants_critic(standing, "results"):
+        return AskCritic("results")
+    if standing.answer is None:
+        return AskAnswer()
+    return Finish("answered", str(standing.answer.get("text", "")))
+
+
+def _towards_a_plan(standing: Standing) -> Move:
+    if standing.corrections > MAX_CORRECTIONS:
+        return GiveUp(f"the model made no plan that can be carried out: {standing.told[-1][1]}")
+    return AskPlanner(tuple(standing.told))
+
+
+def _read_reply(standing: Standing, content: Mapping[str, Any]) -> None:
+    match content["by"]:
+        case "planner":
+            _read_planner(standing, content.get("arguments"))
+        case "critic":
+            _read_verdict(standing, content["stage"], content.get("arguments") or {})
+        case _:
+            standing.answer = content.get("arguments") or {"text": content.get("text", "")}
+
+
+def _read_planner(standing: Standing, arguments: Mapping[str, Json] | None) -> None:
+    try:
+        plan = read_plan(arguments)
+    except InvalidCallError as error:
+        standing.corrections += 1
+        standing.told.append((arguments, str(error)))
+        return
+    standing.plan, standing.written = plan, arguments
+    standing.results = dict(_still_good(plan, standing))
+    standing.steps = {step.id: step for step in plan.steps}
+
+
+def _still_good(plan: Plan, standing: Standing) -> Iterator[tuple[str, StepResult]]:
+    """Keep the results of steps that the new plan has as they were, needs included."""
+    kept: set[str] = set()
+    for wave in waves(plan.steps):
+        for step in (each for each in plan.steps if each.id in wave):
+            needs_kept = all(needed in kept for needed in step.depends_on)
+            if needs_kept and step == standing.steps.get(step.id) and step.id in standing.results:
+                kept.add(step.id)
+                yield step.id, standing.results[step.id]
+
+
+def _read_result(standing: Standing, result: StepResult) -> None:
+    if not result.error or standing.replans == MAX_REPLANS:
+        standing.results[result.id] = result
+        return
+    standing.replans += 1
+    _plan_again(standing, f"step {result.id} failed: {result.error}", keep=True)
+
+
+def _read_verdict(standing: Standing, stage: str, arguments: Mapping[str, Any]) -> None:
+    standing.judged.add(stage)
+    if arguments.get("approved", True):
+        return
+    reason = str(arguments.get("reason") or "no reason given")
+    if standing.revisions < MAX_REVISIONS:
+        standing.revisions += 1
+        _plan_again(standing, f"the critic rejects the {stage}: {reason}", keep=False)
+    else:
+        standing.objections.append(reason)
+
+
+def _plan_again(standing: Standing, why: str, *, keep: bool) -> None:
+    standing.told.append((standing.written, why))
+    standing.plan = None
+    standing.judged.clear()
+    if not keep:
+        standing.results.clear()
+
+
+def _wants_critic(standing: Standing, stage: Literal["plan", "results"]) -> bool:
+    """Whether the critic should look: at plans of several statements, at results with findings."""
+    if stage in standing.judged or standing.plan is None:
+        return False
+    if stage == "plan":
+        return len(standing.plan.steps) > 1
+    return bool(standing.findings)
+
+
+def _ready(plan: Plan, results: Mapping[str, StepResult]) -> Sequence[PlanStep]:
+    return [
+        step
+        for step in plan.steps
+        if step.id not in results and all(needed in results for needed in step.depends_on)
+    ]
