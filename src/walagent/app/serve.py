@@ -87,7 +87,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         ) as pool,
         _signals() as signals,
     ):
-        shop = Workshop(pool, Toolbox(pool, found), models.get, key, models.tight)
+        shop = Workshop(pool, Toolbox(pool, found), models.get, key, models.tight, models.prepare)
         settings = WorkerSettings(
             name,
             config.workers.slots,

@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from walagent.agent.model import Model
+from walagent.agent.models import prepare
 from walagent.agent.models.limits import LimitedModel, Limits
 from walagent.errors import ModelUnavailableError
 from walagent.message import ModelSpec
 
-_ANOTHER_KEY = 5.0  # seconds after which a model whose key was refused looks for its key again
+_ANOTHER_KEY = 5.0  # seconds between two looks for another key where the last one was refused
 _SHARE = 4  # see `Models.tight`
 
 
@@ -22,13 +23,13 @@ class Models:
         self._build = build
         self._limits = limits
         self._made: dict[str, LimitedModel] = {}
-        self._made_at: dict[str, float] = {}
+        self._renewed_at: dict[str, float] = {}
         self._retired: list[Model] = []
 
     def get(self, name: str) -> Model:
         """Find a model.
 
-        One whose key was refused is made anew, now and then: its key may be another by now.
+        One whose key was refused is made anew: the key may be another by now.
 
         Raises:
             ModelUnavailableError: it was not in the registry, or not enabled, when that was last
@@ -36,18 +37,24 @@ class Models:
             ModelUnauthorizedError: its credential is not there.
         """
         made = self._made.get(name)
-        if made is not None and not self._is_stale(name, made):
+        if made is not None and not (made.refused and self._may_renew(name)):
             return made
         if name not in self._specs:
             raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
         model = self._limits.wrap(self._build(self._specs[name]))
         if made is not None:
             self._retired.append(made)
-        self._made[name], self._made_at[name] = model, time.monotonic()
+            self._renewed_at[name] = time.monotonic()
+        self._made[name] = model
         return model
 
-    def _is_stale(self, name: str, made: LimitedModel) -> bool:
-        return made.refused and time.monotonic() - self._made_at[name] > _ANOTHER_KEY
+    def _may_renew(self, name: str) -> bool:
+        return time.monotonic() - self._renewed_at.get(name, -_ANOTHER_KEY) >= _ANOTHER_KEY
+
+    async def prepare(self, name: str) -> None:
+        """Let the first `get` of a model be quick."""
+        if name in self._specs and name not in self._made:
+            await prepare(self._specs[name].provider)
 
     def tight(self, slots: int) -> Mapping[str, int]:
         """Say how many runs a worker with *slots* may hold of each model, where not all of them.

@@ -61,6 +61,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
+async def _nothing_to_prepare(_model: str) -> None:
+    pass
+
+
     """What every run of a worker shares."""
 
     pool: Pool
@@ -71,6 +75,7 @@ class Workshop:
     tight: Callable[[int], Mapping[str, int]] = lambda _slots: {}
     budgets: Budgets = field(default_factory=Budgets)
 
+    prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
 
 class Work:
     """A claimed run in progress."""

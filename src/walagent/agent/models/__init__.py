@@ -1,6 +1,9 @@
 """The models that can be asked: from a row of the registry to something that answers."""
 
+import asyncio
+import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 from walagent.agent.model import Model
@@ -9,6 +12,17 @@ from walagent.errors import ConfigError
 from walagent.message import ModelSpec
 
 PROVIDERS = ("anthropic", "embedded", "openai", "scripted")
+
+
+async def prepare(provider: str) -> None:
+    """Import what *provider* needs, in a thread.
+
+    On a busy machine that takes seconds, and the event loop has leases and a replication
+    connection to keep.
+    """
+    module = f"{__name__}.{provider}"
+    if provider in PROVIDERS and module not in sys.modules:
+        await asyncio.to_thread(import_module, module)
 
 
 def build_model(

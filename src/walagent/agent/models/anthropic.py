@@ -14,7 +14,7 @@ from anthropic import DefaultAsyncHttpxClient as HttpClient
 
 from walagent.agent.models.anthropic_format import body_of
 from walagent.agent.models.anthropic_reply import reply_of
-from walagent.agent.models.clients import LIMITS, Shards, timeouts
+from walagent.agent.models.clients import LIMITS, Shards, ssl_context, timeouts
 from walagent.agent.models.credentials import Provider, Secrets, find_endpoint
 from walagent.agent.models.errors import Failure, error_for
 from walagent.errors import ConfigError
@@ -48,7 +48,6 @@ class AnthropicModel:
             raise ConfigError(f"model {spec.name}: tool_mode schema is for provider openai")
         self._spec = spec
         self._endpoint = find_endpoint(spec, ANTHROPIC, secrets)
-        self._context = httpx2.create_ssl_context()  # slow to make, so shared by all clients
         self._clients = Shards(self._open_client)
 
     @property
@@ -82,7 +81,7 @@ class AnthropicModel:
             base_url=self._endpoint.base_url.removesuffix("/v1"),
             max_retries=0,  # waiting and trying again are the worker's
             open_telemetry=False,
-            http_client=HttpClient(limits=LIMITS, verify=self._context, follow_redirects=False),
+            http_client=HttpClient(limits=LIMITS, verify=ssl_context(), follow_redirects=False),
         )
 
 

@@ -50,7 +50,7 @@ class LimitSettings:
     pause: float = 1.0
     longest_pause: float = 60.0
     failures: int = 5
-    open_for: float = 10.0
+    open_for: float = 5.0
 
 
 @dataclass(eq=False, slots=True)

@@ -7,7 +7,7 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError,
 from openai import DefaultAsyncHttpxClient as HttpClient
 
 from walagent.agent.models import openai_format, openai_reply, openai_schema
-from walagent.agent.models.clients import LIMITS, Shards, timeouts
+from walagent.agent.models.clients import LIMITS, Shards, ssl_context, timeouts
 from walagent.agent.models.credentials import Provider, Secrets, find_endpoint
 from walagent.agent.models.errors import Failure, error_for
 from walagent.errors import WalagentError
@@ -42,7 +42,6 @@ class OpenAIModel:
         self._body_of = openai_schema.body_of if by_schema else openai_format.body_of
         self._reply_of = openai_schema.reply_of if by_schema else openai_reply.reply_of
         self._endpoint = find_endpoint(spec, OPENAI, secrets)
-        self._context = httpx2.create_ssl_context()  # slow to make, so shared by all clients
         self._clients = Shards(self._open_client)
 
     @property
@@ -79,7 +78,7 @@ class OpenAIModel:
             api_key=self._endpoint.key,
             base_url=self._endpoint.base_url,
             max_retries=0,  # waiting and trying again are the worker's
-            http_client=HttpClient(limits=LIMITS, verify=self._context, follow_redirects=False),
+            http_client=HttpClient(limits=LIMITS, verify=ssl_context(), follow_redirects=False),
         )
         client.admin_api_key = None
         if not self._endpoint.official:  # of the environment, and nobody else's business
