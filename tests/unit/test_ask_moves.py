@@ -1,0 +1,185 @@
+"""What a question's run does next, as a table of cases: no database, no model, no clock."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import pytest
+
+from walagent.ask.moves import (
+    AskAnswer,
+    AskCritic,
+    AskPlanner,
+    CarryOut,
+    Finish,
+    GiveUp,
+    Move,
+    next_move,
+    read_standing,
+)
+from walagent.ask.plan import StepType
+from walagent.ask.results import StepResult
+from walagent.message import Json
+from walagent.run import Step, StepKind
+from walagent.store.guard.rows import Column, Rows
+
+ONE_ROW = Rows([Column("n", 20)], [("7",)])
+
+
+def sql(name: str, *needs: str, query: str = "select 1") -> dict[str, Json]:
+    """A step of a plan."""
+    return {
+        "id": name,
+        "type": "SQL",
+        "description": "",
+        "tool_input": {"query": query},
+        "depends_on": list(needs),
+    }
+
+
+def planned(*steps: dict[str, Json], **more: Json) -> dict[str, Json]:
+    """A reply of the planner."""
+    return {"by": "planner", "arguments": {"reasoning": "r", "steps": list(steps), **more}}
+
+
+def result(name: str, *, error: str = "", findings: Sequence[str] = ()) -> StepResult:
+    """What a step gave."""
+    rows = Rows(()) if error else ONE_ROW
+    return StepResult(name, StepType.SQL, rows, "select 1", error, findings)
+
+
+def verdict(stage: Literal["plan", "results"], reason: str = "") -> dict[str, Json]:
+    """A reply of the critic; with a reason it rejects."""
+    return {
+        "by": "critic",
+        "stage": stage,
+        "arguments": {"approved": not reason, "reason": reason},
+    }
+
+
+ANSWER = {"by": "answer", "arguments": {"text": "Seven.", "caveats": []}}
+
+
+def steps(*contents: dict[str, Json] | StepResult) -> list[Step]:
+    """Recorded steps."""
+    return [
+        Step(n, StepKind.RESULT, {"call_id": "x", **each.to_json()})
+        if isinstance(each, StepResult)
+        else Step(n, StepKind.REPLY, each)
+        for n, each in enumerate(contents)
+    ]
+
+
+def move(*contents: dict[str, Json] | StepResult, parallel: bool = True) -> Move:
+    """The next move after some steps."""
+    return next_move(steps(*contents), parallel=parallel)
+
+
+def ids(found: Move) -> list[str]:
+    """The steps to carry out."""
+    assert isinstance(found, CarryOut)
+    return [step.id for step in found.steps]
+
+
+def test_a_plain_question_takes_two_replies() -> None:
+    """One for the plan, one for the answer."""
+    assert move() == AskPlanner()
+    assert ids(move(planned(sql("a")))) == ["a"]
+    assert move(planned(sql("a")), result("a")) == AskAnswer()
+    assert move(planned(sql("a")), result("a"), ANSWER) == Finish("answered", "Seven.")
+
+
+def test_steps_go_side_by_side_or_one_by_one() -> None:
+    """And each when what it needs is there."""
+    plan, approved = planned(sql("a"), sql("b"), sql("c", "a", "b")), verdict("plan")
+    assert ids(move(plan, approved)) == ["a", "b"]
+    assert ids(move(plan, approved, parallel=False)) == ["a"]
+    assert ids(move(plan, approved, result("b"))) == ["a"]
+    assert ids(move(plan, approved, result("b"), result("a"))) == ["c"]
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("clarify", "clarify"), ("refuse", "refused")])
+def test_a_planner_may_ask_back_or_say_no(outcome: str, status: str) -> None:
+    """Then nothing is run."""
+    assert move(planned(outcome=outcome, reply="Which?")) == Finish(status, "Which?")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_wrong_plan_goes_back_with_its_mistakes() -> None:
+    """Twice; then it is given up."""
+    wrong = planned(sql("a", "a"))
+    first = move(wrong)
+    assert isinstance(first, AskPlanner)
+    assert "depends on itself" in first.told[0][1]
+    assert isinstance(move(wrong, wrong), AskPlanner)
+    given_up = move(wrong, wrong, wrong)
+    assert isinstance(given_up, GiveUp)
+    assert "depends on itself" in given_up.reason
+    assert ids(move(wrong, planned(sql("a")))) == ["a"]
+
+
+def test_a_reply_without_a_plan_is_a_wrong_plan() -> None:
+    """The model was made to call the tool, and did not."""
+    found = move({"by": "planner", "arguments": None, "text": "I would rather talk."})
+    assert isinstance(found, AskPlanner)
+    assert "not a JSON object" in found.told[0][1]
+
+
+def test_a_statement_that_failed_is_planned_again() -> None:
+    """Twice, with what went wrong; what did work and stays in the plan is not run again."""
+    first = planned(sql("a"), sql("b"), sql("c", "b"))
+    so_far = (first, verdict("plan"), result("a"), result("b", error="no such column"))
+    again = move(*so_far)
+    assert isinstance(again, AskPlanner)
+    assert again.told[-1][0] == first["arguments"]
+    assert "step b failed: no such column" in again.told[-1][1]
+    second = planned(sql("a"), sql("b", query="select 2"), sql("c", "b"))
+    assert ids(move(*so_far, second, verdict("plan"))) == ["b"]
+    changed = planned(sql("a", query="select 3"), sql("b", query="select 2"))
+    assert ids(move(*so_far, changed, verdict("plan"))) == ["a", "b"]
+
+
+def test_a_statement_that_fails_again_and_again_is_given_up() -> None:
+    """With the last reason."""
+    failed = result("a", error="no such column")
+    plans = (planned(sql("a")), failed) * 2
+    assert isinstance(move(*plans), AskPlanner)
+    assert move(*plans, planned(sql("a")), failed) == GiveUp("step a failed: no such column")
+
+
+def test_a_result_that_rests_on_a_changed_step_is_not_kept() -> None:
+    """Its own words are the same; what they are about is not."""
+    first = planned(sql("a"), sql("b", "a"), sql("c"))
+    second = planned(sql("a", query="select 2"), sql("b", "a"), sql("c", query="select 3"))
+    found = steps(
+        first, verdict("plan"), result("a"), result("b"), result("c", error="bad"), second
+    )
+    assert read_standing(found).results == {}
+
+
+def test_the_critic_sees_what_is_not_plain() -> None:
+    """A plan of several steps before it is carried out, and results that checks have found odd."""
+    several = planned(sql("a"), sql("b"))
+    assert move(several) == AskCritic("plan")
+    odd = result("a", findings=["there are no rows"])
+    assert move(planned(sql("a")), odd) == AskCritic("results")
+    assert move(planned(sql("a")), odd, verdict("results")) == AskAnswer()
+    assert isinstance(next_move(steps(several), parallel=True, critic=False), CarryOut)
+
+
+def test_a_rejection_leads_to_one_other_plan() -> None:
+    """A second rejection stands in the answer, and is not hidden."""
+    odd = result("a", findings=["there are no rows"])
+    rejected = (planned(sql("a")), odd, verdict("results", "the year is wrong"))
+    again = move(*rejected)
+    assert isinstance(again, AskPlanner)
+    assert "the year is wrong" in again.told[-1][1]
+    second = (*rejected, planned(sql("a")), odd, verdict("results", "still wrong"))
+    assert ids(move(*rejected, planned(sql("a")))) == ["a"]
+    assert move(*second) == AskAnswer()
+    assert read_standing(steps(*second)).objections == ["still wrong"]
+
+
+def test_a_verdict_that_is_none_lets_the_question_go_on() -> None:
+    """A critic that says nothing stops nothing."""
+    several = planned(sql("a"), sql("b"))
+    silent = {"by": "critic", "stage": "plan", "arguments": None}
+    assert ids(move(several, silent)) == ["a", "b"]
