@@ -26,6 +26,7 @@ from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
 from walagent.attachment import Attachment, Effect, Tool
 from walagent.engine.backoff import brief
+from walagent.engine.gate import Gate
 from walagent.errors import StepBrokenError, ToolBrokenError, ToolFailedError, WalagentError
 from walagent.message import Json, ToolCall
 from walagent.run import Claim, StepKind
@@ -46,6 +47,7 @@ class Toolbox:
     def __init__(self, pool: Pool, python: Mapping[str, PythonTool]) -> None:
         self._pool = pool
         self._python = python
+        self._gate = Gate(pool.max_size)
 
     async def carry_out(
         self, claim: Claim, attachment: Attachment, seq: int, move: RunTool
@@ -68,7 +70,8 @@ class Toolbox:
             if tool.kind == "python" and tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}:
                 return await self._outside(claim, seq, move, arguments)
             return [
-                await _insist(
+                await self._insist(
+                    attachment,
                     lambda: (
                         self._python_call(claim, attachment, seq, move, arguments)
                         if tool.kind == "python"
@@ -89,13 +92,45 @@ class Toolbox:
             await runs.record_step(conn, claim, step)
         return step
 
+    async def _insist(
+        self,
+        attachment: Attachment,
+        carry_out: Callable[[], Awaitable[NewStep]],
+        patience: float,
+    ) -> NewStep:
+        """Carry a transaction out; again where others are in the way, for *patience* seconds.
+
+        Between two tries nothing is held.
+        """
+        started = time.monotonic()
+        for attempt in count(1):
+            try:
+                step = await carry_out()
+            except Error as error:
+                if not is_conflict(error):
+                    raise
+                self._gate.jam(attachment.id, jammed=True)
+                if time.monotonic() - started > patience:
+                    raise
+            else:
+                self._gate.jam(attachment.id, jammed=False)
+                return step
+            await asyncio.sleep(brief(attempt))
+        raise AssertionError("count() has no end")
+
     @asynccontextmanager
-    async def _within(self, tool: Tool) -> AsyncGenerator[AsyncConnection[Any]]:
+    async def _within(
+        self, attachment: Attachment, tool: Tool
+    ) -> AsyncGenerator[AsyncConnection[Any]]:
         """Give a connection for as long as a tool may take.
 
         Its time begins with the connection: that the database was away is not its fault.
         """
-        async with self._pool.connection() as conn, asyncio.timeout(tool.timeout):
+        async with (
+            self._gate.place(attachment.id),
+            self._pool.connection() as conn,
+            asyncio.timeout(tool.timeout),
+        ):
             yield conn
 
     async def _sql_call(  # noqa: PLR0913, PLR0917 - run, attachment, place and call
@@ -108,7 +143,7 @@ class Toolbox:
         arguments: Mapping[str, Json],
     ) -> NewStep:
         text, parameter = statement_of(tool, attachment, arguments, claim.change)
-        async with self._within(tool) as conn:
+        async with self._within(attachment, tool) as conn:
             faults.hit("tool.started")
             cursor = await conn.execute(
                 "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
@@ -139,7 +174,7 @@ class Toolbox:
         arguments: Mapping[str, Json],
     ) -> NewStep:
         function = self._function(move.tool)
-        async with self._within(move.tool) as conn, conn.transaction():
+        async with self._within(attachment, move.tool) as conn, conn.transaction():
             faults.hit("tool.started")
             transaction = await runs.begin_write(conn, claim)
             content = await self._inside(conn, claim, attachment, move.call, function, arguments)
@@ -225,22 +260,6 @@ class Toolbox:
         faults.hit("tool.done")
         steps.append(await self._record(claim, seq + len(steps), result))
         return steps
-
-
-async def _insist(carry_out: Callable[[], Awaitable[NewStep]], patience: float) -> NewStep:
-    """Carry a transaction out; again when somebody else's was in the way, for *patience* seconds.
-
-    Between two tries nothing is held.
-    """
-    started = time.monotonic()
-    for attempt in count(1):
-        try:
-            return await carry_out()
-        except Error as error:
-            if not is_conflict(error) or time.monotonic() - started > patience:
-                raise
-        await asyncio.sleep(brief(attempt))
-    raise AssertionError("count() has no end")
 
 
 def _broken(call: ToolCall) -> StepBrokenError:
