@@ -183,3 +183,16 @@ def test_a_verdict_that_is_none_lets_the_question_go_on() -> None:
     several = planned(sql("a"), sql("b"))
     silent = {"by": "critic", "stage": "plan", "arguments": None}
     assert ids(move(several, silent)) == ["a", "b"]
+
+
+def test_an_answer_without_words_is_asked_for_again() -> None:
+    """Once; then the rows must speak for themselves."""
+    done = (planned(sql("a")), result("a"))
+    silent = {"by": "answer", "arguments": {"caveats": []}}
+    assert move(*done, silent) == AskAnswer()
+    assert move(*done, silent, ANSWER) == Finish("answered", "Seven.")
+    found = move(*done, silent, silent)
+    assert isinstance(found, Finish)
+    assert "see the rows" in found.text
+    in_prose = {"by": "answer", "arguments": None, "text": "Seven, I think."}
+    assert move(*done, in_prose) == Finish("answered", "Seven, I think.")

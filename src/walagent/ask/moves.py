@@ -17,6 +17,7 @@ from walagent.run import Step, StepKind
 MAX_CORRECTIONS: Final = 2  # of a plan that is no plan
 MAX_REPLANS: Final = 2  # after a statement that failed
 MAX_REVISIONS: Final = 1  # after a verdict of the critic
+MAX_SILENCES: Final = 2  # replies without the answer that was asked for
 
 By = Literal["planner", "critic", "answer"]
 
@@ -85,6 +86,7 @@ class Standing:
     judged: set[str] = field(default_factory=set[str])
     objections: list[str] = field(default_factory=list[str])
     answer: Mapping[str, Any] | None = None
+    silences: int = 0
     written: Mapping[str, Json] | None = None  # the present plan as the planner wrote it
     steps: dict[str, PlanStep] = field(default_factory=dict[str, PlanStep])  # of the last plan
 
@@ -131,9 +133,9 @@ def next_move(steps: Sequence[Step], *, parallel: bool, critic: bool = True) -> 
         return CarryOut(ready if parallel else ready[:1])
     if critic and _wants_critic(standing, "results"):
         return AskCritic("results")
-    if standing.answer is None:
+    if standing.answer is None and standing.silences < MAX_SILENCES:
         return AskAnswer()
-    return Finish("answered", str(standing.answer.get("text", "")))
+    return Finish("answered", _said(standing.answer) or "The model found no words; see the rows.")
 
 
 def _towards_a_plan(standing: Standing) -> Move:
@@ -149,7 +151,9 @@ def _read_reply(standing: Standing, content: Mapping[str, Any]) -> None:
         case "critic":
             _read_verdict(standing, content["stage"], content.get("arguments") or {})
         case _:
-            standing.answer = content.get("arguments") or {"text": content.get("text", "")}
+            given = content.get("arguments") or {"text": content.get("text")}
+            standing.answer = given if _said(given) else None
+            standing.silences += not _said(given)
 
 
 def _read_planner(standing: Standing, arguments: Mapping[str, Json] | None) -> None:
@@ -193,6 +197,11 @@ def _read_verdict(standing: Standing, stage: str, arguments: Mapping[str, Any]) 
         _plan_again(standing, f"the critic rejects the {stage}: {reason}", keep=False)
     else:
         standing.objections.append(reason)
+
+
+def _said(answer: Mapping[str, Any] | None) -> str:
+    text = (answer or {}).get("text")
+    return text.strip() if isinstance(text, str) else ""
 
 
 def _plan_again(standing: Standing, why: str, *, keep: bool) -> None:

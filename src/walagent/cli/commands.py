@@ -57,6 +57,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("drop-slot", "walagent.cli.slot", "Drop the slot; the server forgets our place."),
     ),
     "Questions": (
+        Command("ask", "walagent.cli.ask", "Ask the database a question in plain words."),
         Command("guard", "walagent.cli.guard", "Say whether SQL of somebody else's may run."),
     ),
     "More": (

@@ -14,6 +14,7 @@ from walagent.config.entries import (
 )
 from walagent.config.root import Config
 from walagent.config.sections import (
+    Ask,
     Database,
     Embedded,
     Http,
@@ -25,6 +26,7 @@ from walagent.config.sections import (
 
 __all__ = [
     "AgentEntry",
+    "Ask",
     "Attach",
     "AttachmentEntry",
     "BudgetEntry",

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from walagent.config.base import Part
 from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.config.sections import (
+    Ask,
     Database,
     Embedded,
     Http,
@@ -27,6 +28,7 @@ class Config(Part):
     log: Log = Log()
     embedded: Embedded = Embedded()
     tools: Tools = Tools()
+    ask: Ask = Ask()
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     """Models by name."""
     agents: dict[str, AgentEntry] = Field(default_factory=dict)

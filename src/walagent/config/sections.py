@@ -50,6 +50,25 @@ class Workers(Part):
     """Database connections of the workers; a run holds none while its model thinks."""
 
 
+class Ask(Part):
+    """How questions in plain words are answered: `walagent ask` and `chat`."""
+
+    role: str = Field(default="walagent_analyst", min_length=1)
+    """With whose rights statements run that a model wrote; it can read and nothing else."""
+    model: str | None = None
+    """Which model plans and answers; where there is one model only, that one."""
+    rows: int = Field(default=1000, ge=1, le=100_000)
+    """How many rows of a statement are read at most."""
+    seconds: Seconds = 30.0
+    """How long a statement may run."""
+    cost: float = Field(default=5e6, gt=0)
+    """How dear a statement may be, by the planner's estimate and in its units."""
+    connections: int = Field(default=4, ge=1, le=50)
+    """How many statements run side by side."""
+    schemas: Names | None = None
+    """Which schemas questions are about; by default all that the role may read."""
+
+
 class Http(Part):
     """Health checks and metrics."""
 

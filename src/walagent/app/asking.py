@@ -1,0 +1,125 @@
+"""Builds what answers questions: the state's connections, the analyst's, a model, the schema."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from psycopg.sql import SQL, Identifier
+
+from walagent.agent.models.limits import Limits
+from walagent.app.dsn import Places
+from walagent.app.serve import make_model, process_name
+from walagent.ask.asking import Asker, Desk, Options
+from walagent.ask.context import SchemaContext, describe_schema
+from walagent.ask.executor import Executor
+from walagent.config import Ask
+from walagent.errors import ConfigError, PreconditionError
+from walagent.message import ModelSpec
+from walagent.store import attachments
+from walagent.store.connections import connect, open_pool
+from walagent.store.guard.query import Connection, Guard
+from walagent.store.guard.query import Limits as GuardLimits
+from walagent.store.guard.role import check_role
+from walagent.store.schema import read_schema
+from walagent.store.translate import translating
+
+_CANNOT_PLAN = "embedded"  # the provider whose model decides by embeddings
+
+
+@asynccontextmanager
+async def open_asker(
+    places: Places, settings: Ask, options: Options, *, model: str | None = None
+) -> AsyncGenerator[Asker]:
+    """Open everything that answering takes; closed at the end of the block.
+
+    Args:
+        model: its name, where the command line says.
+
+    Raises:
+        PreconditionError: the analyst is missing, or could write; there is no model.
+        ConfigError: there is no model of that name.
+    """
+    async with AsyncExitStack() as stack:
+        with translating():
+            pool = await stack.enter_async_context(
+                open_pool(places.dsn, size=3, application="walagent ask")
+            )
+            async with pool.connection() as conn:
+                specs = await attachments.load_models(conn)
+            spec = choose_model(specs, model or settings.model)
+            chosen = Limits().wrap(make_model(spec))
+            stack.push_async_callback(chosen.aclose)
+            guards = [
+                await stack.enter_async_context(_guard(places.dsn, settings))
+                for _ in range(settings.connections)
+            ]
+        reading = guards[0].conn
+
+        async def schema(_question: str) -> SchemaContext:
+            version = str(reading.info.parameter_status("server_version") or "").partition(" ")[0]
+            with translating():
+                return describe_schema(await read_schema(reading, settings.schemas), version)
+
+        desk = Desk(pool, Executor(guards), chosen, schema, settings.rows)
+        yield Asker(desk, options, name=process_name())
+
+
+def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
+    """Choose the model that is named, or the only one there is."""
+    if name is not None:
+        if name not in specs:
+            known = ", ".join(sorted(specs)) or "none"
+            raise ConfigError(f'there is no model "{name}"; there are: {known}')
+        return specs[name]
+    fit = [spec for spec in specs.values() if spec.provider != _CANNOT_PLAN]
+    if len(fit) == 1:
+        return fit[0]
+    if fit:
+        names = ", ".join(sorted(spec.name for spec in fit))
+        raise ConfigError(f"which model should answer?  There are: {names}", hint="ask.model")
+    raise PreconditionError(
+        "there is no model that can plan; the embedded one only chooses between labels",
+        hint="insert into agent.model (name, provider, model_id, credential) values"
+        " ('gpt-4o', 'openai', 'gpt-4o', 'OPENAI_API_KEY');",
+    )
+
+
+@asynccontextmanager
+async def _guard(dsn: str, settings: Ask) -> AsyncGenerator[Guard]:
+    """Connect as the analyst: as the role, where the login is another one."""
+    async with await connect(dsn, application="walagent analyst") as conn:
+        await become(conn, settings.role)
+        await check_role(conn)
+        limits = GuardLimits(rows=settings.rows, seconds=settings.seconds, cost=settings.cost)
+        yield Guard(conn, limits=limits)
+
+
+async def become(conn: Connection, role: str) -> None:
+    """Take the analyst's role on, unless the login has it already.
+
+    Raises:
+        PreconditionError: there is no such role, or the login is no member of it.
+    """
+    found = await conn.execute(
+        "select rolname = current_user, pg_has_role(oid, 'member')"
+        " from pg_roles where rolname = %s",
+        [role],
+    )
+    row = await found.fetchone()
+    if row is None:
+        raise PreconditionError(f'there is no role "{role}"', hint=how_to_make(role))
+    is_me, is_member = row
+    if not (is_me or is_member):
+        raise PreconditionError(
+            f'this login may not act as "{role}"',
+            hint=f"grant {role} to {conn.info.user};",
+        )
+    if not is_me:
+        await conn.execute(SQL("set role {}").format(Identifier(role)))
+
+
+def how_to_make(role: str) -> str:
+    """Say how an analyst is made."""
+    return (
+        f"create role {role}; grant usage on schema public to {role};"
+        f" grant select on all tables in schema public to {role};"
+    )
