@@ -59,12 +59,12 @@ from walagent.store.translate import translating
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Workshop:
 async def _nothing_to_prepare(_model: str) -> None:
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class Workshop:
     """What every run of a worker shares."""
 
     pool: Pool
@@ -73,9 +73,9 @@ async def _nothing_to_prepare(_model: str) -> None:
     key: bytes  # agent.secret
     # How many runs of a model a worker with so many slots may hold, where not all of them.
     tight: Callable[[int], Mapping[str, int]] = lambda _slots: {}
+    prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
     budgets: Budgets = field(default_factory=Budgets)
 
-    prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
 
 class Work:
     """A claimed run in progress."""

@@ -293,9 +293,9 @@ class Worker:
                 found = await attachments.attachment_version(conn, *key)
             if found is None:
                 raise WalagentError(f"version {key[1]} of attachment {key[0]} is gone")
+            await self._shop.prepare(found.model)
             self._definitions[key] = found
             newest = max(
-            await self._shop.prepare(found.model)
                 version for attachment, version in self._definitions if attachment == key[0]
             )
             self._models[key[0]] = self._definitions[key[0], newest].model
