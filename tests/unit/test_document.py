@@ -14,6 +14,8 @@ from walagent.change import UNCHANGED, Op, Row, Value
 from walagent.matching.document import (
     MAX_ROW,
     MAX_TEXT,
+    Room,
+    cut_off,
     document,
     joined,
     key_of,
@@ -110,6 +112,31 @@ def test_too_large_a_row_is_cut_where_its_room_ends() -> None:
     assert sum(map(len, texts)) == MAX_ROW
     assert found["new"]["last"] == ""
     assert found["truncated"] == {"c4": MAX_TEXT, "c5": MAX_TEXT, "last": 1}
+
+
+def test_what_names_a_row_is_kept_whatever_room_there_is() -> None:
+    """The key and what tools are given stand behind large values, and must not be cut for them."""
+    tools = (tool(bind={"user": "owner"}),)
+    row = {**{f"c{n}": "x" * MAX_TEXT for n in range(5)}, "owner": "ann", "id": "k-1"}
+    found = kept(row, tools=tools)
+    assert (found["owner"], found["id"]) == ("ann", "k-1")
+
+
+def test_how_much_is_kept_can_be_said() -> None:
+    """Per value and per row."""
+    row = {"id": 1, "a": "x" * 30, "b": "y" * 30}
+    found = document(change(Op.INSERT, row), DESK, Room(value=20, row=25))
+    assert found["new"] == {"id": 1, "a": "x" * 20, "b": "y" * 5}
+    assert found["truncated"] == {"a": 30, "b": 30}
+
+
+def test_a_value_that_a_tool_would_get_a_part_of_is_found() -> None:
+    """Only what a tool is bound to; what the model is shown says itself that it was cut."""
+    on = attachment(tools=(tool(bind={"text": "body"}),))
+    large = change(Op.INSERT, {"id": 1, "body": "x" * (MAX_TEXT + 1), "other": "x" * MAX_TEXT * 2})
+    assert cut_off(large, on) == ("body", MAX_TEXT + 1)
+    assert cut_off(large, DESK) is None
+    assert cut_off(large, on, Room(value=MAX_TEXT + 1)) is None
 
 
 def test_jsonb_is_kept_as_json() -> None:

@@ -16,7 +16,8 @@ from walagent.matching.origin import Origin, origin_of
 from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
 from walagent.store.ledger import Effect
 
-SPILL_AFTER = 1000  # changes gathered before they are written: a few MB, one good commit
+SPILL_AFTER = 1000  # changes gathered before they are written: one good commit
+SPILL_WEIGHT = 4 << 20  # characters of text in them; judging and writing them needs a multiple
 
 Found = Match | TooDeep
 
@@ -28,6 +29,7 @@ class Gathered:
     found: list[tuple[Begin, Found]] = field(default_factory=list["tuple[Begin, Found]"])
     effects: list[Effect] = field(default_factory=list[Effect])
     seen: list[tuple[int, str]] = field(default_factory=list["tuple[int, str]"])
+    weight: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -37,13 +39,14 @@ class Gathered:
     @property
     def is_large(self) -> bool:
         """Whether it should be written before more is added."""
-        return len(self.found) + len(self.seen) >= SPILL_AFTER
+        return len(self.found) + len(self.seen) >= SPILL_AFTER or self.weight >= SPILL_WEIGHT
 
     def add(self, other: "Gathered") -> None:
         """Join what another transaction has started."""
         self.found.extend(other.found)
         self.effects.extend(other.effects)
         self.seen.extend(other.seen)
+        self.weight += other.weight
 
 
 @dataclass(slots=True)
@@ -108,9 +111,10 @@ class Gathering:
             attachments = registry.of(change.relation)
             if not attachments:
                 continue
-            lacks = registry.lacks(change.relation)
+            lacks = registry.lacks(change.relation, change.op)
             for found in matches(change, attachments, opened.origin, lacks):
                 gathered.found.append((begin, found))
+                gathered.weight += weight_of(change)
             if self._backfilling and change.op is Op.INSERT:
                 gathered.seen.extend(self._seen(change, attachments))
 
@@ -141,3 +145,14 @@ class Gathering:
         self.open = None
         self.commit_lsn = commit.commit_lsn
         self.passed = max(self.passed, commit.end_lsn)
+
+
+def weight_of(change: Change) -> int:
+    """Say how much text a change carries; the rest of it is small."""
+    return sum(
+        len(value)
+        for row in (change.new, change.old)
+        if row is not None
+        for value in row.values()
+        if isinstance(value, str)
+    )

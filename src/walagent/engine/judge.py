@@ -77,7 +77,11 @@ class Judge:
             attachment = match.attachment
             if reason := match.lack or moved.get(attachment.id):
                 verdicts[n] = Unjudged(match, reason)
-            elif attachment.condition is not None:
+            elif attachment.condition is None:
+                continue
+            elif found := predicate.oversized(attachment, match.change):
+                verdicts[n] = _too_large(match, *found)
+            else:
                 key = (attachment.id, attachment.version, id(match.change.relation))
                 groups.setdefault(key, []).append((n, match))
         for group in groups.values():
@@ -174,6 +178,12 @@ class Judge:
         columns = predicate.needed(attachment, relation)
         then, now = await tables.column_types(self._conn, oid, columns)
         return Shape(then, now, await tables.name_of(self._conn, oid))
+
+
+def _too_large(match: Match, column: str, length: int) -> Raised:
+    most = predicate.MAX_JUDGED
+    message = f'it reads column "{column}", which holds {length} characters; at most are {most}'
+    return Raised(match, "54000", message)
 
 
 def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -21,11 +22,26 @@ _JSON = {114: "json", 3802: "jsonb"}  # by the oid of the type
 _OF_USERS = 16384  # oids from here on are no built-in type's
 _STRAY = re.compile("[\udc80-\udcff]")  # bytes that were no UTF-8, as the decoders keep them
 
-MAX_TEXT = 256 * 1024  # characters of one column that a run keeps; more goes to no model
+MAX_TEXT = 256 * 1024  # characters of one value that a run keeps; more goes to no model
 MAX_ROW = 1024 * 1024  # characters of one row
 
 
-def document(change: Change, attachment: Attachment) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much of a change a run keeps.
+
+    A row's key, and what tools are given of it, are kept whether the row has room or not: they are
+    what it is found by.
+    """
+
+    value: int = MAX_TEXT  # characters
+    row: int = MAX_ROW
+
+
+ROOM = Room()
+
+
+def document(change: Change, attachment: Attachment, room: Room = ROOM) -> dict[str, Any]:
     """Write a change as the JSON of its run, with only the columns that the agent is shown."""
     relation = change.relation
     shown: dict[str, Any] = {
@@ -36,9 +52,11 @@ def document(change: Change, attachment: Attachment) -> dict[str, Any]:
     truncated: dict[str, int] = {}
     # A json column keeps its text: it may hold what jsonb refuses, and a run is kept as jsonb.
     parsed = {n for n, kind in json_columns(attachment, relation).items() if kind == "jsonb"}
+    first = attachment.bound.union(attachment.key_columns)
     for side, row in (("new", change.new), ("old", change.old)):
         if row is not None:
-            shown[side] = _shown_row(_visible(row, attachment), truncated, parsed)
+            visible = _visible(row, attachment)
+            shown[side] = _shown_row(visible, truncated, parsed, room, first)
     unchanged = [readable(n) for n, v in (change.new or {}).items() if v is UNCHANGED]
     if unchanged:
         shown["unchanged"] = unchanged
@@ -102,19 +120,25 @@ def _visible_stray(change: Change, attachment: Attachment) -> set[str]:
 
 
 def _shown_row(
-    row: Iterable[tuple[str, Value]], truncated: dict[str, int], parsed: Collection[str]
+    row: Iterable[tuple[str, Value]],
+    truncated: dict[str, int],
+    parsed: Collection[str],
+    room: Room,
+    first: Collection[str],
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    room = MAX_ROW
+    left = room.row
     for column, value in row:
         if value is UNCHANGED:
             continue
         name = readable(column)
         if isinstance(value, str):
-            if len(value) > (most := min(MAX_TEXT, room)):
+            most = room.value if column in first else min(room.value, left)
+            if len(value) > most:
                 truncated[name] = len(value)
                 value = value[:most]  # noqa: PLW2901 - the cut value is what is kept
-            room -= len(value)
+            if column not in first:
+                left -= len(value)
             if column in parsed and name not in truncated and is_text(value):
                 out[name] = orjson.Fragment(value)
                 continue
@@ -143,12 +167,26 @@ def readable(text: str) -> str:
 
 def unnamed(change: Change, attachment: Attachment) -> str | None:
     """Find a column whose value a tool is given, and that is no text: it would name another row."""
-    row = row_of(change)
-    for name in (*attachment.key_columns, *sorted(attachment.bound)):
-        value = row.get(name)
-        if isinstance(value, str) and not is_text(value):
+    for name, value in _given(change, attachment):
+        if not is_text(value):
             return readable(name)
     return None
+
+
+def cut_off(change: Change, attachment: Attachment, room: Room = ROOM) -> tuple[str, int] | None:
+    """Find a column whose value a tool is given, and that is longer than what is kept of it."""
+    for name, value in _given(change, attachment):
+        if len(value) > room.value:
+            return readable(name), len(value)
+    return None
+
+
+def _given(change: Change, attachment: Attachment) -> Iterable[tuple[str, str]]:
+    """The texts of a row that tools are given: its key, and what their arguments are bound to."""
+    row = row_of(change)
+    for name in (*attachment.key_columns, *sorted(attachment.bound)):
+        if isinstance(value := row.get(name), str):
+            yield name, value
 
 
 def row_of(change: Change) -> Row:

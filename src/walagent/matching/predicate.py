@@ -16,6 +16,10 @@ from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Relation, Row
 from walagent.matching.document import json_columns, row_json
 
+# Characters of one value.  A condition sees values whole or not at all; a larger one would cost
+# the reader and the server some times its size, and seconds in which nothing else is taken in.
+MAX_JUDGED = 16 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -36,6 +40,16 @@ def needed(attachment: Attachment, relation: Relation) -> Sequence[tuple[str, in
         return list(described.items()) or None
     names = dict.fromkeys((*attachment.condition_columns, *attachment.key_columns))
     return [(name, described.get(name, 0)) for name in names]
+
+
+def oversized(attachment: Attachment, change: Change) -> tuple[str, int] | None:
+    """Find a value that the condition reads and that is longer than it may be, with its length."""
+    for row in (change.new, change.old):
+        for name in row if row and attachment.whole_row else attachment.condition_columns:
+            value = row.get(name) if row else None
+            if isinstance(value, str) and len(value) > MAX_JUDGED:
+                return name, len(value)
+    return None
 
 
 def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -> sql.Composed:
