@@ -60,9 +60,10 @@ as $$
 begin
     execute format('grant usage on schema agent to %I', role);
     execute format('grant select on all tables in schema agent to %I', role);
-    execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.progress, agent.gap, '
+    execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.unjudged, agent.progress, agent.gap, '
         'agent.backfill, agent.backfill_seen, agent.worker, agent.spend to %I', role);
     execute format('grant insert, update, delete on agent.gap_choice to %I', role);
+    execute format('grant insert, update on agent.session, agent.question to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
     execute format('grant update on agent.approval, agent.lane, agent.tool, agent.budget_use to %I', role);
     execute format('grant insert, update on agent.attachment_version to %I', role);

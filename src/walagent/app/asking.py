@@ -45,13 +45,13 @@ async def open_asker(
             )
             async with pool.connection() as conn:
                 specs = await attachments.load_models(conn)
-            spec = choose_model(specs, model or settings.model)
-            chosen = Limits().wrap(make_model(spec))
-            stack.push_async_callback(chosen.aclose)
             guards = [
                 await stack.enter_async_context(_guard(places.dsn, settings))
                 for _ in range(settings.connections)
             ]
+            spec = choose_model(specs, model or settings.model)
+            chosen = Limits().wrap(make_model(spec))
+            stack.push_async_callback(chosen.aclose)
         reading = guards[0].conn
 
         async def schema(_question: str) -> SchemaContext:

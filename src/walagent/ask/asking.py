@@ -173,6 +173,18 @@ class Desk:
     rows: int = 1000
 
 
+def check_question(text: str) -> None:
+    """See that there is something to answer.
+
+    Raises:
+        ConfigError: there is no question, or it is too long.
+    """
+    if not text.strip():
+        raise ConfigError("the question is empty")
+    if len(text) > LONGEST:
+        raise ConfigError(f"the question has {len(text):,} characters; {LONGEST:,} are allowed")
+
+
 class Asker:
     """Answers questions; one at a time for each session."""
 
@@ -195,10 +207,7 @@ class Asker:
             ConfigError: there is no question, or it is too long; the session is somebody else's.
             ModelUnauthorizedError, ModelUnavailableError: there is no model to ask.
         """
-        if not text.strip():
-            raise ConfigError("the question is empty")
-        if len(text) > LONGEST:
-            raise ConfigError(f"the question has {len(text):,} characters; {LONGEST:,} are allowed")
+        check_question(text)
         with translating():
             async with self._desk.pool.connection() as conn, conn.transaction():
                 asked = await questions.begin_question(

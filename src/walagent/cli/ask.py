@@ -10,7 +10,16 @@ from uuid import uuid4
 import click
 
 from walagent.app.asking import open_asker
-from walagent.ask.asking import Done, Event, Options, Outcome, Planned, Started, Thinking
+from walagent.ask.asking import (
+    Done,
+    Event,
+    Options,
+    Outcome,
+    Planned,
+    Started,
+    Thinking,
+    check_question,
+)
 from walagent.ask.results import StepResult
 from walagent.cli.ending import FAILED
 from walagent.cli.output import cell, clean, json_option, print_json, print_rows, say
@@ -54,6 +63,7 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
     A model plans read-only statements; PostgreSQL's own analysis decides whether they may run.
     A session that was cut off goes on where it was.
     """
+    check_question(question)
     opened = open_session(where)
     options = Options(parallel=pattern.lower() == "parallel")
     name = session or f"ask-{uuid4().hex[:12]}"

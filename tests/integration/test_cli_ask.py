@@ -1,0 +1,164 @@
+"""`walagent ask` as somebody types it, with the real SDK and a provider that follows a script."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import run_all, value
+from tests.helpers.guard import STAGE
+from tests.integration.cli_user import Ended, User
+from walagent.agent.models.scripted import Answer
+from walagent.testing import FakeProvider, Fault, call
+
+KEY = "SHOP_API_KEY"
+COUNT = "select country, count(*) as n from customer group by 1 order by 1"
+PLAN = call(
+    "plan",
+    reasoning="Count them.",
+    assumptions=["everybody counts"],
+    steps=[{"id": "a", "type": "SQL", "description": "count", "tool_input": {"query": COUNT}}],
+)
+ANSWER = call("answer", text="Twenty in each country.", caveats=[])
+QUESTION = "How many customers are there in each country?"
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A person at a shell, and the provider that their model leads to."""
+
+    user: User
+    provider: FakeProvider
+    role: str
+
+    async def types(self, *words: str) -> Ended:
+        """Type a command."""
+        return await asyncio.to_thread(self.user.types, *words)
+
+
+@asynccontextmanager
+async def shell(
+    conn: AsyncConnection, dsn: str, folder: Path, replies: Sequence[Answer]
+) -> AsyncIterator[Shell]:
+    """Make the shop, an analyst, and a model."""
+    role = f"analyst_{conn.info.dbname}"
+    left: Iterator[Answer] = iter(replies)
+    await run_all(conn, (STAGE / "fixture.sql").read_text())
+    await run_all(
+        conn,
+        f"""
+        create role {role};
+        grant usage on schema public to {role};
+        revoke create on schema public from public;
+        grant select on all tables in schema public to {role};
+        """,
+    )
+    async with FakeProvider([lambda _: next(left)] * 50) as fake:
+        await run_all(
+            conn,
+            "delete from agent.model; insert into agent.model (name, provider, model_id, base_url,"
+            f" credential) values ('m', 'openai', 'm', '{fake.spec('openai').base_url}',"
+            f" '{KEY}')",
+        )
+        user = User(folder, dsn, {KEY: fake.key})
+        user.writes(f"ask: {{role: {role}, connections: 1}}\n")
+        yield Shell(user, fake, role)
+    await run_all(conn, f"drop owned by {role}; drop role {role}")
+
+
+async def test_an_answer_comes_with_rows_sql_and_assumptions(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The answer and its rows on stdout, what it rests on beside them."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        ended = (await on.types("ask", QUESTION, "-v")).worked()
+        table = ["country  n", "CH       20", "DE       20", "FR       20"]
+        assert ended.out.splitlines() == ["Twenty in each country.", "", *table]
+        assert f"SQL: {COUNT}" in ended.err
+        assert "assumed: everybody counts" in ended.err
+        assert "plan: Count them." in ended.err
+
+
+@pytest.mark.parametrize(
+    ("output", "has"),
+    [("csv", "country,n\nCH,20\n"), ("markdown", "| country | n |\n| --- | --- |\n| CH | 20 |\n")],
+)
+async def test_rows_are_printed_as_wanted(
+    conn: AsyncConnection, dsn: str, tmp_path: Path, output: str, has: str
+) -> None:
+    """For a spreadsheet, or a page."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        assert has in (await on.types("ask", QUESTION, "--output", output)).worked().out
+
+
+async def test_json_says_all_of_it(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+    """For programs."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        found = (await on.types("ask", QUESTION, "--json")).worked().json
+        assert found["status"] == "answered"
+        assert found["sql"] == [COUNT]
+        assert found["steps"][0]["rows"] == [["CH", "20"], ["DE", "20"], ["FR", "20"]]
+
+
+async def test_a_killed_question_is_finished_by_its_session(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """SIGKILL between the rows and the answer: the plan is not asked for, nor the rows, again."""
+    replies = [PLAN, Fault(stall=60.0), ANSWER, PLAN, ANSWER]
+    async with shell(conn, dsn, tmp_path, replies) as on:
+        with on.user.starts("ask", QUESTION, "--session", "monday", "-v") as killed:
+            await asyncio.to_thread(killed.says, "… answer")
+            assert await asyncio.to_thread(killed.ends, signal.SIGKILL) == -signal.SIGKILL
+        assert await value(conn, "select count(*) from agent.step") == 2
+        await run_all(conn, "update agent.run set lease_expires_at = agent.now() - interval '1 s'")
+        ended = (await on.types("ask", "And now?", "--session", "monday")).worked()
+        assert "Twenty in each country." in ended.out
+        done = "select count(*) from agent.run where state = 'succeeded' and reason = 'question'"
+        assert await value(conn, done) == 2
+        plans = "select count(*) from agent.step where content ->> 'by' = 'planner' and run_id = 1"
+        assert await value(conn, plans) == 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "says"),
+    [
+        ("grant insert on customer to {role}", 3, "may write to customer"),
+        ("delete from agent.model", 3, "there is no model that can plan"),
+    ],
+)
+async def test_what_is_missing_is_named_with_its_mend(  # noqa: PLR0917 - fixtures and cases
+    conn: AsyncConnection, dsn: str, tmp_path: Path, spoil: str, code: int, says: str
+) -> None:
+    """Before any model is asked."""
+    async with shell(conn, dsn, tmp_path, []) as on:
+        await run_all(conn, spoil.format(role=on.role))
+        ended = await on.types("ask", QUESTION)
+        assert ended.code == code
+        assert says in ended.err
+        assert "hint: " in ended.err
+
+
+async def test_no_analyst_is_named_with_how_to_make_one(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """A login that can write is no analyst, and is not used as one."""
+    async with shell(conn, dsn, tmp_path, []) as on:
+        on.user.writes("ask: {role: not_there}\n")
+        ended = await on.types("ask", QUESTION)
+        assert ended.code == 3
+        assert "create role not_there" in ended.err
+
+
+async def test_an_empty_question_is_a_wrong_argument(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """And asks nobody."""
+    async with shell(conn, dsn, tmp_path, []) as on:
+        ended = await on.types("ask", "  ")
+        assert (ended.code, on.provider.received) == (2, [])
+        assert "the question is empty" in ended.err
