@@ -26,6 +26,7 @@ class ScriptedStream:
     def __init__(self, confirmed: Callable[[Lsn], None] = lambda _: None) -> None:
         self.batches: deque[list[Item]] = deque()
         self.confirmed: list[Lsn] = []
+        self.received = Lsn(0)
         self._on_confirmed = confirmed
 
     async def next_batch(self) -> list[Item]:

@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from walagent import metrics
 from walagent.app.ground import watch_ground
 from walagent.app.locks import check_locks
-from walagent.app.setup import PUBLICATIONS, check_source, ensure_slot
+from walagent.app.setup import PUBLICATIONS, Source, check_source, ensure_slot
 from walagent.attachment import Attachment
 from walagent.config import Replication
 from walagent.engine.backfill import Backfill
@@ -44,6 +44,9 @@ from walagent.wal.stream import ReplicationStream, open_stream
 _STANDBY = 0.5  # seconds between two tries of a standby; a take-over must be quick
 _HEALTHY = 60.0  # seconds of streaming after which delays start small again
 _LOOK = 5.0  # seconds between two looks at the slot's lag
+_WITHHELD = (
+    "the server keeps changes back until the standbys in synchronized_standby_slots have them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,8 @@ class Reader:
         self._trouble: str | None = None
         self._failed = False  # whether the last stream was lost, or the last try for one
         self._let_in = False  # whether the server has let our logins in before
+        self._withholding = False  # whether the server waited for a standby at the last look
+        self._withheld: str | None = None  # the same, when it did so twice
         self._hurry = asyncio.Event()
         self._lag = 0
         self.turned_at = time.monotonic()  # for the watchdog: when this part last did something
@@ -119,8 +124,8 @@ class Reader:
 
     @property
     def reasons(self) -> Sequence[str]:
-        """Why nothing is read, when nothing is."""
-        return [self._trouble] if self._trouble else []
+        """Why nothing is read, or nothing comes."""
+        return [reason for reason in (self._trouble, self._withheld) if reason]
 
     async def run(self) -> None:
         """Follow the slot for ever.
@@ -150,7 +155,7 @@ class Reader:
                 self._failed = True
                 self._note(str(error), error)
             finally:
-                self._intake = None
+                self._intake = self._withheld = None
             await self._pause(pause_after(failures))
 
     def _was_healthy(self, started: float) -> bool:
@@ -190,7 +195,7 @@ class Reader:
                     await check_locks(conn, looker, self._settings.slot)
                 login = self._replication_dsn
                 ledger = await ensure_slot(conn, login, self._settings, _tell)
-                await check_source(conn, login, self._settings, ledger)
+                source = await check_source(conn, login, self._settings, ledger)
                 self._let_in = True
                 registry = Registry(await attachments.active_attachments(conn))
             options = self._options(registry, ledger)
@@ -199,16 +204,22 @@ class Reader:
             )
             by_name = self._settings.plugin == "wal2json"
             parts = _Parts(conn, Judge(judge, by_name=by_name), looker, filler)
-            await stream.during(self._read(stream, parts, ledger, registry))
+            await stream.during(self._read(stream, parts, source, ledger, registry))
 
     async def _read(
-        self, stream: ReplicationStream, parts: _Parts, found: ledgers.Ledger, registry: Registry
+        self,
+        stream: ReplicationStream,
+        parts: _Parts,
+        source: Source,
+        found: ledgers.Ledger,
+        registry: Registry,
     ) -> None:
         """Take the ledger over, now that the slot is ours, and take in what comes."""
         with translating():
             ledger = await ledgers.take_ledger(parts.intake, self._settings.slot, self._name)
             if ledger.end_lsn != found.end_lsn:
                 raise StreamLostError("the ledger moved while the stream was being opened")
+            await self._note_timeline(parts.intake, ledger, source)
             running = await backfills.running(parts.intake)
             key = await attachments.secret_key(parts.intake)
         self._began = ledger.end_lsn
@@ -225,12 +236,24 @@ class Reader:
             fixed_relations=self._fixed(registry),
             starter=self._starter,
             on_described=self._described.set,
+            replicated=source.slot.failover,
         )
         self._trouble, self._failed = None, False
         log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))
         self._on_streaming()
         backfill = Backfill(parts.filler, Judge(parts.filler), running, lambda: intake.settled)
         await self._beside(intake, backfill, parts.looker)
+
+    async def _note_timeline(
+        self, conn: AsyncConnection[Any], ledger: ledgers.Ledger, source: Source
+    ) -> None:
+        """Write down that the server was promoted since the ledger was written last."""
+        timeline = source.identity.timeline
+        if timeline != ledger.timeline:
+            await ledgers.record_timeline(conn, ledger, timeline)
+            log.warning(
+                "timeline.changed", slot=ledger.slot, former=ledger.timeline, timeline=timeline
+            )
 
     async def _beside(
         self, intake: Intake, backfill: Backfill, looker: AsyncConnection[Any]
@@ -266,11 +289,19 @@ class Reader:
                     )
             turns += 1
             self._lag = seen.behind
+            self._note_withheld(seen)
             metrics.slot_retained_bytes.set(seen.retained)
             metrics.replication_lag_bytes.set(seen.behind)
             metrics.approvals_pending.set(seen.approvals)
             self.turned_at = time.monotonic()
             await asyncio.sleep(_LOOK)
+
+    def _note_withheld(self, seen: status.Status) -> None:
+        """Say that the server keeps changes back, once two looks in a row have seen it."""
+        if seen.withheld and self._withholding and not self._withheld:
+            log.warning("reader.withheld", slot=self._settings.slot)
+        self._withheld = _WITHHELD if seen.withheld and self._withholding else None
+        self._withholding = seen.withheld
 
     async def _fill(self, backfill: Backfill) -> None:
         while True:

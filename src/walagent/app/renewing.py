@@ -47,7 +47,12 @@ async def renew_slot(
         await drop_slot(reader, name)
     publications = PUBLICATIONS if settings.plugin == "pgoutput" else ()
     made = await create_slot(
-        replication_dsn, name, settings.plugin, publications=publications, waiting=waiting
+        replication_dsn,
+        name,
+        settings.plugin,
+        publications=publications,
+        failover=settings.failover,
+        waiting=waiting,
     )
     identity = await identify_system(replication_dsn)
     start = made.confirmed or Lsn(0)

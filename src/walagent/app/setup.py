@@ -2,18 +2,21 @@
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from psycopg import AsyncConnection
 
 from walagent.config import Replication
-from walagent.errors import GapError, StreamLostError
+from walagent.errors import DatabaseLostError, GapError, StreamLostError
 from walagent.lsn import Lsn
 from walagent.store import ledger as ledgers
 from walagent.store.ledger import Ledger
 from walagent.wal.slots import (
     Blocker,
+    SlotState,
     SystemIdentity,
+    allow_failover,
     check_slot,
     create_slot,
     identify_system,
@@ -21,6 +24,14 @@ from walagent.wal.slots import (
 )
 
 PUBLICATIONS = ("walagent", "walagent_inserts")  # made by the migrations
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a stream is about to be opened on."""
+
+    identity: SystemIdentity
+    slot: SlotState
 
 
 async def ensure_slot(
@@ -34,13 +45,25 @@ async def ensure_slot(
     A slot without a ledger is taken over at its own position: nobody has read it for us.
 
     Raises:
+        DatabaseLostError: this is a standby; it may be promoted.
         GapError: there is a ledger, and the slot is gone: a person decides how to go on.
     """
+    await _refuse_standby(conn)
     ledger = await ledgers.read_ledger(conn, settings.slot)
     if ledger is not None:
         return ledger
     async with _alone(conn):
         return await _make_slot(conn, replication_dsn, settings, waiting)
+
+
+async def _refuse_standby(conn: AsyncConnection[Any]) -> None:
+    row = await (await conn.execute("select pg_is_in_recovery()")).fetchone()
+    if row and row[0]:
+        raise DatabaseLostError(
+            "this server is a standby: nothing can be written there until it is promoted",
+            hint="name all servers, and the primary is found: host=a,b"
+            " target_session_attrs=read-write",
+        )
 
 
 @asynccontextmanager
@@ -70,6 +93,7 @@ async def _make_slot(
             settings.slot,
             settings.plugin,
             publications=publications,
+            failover=settings.failover,
             waiting=waiting,
         )
     identity = await identify_system(replication_dsn)
@@ -89,8 +113,10 @@ async def _make_slot(
 
 async def check_source(
     conn: AsyncConnection[Any], replication_dsn: str, settings: Replication, ledger: Ledger
-) -> SystemIdentity:
+) -> Source:
     """Say whether the ledger's slot can be read on from where the ledger ends.
+
+    A standby that was promoted is on another timeline, with the same slot and ledger: that is well.
 
     Raises:
         GapError: what lies between is lost; it is recorded in `agent.gap`.
@@ -100,7 +126,7 @@ async def check_source(
     identity = await identify_system(replication_dsn)
     try:
         _check_identity(identity, ledger)
-        await check_slot(conn, settings.slot, plugin=settings.plugin, ledger=ledger.end_lsn)
+        slot = await check_slot(conn, settings.slot, plugin=settings.plugin, ledger=ledger.end_lsn)
     except GapError as error:
         now = await ledgers.read_ledger(conn, settings.slot)
         if now != ledger:  # its last reader moved it after we had read it, and the slot after that
@@ -109,7 +135,10 @@ async def check_source(
         to_lsn = state.confirmed if state else identity.wal_end
         await ledgers.record_gap(conn, settings.slot, str(error), ledger.end_lsn, to_lsn)
         raise
-    return identity
+    if settings.failover and not slot.failover:
+        await allow_failover(replication_dsn, settings.slot)
+        slot = replace(slot, failover=True)
+    return Source(identity, slot)
 
 
 def _check_identity(identity: SystemIdentity, ledger: Ledger) -> None:

@@ -26,6 +26,9 @@ class Replication(Part):
     """The output plug-in that decodes the WAL on the server."""
     protocol: Literal[1, 2] = 1
     """pgoutput's protocol; 2 streams large transactions before they commit."""
+    failover: bool = False
+    """Let standbys synchronise the slot, so that one can be promoted without a gap.  PostgreSQL 17
+    or newer."""
     sender_timeout: Seconds = 4.0
     """How soon the server frees the slot of a reader that is frozen."""
     status_interval: Seconds = 10.0

@@ -21,6 +21,7 @@ from walagent.engine.gather import Found, Gathered, Gathering
 from walagent.engine.judge import Judge, Raised, Unjudged, Verdict, match_of
 from walagent.engine.new_runs import new_run
 from walagent.engine.pausing import pause_broken
+from walagent.engine.replicated import HEARTBEAT, Replicated
 from walagent.lsn import Lsn
 from walagent.matching.match import Match, TooDeep
 from walagent.matching.registry import Registry
@@ -42,6 +43,11 @@ class Stream(Protocol):
 
     def confirm(self, lsn: Lsn) -> None:
         """Say that everything up to *lsn* is durable on our side."""
+        ...
+
+    @property
+    def received(self) -> Lsn:
+        """Up to where everything has been read."""
         ...
 
 
@@ -87,6 +93,7 @@ class Intake:
         fixed_relations: frozenset[tuple[str, str]] | None = None,
         starter: Starter | None = None,
         on_described: Callable[[], None] = lambda: None,
+        replicated: bool = False,
     ) -> None:
         """Take over *conn*, a connection of intake's own in autocommit mode.
 
@@ -98,6 +105,7 @@ class Intake:
             fixed_relations: the relations the stream was opened for, if it cannot learn of more.
             starter: a worker in this process, to spare quiet times a claim and its commit.
             on_described: called when an attached table was described, new or changed.
+            replicated: whether standbys have copies of the slot.
         """
         self._stream = stream
         self._conn = conn
@@ -110,10 +118,12 @@ class Intake:
         self._fixed = fixed_relations
         self._starter = starter
         self._on_described = on_described
+        self._replicated = Replicated(ledger.end_lsn) if replicated else None
         self._lost: dict[int, tuple[Attachment, str]] = {}  # seen to have lost their ground
         self._spilled: set[int] | None = None  # lanes of the open transaction's inserted runs
         self._durable = ledger.end_lsn  # this much of what is gathered is written down
         self._written_at = time.monotonic()
+        self._patience = HEARTBEAT if replicated else IDLE_SECONDS
         self.settled = ledger.end_lsn  # every change before it is dealt with, its runs committed
         self.progressed_at = time.monotonic()  # when the stream last told us something
 
@@ -149,6 +159,8 @@ class Intake:
                 await self._write_group()
                 await self._write_idle(batch[-1])
                 await self._look_at_ground()
+            if self._replicated is not None:
+                await self._confirm_replicated(self._replicated)
 
     async def _look_at_ground(self) -> None:
         """Pause what has lost its ground, and let somebody look at a table that was told anew.
@@ -224,13 +236,22 @@ class Intake:
         """The ledger is durable: confirm it, and tell whoever waits for it."""
         faults.hit("intake.committed")
         self._durable, self._written_at = self._gathering.passed, time.monotonic()
-        self._stream.confirm(self._durable)
-        faults.hit("intake.confirmed")
+        if self._replicated is None:
+            self._stream.confirm(self._durable)
+            faults.hit("intake.confirmed")
         if has_runs:
             self._on_runs()
         for attachment in self._gathering.attached:
             self._on_attached(attachment)
         self._gathering.attached.clear()
+
+    async def _confirm_replicated(self, replicated: Replicated) -> None:
+        """Confirm what standbys have in their copy of the ledger, too."""
+        if self._durable > replicated.held:
+            replicated.hold(self._durable, await ledgers.wal_flushed(self._conn))
+        if (position := replicated.release(self._stream.received)) is not None:
+            self._stream.confirm(position)
+            faults.hit("intake.confirmed")
 
     # One that is too large to gather.
 
@@ -269,7 +290,7 @@ class Intake:
         asked = isinstance(last, Idle) and last.reply_requested
         waited = time.monotonic() - self._written_at
         if passed > self._durable and (
-            asked or waited > IDLE_SECONDS or passed - self._durable > IDLE_BYTES
+            asked or waited > self._patience or passed - self._durable > IDLE_BYTES
         ):
             await self._move_progress()
             self._committed(has_runs=False)

@@ -108,6 +108,21 @@ async def open_ledger(  # noqa: PLR0913 - a row's columns
     )
 
 
+async def record_timeline(conn: Connection, ledger: Ledger, timeline: int) -> None:
+    """Remember on which timeline the WAL is read now: a standby was promoted."""
+    await conn.execute(
+        "update agent.progress set timeline = %s where slot = %s and epoch = %s",
+        [timeline, ledger.slot, ledger.epoch],
+    )
+
+
+async def wal_flushed(conn: Connection) -> Lsn:
+    """Tell how far the server's WAL is on disk: past everything that is committed."""
+    row = await (await conn.execute("select pg_current_wal_flush_lsn()::text")).fetchone()
+    assert row is not None  # noqa: S101 - a select without from gives one row
+    return Lsn.parse(row[0])
+
+
 def _ledger(row: Sequence[Any]) -> Ledger:
     slot, generation, epoch, system_id, timeline, plugin, commit_lsn, end_lsn = row
     return Ledger(

@@ -17,12 +17,13 @@ class Status:
     retained: int
     behind: int
     approvals: int
+    withheld: bool  # whether the server waits for a standby; unknown means no
 
 
 async def read_status(conn: Connection, slot: str) -> Status:
     """Read how far behind the slot is, and how many questions wait for a person."""
     row = await (await conn.execute(query("read_status"), {"slot": slot})).fetchone()
-    return Status(*row) if row else Status(0, 0, 0)
+    return Status(*row) if row else Status(0, 0, 0, withheld=False)
 
 
 async def count_runs(conn: Connection) -> dict[str, int]:

@@ -25,10 +25,11 @@ from walagent.errors import (
 )
 from walagent.lsn import Lsn
 from walagent.wal.connection import connect_replication
-from walagent.wal.options import Plugin
+from walagent.wal.options import Plugin, quote_name
 from walagent.wal.publications import missing_publications
 from walagent.wal.refusals import LOST, POOLER, refused
 
+_FAILOVER_SINCE: Final = 170000
 _LOOK: Final = 0.5  # seconds between two looks at what a new slot waits for
 
 
@@ -45,6 +46,9 @@ class SlotState:
     wal_status: str  # reserved, extended, unreserved or lost
     invalidated: str  # why, where the server tells (17 and later), else ""
     retained: int  # bytes of WAL kept for it
+    failover: bool = False  # whether standbys may synchronise it (17 and later)
+    synced: bool = False  # on a standby: whether it is such a copy
+    temporary: bool = False  # a copy is, until the standby can vouch for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class SystemIdentity:
     database: str
 
 
-# `to_jsonb` because invalidation_reason exists from 17 on only.
+# `to_jsonb` because invalidation_reason, failover and synced exist from 17 on only.
 _INSPECT: Final = """
 select slot_name,
        plugin,
@@ -78,7 +82,10 @@ select slot_name,
        coalesce(wal_status, 'lost'),
        coalesce(to_jsonb(s) ->> 'invalidation_reason', ''),
        coalesce(pg_wal_lsn_diff(case when pg_is_in_recovery() then pg_last_wal_replay_lsn()
-                                     else pg_current_wal_lsn() end, restart_lsn), 0)::int8
+                                     else pg_current_wal_lsn() end, restart_lsn), 0)::int8,
+       coalesce((to_jsonb(s) ->> 'failover')::bool, false),
+       coalesce((to_jsonb(s) ->> 'synced')::bool, false),
+       temporary
   from pg_replication_slots s
  where slot_name = %s
 """
@@ -100,7 +107,7 @@ async def inspect_slot(conn: AsyncConnection, name: str) -> SlotState | None:
     row = await (await conn.execute(_INSPECT, [name])).fetchone()
     if row is None:
         return None
-    slot, plugin, database, pid, confirmed, restart, status, invalidated, retained = row
+    slot, plugin, database, pid, confirmed, restart, *rest = row
     return SlotState(
         slot,
         plugin or "",
@@ -108,9 +115,7 @@ async def inspect_slot(conn: AsyncConnection, name: str) -> SlotState | None:
         pid,
         confirmed and Lsn.parse(confirmed),
         restart and Lsn.parse(restart),
-        status,
-        invalidated,
-        retained,
+        *rest,
     )
 
 
@@ -151,6 +156,7 @@ async def create_slot(  # noqa: PLR0913 - each has its default
     plugin: Plugin = "pgoutput",
     *,
     publications: Sequence[str] = (),
+    failover: bool = False,
     timeout: float = 60.0,  # noqa: ASYNC109 - bounds the server's work, and tells whom it waits for
     waiting: Callable[[Sequence[Blocker]], None] = lambda _: None,
 ) -> SlotState:
@@ -159,10 +165,13 @@ async def create_slot(  # noqa: PLR0913 - each has its default
     The server waits for every open transaction that has written.  As long as it does, *waiting*
     is told of them about twice a second.
 
+    Args:
+        failover: whether standbys may synchronise it, and so be promoted without a gap.
+
     Raises:
         PreconditionError: a publication is missing (a slot without it would be stuck for ever),
-            the slot exists, the server or the role is not set up, or the *timeout* has passed;
-            no slot is left behind then.
+            the slot exists, the server or the role is not set up, it is too old for *failover*,
+            or the *timeout* has passed; no slot is left behind then.
         DatabaseLostError: the connection broke.
     """
     async with _connection(dsn) as conn, _connection(dsn) as watcher:
@@ -171,7 +180,11 @@ async def create_slot(  # noqa: PLR0913 - each has its default
                 f"there is no publication {', '.join(missing)}",
                 hint="make the publication before the slot",
             )
-        making = asyncio.create_task(_make(conn, name, plugin), name=f"create slot {name}")
+        if failover:
+            _check_failover(conn, name)
+        making = asyncio.create_task(
+            _make(conn, name, plugin, failover=failover), name=f"create slot {name}"
+        )
         try:
             async with asyncio.timeout(timeout):
                 await _watch(making, watcher, conn.info.backend_pid, waiting)
@@ -220,9 +233,42 @@ async def identify_system(dsn: str) -> SystemIdentity:
     return SystemIdentity(str(system_id), int(timeline), Lsn.parse(wal_end), database or "")
 
 
-async def _make(conn: AsyncConnection, name: str, plugin: Plugin) -> None:
+async def allow_failover(dsn: str, name: str) -> None:
+    """Let standbys synchronise a slot that was made without that.
+
+    Raises:
+        SlotBusyError: somebody reads it.
+        PreconditionError: the server is older than 17.
+        StreamLostError: it cannot be reached.
+
+    Source: PostgreSQL docs, 55.4 Streaming Replication Protocol, ALTER_REPLICATION_SLOT.
+    """
+    conn = await connect_replication(dsn)
     try:
-        await conn.execute("select pg_create_logical_replication_slot(%s, %s)", [name, plugin])
+        _check_failover(conn, name)
+        await conn.execute(f"ALTER_REPLICATION_SLOT {quote_name(name)} (FAILOVER)".encode())
+    except Error as error:
+        raise refused(error, name) from error
+    finally:
+        await conn.close()
+
+
+def _check_failover(conn: AsyncConnection, name: str) -> None:
+    version = conn.info.server_version
+    if version < _FAILOVER_SINCE:
+        raise PreconditionError(
+            f"slot {name} cannot be synchronised to a standby: PostgreSQL {version // 10000} has"
+            " no failover slots, 17 is the first that has",
+            hint="replication: {failover: false}; the promotion of a standby is then a gap",
+        )
+
+
+async def _make(conn: AsyncConnection, name: str, plugin: Plugin, *, failover: bool) -> None:
+    more = ", false, false, true" if failover else ""  # temporary, two_phase, failover
+    try:
+        await conn.execute(
+            f"select pg_create_logical_replication_slot(%s, %s{more})".encode(), [name, plugin]
+        )
     except DuplicateObject as error:
         raise PreconditionError(f"slot {name} exists already") from error
     except QueryCanceled:

@@ -1,0 +1,33 @@
+"""Positions that are durable here, held back until standbys have them too.  No I/O.
+
+The ledger lies in the very database that is followed.  A standby that knew the slot's position and
+not yet the ledger's commit would be promoted with a slot ahead of its ledger: a gap.  The server
+sends a failover slot nothing that its standbys (`synchronized_standby_slots`) have not got.  So
+when the stream has come past the ledger's commit, they have that commit, and it may be confirmed.
+"""
+
+from collections import deque
+
+from walagent.lsn import Lsn
+
+HEARTBEAT = 10.0  # seconds; a standby keeps a copy of the slot only once the slot has moved
+
+
+class Replicated:
+    """Positions of the ledger, each with the end of the WAL right after it was written."""
+
+    def __init__(self, start: Lsn) -> None:
+        self.held = start  # the last one
+        self._waiting = deque[tuple[Lsn, Lsn]]()
+
+    def hold(self, position: Lsn, written: Lsn) -> None:
+        """Hold *position* back until the stream has come to *written*."""
+        self.held = position
+        self._waiting.append((position, written))
+
+    def release(self, received: Lsn) -> Lsn | None:
+        """Give the last position whose commit lies before *received*."""
+        last = None
+        while self._waiting and self._waiting[0][1] <= received:
+            last, _ = self._waiting.popleft()
+        return last
