@@ -4,34 +4,40 @@ A real daemon with the real SDKs asks a provider that the test plays and that co
 """
 
 import json
+import random
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
-from time import time
+from time import monotonic, time
 from typing import Any
 
 import pytest
 
 from tests.faults.rig.asking import (
-    WRITE,
     Agent,
     End,
+    Mood,
+    Scene,
     asked,
     by_hand,
     calling,
     ends,
     set_scene,
+    url_of,
     words,
+    working,
 )
-from tests.faults.rig.processes import Daemon, running
-from tests.faults.rig.stage import Figure, Place
-from tests.faults.rig.waiting import until
+from tests.faults.rig.processes import free_port, pause
+from tests.faults.rig.proxy import Proxy
+from tests.faults.rig.stage import CREDENTIAL, KEY, Figure, Place
+from tests.faults.rig.waiting import fetch, until, until_true
 from walagent.agent.models.replies import COUNT_LIMIT
 from walagent.message import Reply, Request, Stop, Text, ToolCall, Usage
-from walagent.testing import Answer, FakeProvider, Fault, call, in_turn
+from walagent.testing import Answer, FakeProvider, Fault, Rule, call, in_turn
 
 pytestmark = pytest.mark.scenario(13)
-ROOM = {"workers": {"slots": 100, "lease": 10}}
 WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
 SETTLED = """
 select count(*) = %s
@@ -263,12 +269,11 @@ async def test_each_way_to_misbehave_ends_as_documented(
     cases = [*limits(), *refusals(wire), *failures(wire), *replies(wire), *arguments(wire)]
     rules = [case.agent.rule for case in cases]
     async with FakeProvider(rules=rules) as provider:
-        await set_scene(place, provider, wire, [case.agent for case in cases])
-        with running(Daemon(place, settings=ROOM)) as daemon:
-            await daemon.has_said("reader.streaming")
+        await set_scene(place, wire, url_of(provider, wire), [case.agent for case in cases])
+        async with working(place) as scene:
             for case in cases:
-                await place.conn.execute(WRITE.encode(), [case.agent.name, 1])
-            await until(place.conn, SETTLED, len(cases), alive=daemon.is_alive)
+                await scene.write(case.agent.name)
+            await until(place.conn, SETTLED, len(cases), alive=scene.daemon.is_alive)
         found: dict[str, Any] = {}
         for case in cases:
             (end,) = await ends(place, case.agent.name)
@@ -281,3 +286,281 @@ async def test_each_way_to_misbehave_ends_as_documented(
         assert {received.problem for received in provider.received} == {""}
         assert provider.requests == len(provider.received)
     figure(f"ways to misbehave, {wire}", len(cases))
+
+
+# The provider is away for a while.
+
+SLOTS = 20
+AWAY, HERE = 200, 60  # runs
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """How a provider goes away.
+
+    Args:
+        answer: what it answers meanwhile; None: nobody listens.
+        lasts: seconds.
+        trials: how many requests it may see in that time, beside those that were on their way.
+        attempts: how many of its attempts a run may lose.
+        event: what is logged, once.
+    """
+
+    answer: "Answer | None"
+    lasts: float
+    trials: int
+    attempts: int
+    event: str
+
+
+OUTAGES = [
+    pytest.param(Outage(Fault(429), 4, 3, 0, "model.limited"), id="limited"),
+    pytest.param(
+        Outage(Fault(429, "1"), 25, 6, 0, "model.limited"),
+        id="limited-long",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        Outage(Fault(500), 12, 4, 1, "breaker.opened"), id="failing", marks=pytest.mark.slow
+    ),
+    pytest.param(
+        Outage(Fault(stall=3600), 12, 4, 1, "breaker.opened"), id="hanging", marks=pytest.mark.slow
+    ),
+    pytest.param(Outage(None, 12, 4, 0, "breaker.opened"), id="gone", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("outage", OUTAGES)
+async def test_an_outage_costs_few_requests_and_no_run_and_others_go_on(
+    place: Place, outage: Outage, figure: Figure, request: pytest.FixtureRequest
+) -> None:
+    """Runs wait in the queue without a slot; one request finds out when it is over."""
+    mood = Mood("ok")
+    async with FakeProvider(["ok"], latency=0.2) as other, FakeProvider([mood]) as away:
+        url, its = url_of(other, "openai"), url_of(away, "openai")
+        agents = [Agent("here"), Agent("away", url=its, timeout=1)]
+        await set_scene(place, "openai", url, agents)
+        async with working(place, slots=SLOTS) as scene:
+            await scene.write("away")
+            await scene.ended("away", 1)
+            await scene.write("here", HERE)
+            usual = await scene.ended("here", HERE)
+            asked, meanwhile = await go_away(scene, outage, away, mood)
+            first, all_of_them = await come_back(scene, outage, away, mood)
+    name = request.node.callspec.id
+    figure(f"{name}: requests while {AWAY} runs wait {outage.lasts:g} s", asked)
+    figure(f"{name}: other models, beside as usual", meanwhile / usual, "times")
+    figure(f"{name}: until the first run goes on", first, "s")
+    figure(f"{name}: until all have ended", all_of_them, "s")
+    assert asked <= SLOTS * 1.5 + outage.trials
+
+
+async def go_away(
+    scene: Scene, outage: Outage, away: FakeProvider, mood: Mood
+) -> tuple[int, float]:
+    """Let runs pile up while nobody answers; return what was asked, and how long others took."""
+    began, before = monotonic(), away.requests
+    if outage.answer is None:
+        await away.stop()
+    else:
+        mood.now = outage.answer
+    await scene.write("away", AWAY)
+    await scene.write("here", HERE)
+    meanwhile = await scene.ended("here", 2 * HERE)
+    await scene.daemon.has_said(outage.event)
+    assert await scene.gauge("walagent_model_calls_allowed", "away") <= 1
+    is_open = await scene.gauge("walagent_model_breaker_open", "away")
+    assert is_open == (outage.event == "breaker.opened")
+    await pause(outage.lasts - (monotonic() - began))
+    worn = await scene.worn("away")
+    assert worn.claims <= 2 * SLOTS + outage.trials + 10, worn
+    assert worn.attempts <= outage.attempts + 1, worn
+    assert worn.given_up == 0, worn
+    return away.requests - before, meanwhile
+
+
+async def come_back(
+    scene: Scene, outage: Outage, away: FakeProvider, mood: Mood
+) -> tuple[float, float]:
+    """End the outage; return how long the first run took to go on, and all of them to end."""
+    mood.now = "ok"
+    if outage.answer is None:
+        await away.start(away.port)
+    first = await scene.ended("away", 2)
+    rest = await scene.ended("away", 1 + AWAY)
+    worn = await scene.worn("away")
+    assert worn.attempts <= outage.attempts + 1, worn
+    assert worn.given_up == 0, worn
+    assert scene.daemon.count(outage.event) == 1
+    assert scene.daemon.count("breaker.closed") == (outage.event == "breaker.opened")
+    assert await scene.gauge("walagent_model_breaker_open", "away") == 0
+    return first, first + rest
+
+
+@pytest.mark.slow
+async def test_a_provider_that_cannot_be_reached_costs_no_attempt(place: Place) -> None:
+    """Nobody listens, nobody knows the name, no TLS is spoken: mended while the daemon runs."""
+    port = free_port()
+    async with FakeProvider(["ok"]) as provider:
+        url = url_of(provider, "openai")
+        urls = {
+            "nobody": f"http://127.0.0.1:{port}/v1",
+            "name": "http://nobody.invalid/v1",
+            "tls": url.replace("http:", "https:"),
+        }
+        once = "max_attempts=1"
+        agents = [Agent(name, url=wrong, spec=once) for name, wrong in urls.items()]
+        await set_scene(place, "openai", url, agents)
+        async with working(place) as scene:
+            for name in urls:
+                await scene.write(name)
+            tried = "select count(*) = 3 from agent.run where lease >= 3"
+            await until(place.conn, tried, alive=scene.daemon.is_alive)
+            assert provider.requests == 0
+            for end in await ends(place, *urls):
+                assert end.state in {"waiting_retry", "running", "pending"}
+            await place.conn.execute(
+                "update agent.model set base_url = %s where name in ('name', 'tls')", [url]
+            )
+            async with FakeProvider(["ok"]) as late:
+                await late.stop()
+                await late.start(port)
+                for name in urls:
+                    await scene.ended(name, 1)
+            assert {end.attempt for end in await ends(place, *urls)} == {1}
+
+
+# Keys.
+
+
+async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
+    place: Place, figure: Figure
+) -> None:
+    """One request for each that is on its way, and no more, however many changes pile up."""
+    keys = place.folder / "credentials"
+    keys.mkdir()
+    (keys / CREDENTIAL).write_text("not the key")
+    async with FakeProvider(["ok"]) as provider:
+        agents = [Agent(name, model="shared") for name in ("left", "right")]
+        await set_scene(place, "anthropic", url_of(provider, "anthropic"), agents)
+        environment = {"CREDENTIALS_DIRECTORY": str(keys)}
+        async with working(place, slots=SLOTS, environment=environment) as scene:
+            for agent in agents:
+                await scene.write(agent.name, 50)
+            await until(place.conn, ALL_PAUSED, alive=scene.daemon.is_alive)
+            await until(place.conn, NONE_RUNS, alive=scene.daemon.is_alive)
+            asked = provider.requests
+            await scene.write("left", 20)
+            await until(place.conn, TAKEN_IN, 120, alive=scene.daemon.is_alive)
+            for end in await ends(place, "left", "right"):
+                assert end.state in {"pending", "waiting_retry"}
+                assert (end.attempt, end.paused) == (0, True)
+                assert "anthropic shared answered 401 authentication_error" in end.pause
+                assert f"check the key in {CREDENTIAL}" in end.pause
+            assert scene.daemon.count("attachment.paused") == 2
+            # A new key, and the running daemon finds it.
+            (keys / CREDENTIAL).write_text(KEY)
+            for agent in agents:
+                walagent(place, "resume", agent.name)
+            assert provider.requests == asked
+            await scene.ended("left", 70)
+            await scene.ended("right", 50)
+            assert (await scene.worn("left")).attempts == 1
+    figure("refused key: requests of 100 runs of 2 agents", asked)
+    assert asked <= SLOTS + 2
+
+
+ALL_PAUSED = "select bool_and(paused) from agent.attachment"
+NONE_RUNS = "select not exists (select from agent.run where state = 'running')"
+TAKEN_IN = "select count(*) = %s from agent.run"
+
+
+def walagent(place: Place, *words: str) -> None:
+    """Give a command, as a person does."""
+    command = [sys.executable, "-m", "walagent", *words, "--dsn", place.dsn]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+# One row that no provider answers.
+
+
+async def test_a_poison_row_is_given_up_and_the_others_go_on(place: Place) -> None:
+    """It is dead after its attempts; when its reason is mended, a person lets it go on."""
+    mood = Mood(Fault(500))
+    poison = Rule('"id":7,', [mood])
+    async with FakeProvider(["ok"], rules=[poison]) as provider:
+        await set_scene(place, "openai", url_of(provider, "openai"), [Agent("one")])
+        async with working(place) as scene:
+            await scene.write("one", 20)
+            await scene.ended("one", 19)
+            await until(place.conn, "select state = 'dead' from agent.run where key = '7'")
+            await scene.write("one")
+            await scene.ended("one", 20)
+            assert provider.requests == 20 + 2
+            mood.now = "ok"
+            ((run,),) = await fetch(place.conn, "select id from agent.run where key = '7'")
+            walagent(place, "retry", str(run))
+            await scene.ended("one", 21)
+            assert provider.requests == 20 + 3
+            assert scene.daemon.count("breaker.opened") == 0
+
+
+# The network between.
+
+
+@pytest.mark.parametrize("wire", ["anthropic", pytest.param("openai", marks=pytest.mark.slow)])
+async def test_an_answer_that_is_cut_anywhere_is_asked_for_again_and_no_other(
+    place: Place, wire: str, chance: random.Random, figure: Figure
+) -> None:
+    """Status line, head, body, last byte: what was not stored is asked again, and nothing else."""
+    names = [f"cut{number}" for number in range(10)]  # few for each: no breaker shall open
+    places = [0, 1, 17, *(chance.randrange(18, 450) for _ in range(21))]
+    async with FakeProvider([[call("note", what="a")], "ok"]) as provider:
+        target = f"host=127.0.0.1 port={provider.port}"
+        async with Proxy(target).listen() as proxy:
+            url = url_of(provider, wire).replace(str(provider.port), str(proxy.port))
+            agents = [Agent(name, spec="max_attempts=50") for name in names]
+            await set_scene(place, wire, url, agents)
+            proxy.cut_links(places)
+            async with working(place) as scene:
+                for name in names:
+                    await scene.write(name, 3)
+                for name in names:
+                    await scene.ended(name, 3)
+        found = await ends(place, *names)
+        assert {" ".join(end.steps) for end in found} == {"reply result reply"}
+        assert {end.effects for end in found} == {3}
+        assert proxy.links_cut >= 20
+        assert provider.requests == 2 * len(found) + proxy.links_cut
+        assert sum(end.attempt - 1 for end in found) <= proxy.links_cut
+    figure(f"answers cut, {wire}", proxy.links_cut)
+
+
+@pytest.mark.slow
+@WIRES
+async def test_a_provider_that_vanishes_without_a_word_is_given_up(place: Place, wire: str) -> None:
+    """The call ends when its time is up, and the next one goes over a connection of its own."""
+    async with FakeProvider(["ok"], latency=0.5) as provider:
+        target = f"host=127.0.0.1 port={provider.port}"
+        async with Proxy(target).listen() as proxy:
+            url = url_of(provider, wire).replace(str(provider.port), str(proxy.port))
+            await set_scene(place, wire, url, [Agent("half", timeout=2)])
+            async with working(place) as scene:
+                await scene.write("half")
+                await until_true(lambda: answered(proxy), "the request is on its way")
+                for link in list(proxy.links):
+                    link.leave_half_open()
+                took = await scene.ended("half", 1)
+                proxy.delay = 0.2
+                await scene.write("half", 5)
+                await scene.ended("half", 6)
+        found = await ends(place, "half")
+        assert [end.attempt for end in found] == [2, 1, 1, 1, 1, 1]
+        assert took >= 2
+        assert provider.requests == 1 + 6
+
+
+async def answered(proxy: Proxy) -> bool:
+    """Whether there is a connection."""
+    return bool(proxy.links)

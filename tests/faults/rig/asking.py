@@ -4,14 +4,20 @@ The provider runs in the test's own loop and counts what arrives; the daemon is 
 Each agent has a model of its own and works the tickets that carry its name.
 """
 
+import asyncio
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from urllib.request import urlopen
 
+from tests.faults.rig.processes import Daemon, free_port, running
 from tests.faults.rig.stage import CREDENTIAL, Place
-from tests.faults.rig.waiting import fetch
+from tests.faults.rig.waiting import DEADLINE, fetch, until
 from walagent.app.setup import ensure_slot
 from walagent.config import Replication
+from walagent.message import Request
 from walagent.testing import Answer, FakeProvider, Fault, Rule
 
 SCENE = """
@@ -35,12 +41,13 @@ as $$ begin raise exception 'no: %', why; end $$;
 """
 _MODEL = """
 insert into agent.model (name, provider, model_id, base_url, credential, timeout_seconds)
-values (%(name)s, %(provider)s, %(name)s, %(url)s, %(credential)s, %(timeout)s)
+values (%(model)s, %(provider)s, %(model)s, %(url)s, %(credential)s, %(timeout)s)
+on conflict do nothing
 """
 _ATTACH = """
 select agent.attach('ticket', format(
-    'name=%%1$s, model=%%1$s, when="new.kind = ''%%1$s''", tools=[note, refuse], bind=[kind=kind],'
-    ' %%2$s', %(name)s::text, %(spec)s::text))
+    'name=%%1$s, model=%%3$s, when="new.kind = ''%%1$s''", tools=[note, refuse], bind=[kind=kind],'
+    ' %%2$s', %(name)s::text, %(spec)s::text, %(model)s::text))
 """
 WRITE = "insert into ticket (kind) select %s from generate_series(1, %s)"
 
@@ -84,6 +91,7 @@ class Agent:
         replies: as for `FakeProvider`, by their place in the run.
         url: where its model is, when that is not the provider.
         timeout: seconds for one call.
+        model: which it shares with others; default: it has one of its own.
     """
 
     name: str
@@ -91,6 +99,7 @@ class Agent:
     spec: str = "max_attempts=2"
     url: str = ""
     timeout: int = 120
+    model: str = ""
 
     @property
     def rule(self) -> Rule:
@@ -98,15 +107,18 @@ class Agent:
         return Rule(f'"kind":"{self.name}"', self.replies)
 
 
-async def set_scene(
-    place: Place, provider: FakeProvider, wire: str, agents: Iterable[Agent]
-) -> None:
-    """Make the table, the slot, and each agent with its model."""
+def url_of(provider: FakeProvider, wire: str) -> str:
+    """Where a provider is, as a model's row says it."""
+    return str(provider.spec(wire).base_url)
+
+
+async def set_scene(place: Place, wire: str, url: str, agents: Iterable[Agent]) -> None:
+    """Make the table, the slot, and each agent with its model, which is at *url* or its own."""
     await place.conn.execute(SCENE)
     await ensure_slot(place.conn, place.dsn, Replication(slot=place.slot))
     for agent in agents:
-        url = provider.spec(wire).base_url
         values = {"name": agent.name, "provider": wire, "url": agent.url or url}
+        values |= {"model": agent.model or agent.name}
         values |= {"credential": CREDENTIAL, "timeout": agent.timeout, "spec": agent.spec}
         await place.conn.execute(_MODEL, values)
         await place.conn.execute(_ATTACH, values)
@@ -118,8 +130,20 @@ async def ends(place: Place, *names: str) -> list[End]:
 
 
 def asked(provider: FakeProvider, name: str) -> int:
-    """How many requests for an agent's model the provider has seen."""
+    """How many requests for a model the provider has seen."""
     return sum(received.body["model"] == name for received in provider.received)
+
+
+class Mood:
+    """An answer that a test changes while the provider gives it."""
+
+    def __init__(self, now: Answer) -> None:
+        """Answer so at first."""
+        self.now = now
+
+    def __call__(self, _request: Request) -> Answer:
+        """Answer as it is now."""
+        return self.now
 
 
 def by_hand(wire: str, content: str, stop: str = "", usage: str = '{"input_tokens": 1}') -> Fault:
@@ -155,3 +179,77 @@ def calling(wire: str, arguments: str, name: str = "note") -> Fault:
     function = f'{{"name": "{name}", "arguments": {json.dumps(arguments)}}}'
     call = f'{{"id": "c1", "type": "function", "function": {function}}}'
     return by_hand(wire, f'{{"content": null, "tool_calls": [{call}]}}')
+
+
+_ENDED = """
+select count(*) >= %s from agent.run r join agent.attachment a on a.id = r.attachment_id
+ where a.name = %s and r.state = 'succeeded'
+"""
+_WORN = """
+select coalesce(sum(lease), 0)::integer, coalesce(max(attempt), 0),
+       count(*) filter (where state in ('failed', 'dead'))
+  from agent.run r join agent.attachment a on a.id = r.attachment_id
+ where a.name = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Worn:
+    """What an agent's runs have gone through: claims, the most attempts, and those given up."""
+
+    claims: int
+    attempts: int
+    given_up: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A daemon at work on the tickets."""
+
+    place: Place
+    daemon: Daemon
+    port: int  # of its metrics
+
+    async def write(self, kind: str, count: int = 1) -> None:
+        """Write tickets for an agent."""
+        await self.place.conn.execute(WRITE.encode(), [kind, count])
+
+    async def ended(self, kind: str, count: int, *, seconds: float = DEADLINE) -> float:
+        """Wait until so many runs of an agent have succeeded; return how long that took."""
+        alive = self.daemon.is_alive
+        return await until(self.place.conn, _ENDED, count, kind, alive=alive, seconds=seconds)
+
+    async def worn(self, kind: str) -> Worn:
+        """Look what the runs of an agent have gone through."""
+        ((claims, attempts, given_up),) = await fetch(self.place.conn, _WORN, kind)
+        return Worn(claims, attempts, given_up)
+
+    async def gauge(self, name: str, model: str) -> float:
+        """Read what /metrics says of a model."""
+        text = await asyncio.to_thread(_scrape, self.port)
+        (value,) = re.findall(rf'^{name}{{model="{model}"}} (\S+)$', text, re.MULTILINE)
+        return float(value)
+
+
+def _scrape(port: int) -> str:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        return answer.read().decode()
+
+
+@asynccontextmanager
+async def working(
+    place: Place, *, environment: Mapping[str, str] | None = None, **workers: float
+) -> AsyncIterator[Scene]:
+    """Run a daemon until the block ends.
+
+    Args:
+        workers: settings of the section of this name.
+    """
+    port = free_port()
+    settings = {
+        "workers": {"slots": 100, "lease": 10, **workers},
+        "http": {"enabled": True, "port": port},
+    }
+    with running(Daemon(place, settings=settings, environment=environment)) as daemon:
+        await daemon.has_said("reader.streaming")
+        yield Scene(place, daemon, port)

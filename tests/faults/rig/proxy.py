@@ -8,7 +8,7 @@ Source: PostgreSQL docs, 55.7 Message Formats.
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ class Link:
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
     delay: float = 0.0  # seconds for each piece, either way
     piece: int = _CHUNK  # bytes at a time to the client
+    left: int | None = None  # bytes to the client until it is cut
     withheld: bytearray | None = None  # what the server has answered to the statement
     statements: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
 
@@ -57,8 +58,8 @@ class Proxy:
         self.delay = 0.0  # of links to come
         self.piece = _CHUNK
         self.dropped = 0  # replies
-        self._left: int | None = None  # bytes until `cut_answer` cuts
-        self.answers_cut = 0
+        self._cuts = list[int]()  # of links to come: the bytes after which each is cut
+        self.links_cut = 0
 
     @property
     def dsn(self) -> str:
@@ -105,12 +106,9 @@ class Proxy:
         """
         self._needle = (part, statement.encode(), rows)
 
-    def cut_answer(self, after: int) -> None:
-        """Once: cut the connection after so many bytes of what the server says next.
-
-        For any protocol that takes turns, such as HTTP; 0 leaves nothing of the answer.
-        """
-        self._left = after
+    def cut_links(self, after: Iterable[int]) -> None:
+        """Cut one link to come after each of so many bytes to its client; 0 leaves nothing."""
+        self._cuts.extend(after)
 
     # The traffic.
 
@@ -120,7 +118,8 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        link = Link(writer, server, delay=self.delay, piece=self.piece)
+        left = self._cuts.pop(0) if self._cuts else None
+        link = Link(writer, server, delay=self.delay, piece=self.piece, left=left)
         link.flowing.set()
         self.links.append(link)
         ways = [
@@ -159,20 +158,20 @@ class Proxy:
                 for at in range(0, len(data), link.piece):
                     await link.flowing.wait()
                     await asyncio.sleep(link.delay)
-                    piece = data[at : at + link.piece]
-                    if self._left is not None:
-                        piece, self._left = piece[: self._left], self._left - len(piece)
+                    piece = data[at : at + link.piece][: link.left]
                     link.client.write(piece)
                     await link.client.drain()
-                    if self._left is not None and self._left <= 0:
-                        self._cut_now(link)
-                        return
+                    if link.left is not None:
+                        link.left -= len(piece)
+                        if link.left == 0:
+                            self._cut_now(link)
+                            return
         if link.flowing.is_set():
             link.client.close()
 
     def _cut_now(self, link: Link) -> None:
         """End the connection so that the client has got every byte before the cut."""
-        self._left, self.answers_cut = None, self.answers_cut + 1
+        self.links_cut += 1
         link.client.close()
         link.server.transport.abort()
 
