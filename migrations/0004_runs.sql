@@ -275,10 +275,11 @@ $$;
 -- Become the role of an attachment for the rest of the transaction, and see to it that the
 -- application wins where the two of us want the same rows.
 --
--- Our wait for a lock ends before the deadlock check of whoever waits for us: were both in a circle,
--- that check would end the application's transaction.  Where the application closes no circle but we
--- do, it is our own check that ends it; it comes at once where the runner may set deadlock_timeout
--- (grant set on parameter deadlock_timeout), else the short wait makes up for most of it.
+-- Our wait for a lock ends long before the deadlock check of whoever waits for us: were both in a
+-- circle, that check would end the application's transaction.  It also bounds how long the application
+-- waits for a lock that we hold while we wait for another.  Where we close the circle, it is our own
+-- check that ends it; it comes at once where the runner may set deadlock_timeout (grant set on
+-- parameter deadlock_timeout), else the short wait makes up for most of it.
 --
 -- Raises WA008: nothing may be done then, least of all as whoever we are.
 create function agent.become(_run_as name, _path text default '')
@@ -291,7 +292,7 @@ declare
     _state   text;
     _message text;
 begin
-    perform set_config('lock_timeout', least(nullif(_asked, 0), greatest(round(_check / 2), 1), 5000)::text, true);
+    perform set_config('lock_timeout', least(nullif(_asked, 0), greatest(round(_check / 10), 10), 5000)::text, true);
     if has_parameter_privilege('deadlock_timeout', 'set') then
         perform set_config('deadlock_timeout', '10ms', true);
     end if;

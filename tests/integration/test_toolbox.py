@@ -15,7 +15,7 @@ from walagent.agent.loop import RunTool
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.attachment import Attachment, Effect
 from walagent.engine.toolbox import Toolbox
-from walagent.errors import DatabaseLostError, ToolFailedError
+from walagent.errors import ConflictError, StepBrokenError, ToolBrokenError, ToolFailedError
 from walagent.faults import Crash
 from walagent.message import Json, ToolCall
 from walagent.run import Claim
@@ -302,7 +302,7 @@ async def test_what_may_pass_is_no_answer(conn: AsyncConnection, dsn: str, how: 
     """The whole step is tried again later; nothing of it is recorded."""
     await run_all(conn, FAILING)
     async with bench(conn, dsn, "tools=[fails]") as b:
-        with pytest.raises(DatabaseLostError):
+        with pytest.raises(ConflictError):
             await b.call("fails", how=how)
         assert await rows(conn, STEPS) == []
         assert await b.answer("fails", how="not") == "fine"
@@ -453,7 +453,7 @@ called: list[str] = []
 
 
 @tool()
-async def pay(ctx: ToolContext, how: str = "") -> object:  # noqa: C901 - one way each to stumble
+async def pay(ctx: ToolContext, how: str = "") -> object:  # noqa: C901, PLR0912 - ways to stumble
     """Pay, and then perhaps stumble."""
     assert ctx.conn is not None
     await ctx.conn.execute("insert into refund values (1, 1)")
@@ -471,6 +471,13 @@ async def pay(ctx: ToolContext, how: str = "") -> object:  # noqa: C901 - one wa
         case "leave":
             await ctx.conn.execute("set timezone = 'Asia/Tokyo'; set role none")
             await ctx.conn.execute("create temporary table scratch (id int)")
+        case "begin":
+            await ctx.conn.execute("commit")
+            await ctx.conn.execute("begin")
+        case "commit" | "rollback":
+            await ctx.conn.execute(how.encode())
+        case "polite":
+            await ctx.conn.commit()
         case "who":
             row = await (await ctx.conn.execute("select current_user::text")).fetchone()
             return row and row[0]
@@ -541,6 +548,51 @@ async def test_what_a_python_tool_says_no_to_is_taken_back(
         assert told in await b.error("pay", how=how)
         assert await rows(conn, "select * from refund") == []
         assert await b.answer("pay") == "paid"
+
+
+@pytest.mark.parametrize("how", ["commit", "rollback", "begin"])
+async def test_a_python_tool_that_ends_its_steps_transaction_is_found_out(
+    conn: AsyncConnection, dsn: str, how: str
+) -> None:
+    """Nothing is recorded as if it had gone well, and it is not done again: the run fails."""
+    await run_all(conn, DESK)
+    async with bench(conn, dsn, "tools=[pay]", python=PYTHON) as b:
+        with pytest.raises(StepBrokenError, match="ended the transaction of its step"):
+            await b.call("pay", how=how)
+        assert await rows(conn, STEPS) == []
+        assert await b.answer("pay") == "paid"
+    left = 1 if how == "rollback" else 2
+    assert await value(conn, "select count(*) from refund") == left
+
+
+async def test_a_python_tool_that_asks_to_commit_is_refused(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The driver knows better, and the model is told."""
+    await run_all(conn, DESK)
+    async with bench(conn, dsn, "tools=[pay]", python=PYTHON) as b:
+        assert "commit" in await b.error("pay", how="polite")
+        assert await rows(conn, "select * from refund") == []
+        assert await b.answer("pay") == "paid"
+
+
+async def test_an_outside_tool_with_a_broken_database_of_its_own_is_tried_again(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Its errors say nothing about ours: not that we lost it, nor that our grants are gone."""
+    await run_all(conn, DESK)
+
+    @tool(effect=Effect.IDEMPOTENT)
+    async def ask_elsewhere(_ctx: ToolContext) -> str:
+        """Ask another database."""
+        async with await AsyncConnection.connect(dsn) as other:
+            await other.execute("select * from nowhere")
+        return "asked"
+
+    async with bench(conn, dsn, "tools=[ask_elsewhere]", python=(ask_elsewhere,)) as b:
+        with pytest.raises(ToolBrokenError, match=r"nowhere.*\(SQLSTATE 42P01\)"):
+            await b.call("ask_elsewhere")
+    assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent"]
 
 
 async def test_a_bug_in_a_python_tool_is_nobodys_answer(conn: AsyncConnection, dsn: str) -> None:
