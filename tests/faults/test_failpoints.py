@@ -1,89 +1,68 @@
-"""A real daemon kills itself at a named point; the next one finishes what it began."""
+"""Real daemons kill themselves at named points in turn; the next finishes what was begun."""
+
+import random
+import signal
+from collections import Counter
 
 import pytest
 
-from tests.faults.rig.checks import ALL_ENDED, all_is_well
-from tests.faults.rig.processes import Daemon, running
-from tests.faults.rig.stage import ATTACH, Place, add_model, set_up
-from tests.faults.rig.waiting import fetch, until, until_true
+from tests.faults.rig.checks import ALL_ENDED, all_is_well, caught_up
+from tests.faults.rig.processes import ForkedDaemon, running, start_writer
+from tests.faults.rig.provider import Provider, asked_as_promised, excuse
+from tests.faults.rig.stage import ATTACH_ALL, Figure, Place, make_ready
+from tests.faults.rig.waiting import fetch, until
 from walagent import faults
 
 KILLED = -9
-MOST = 60  # changes; each point has fired long before
-TOPIC = "create table topic (id bigint primary key generated always as identity)"
-# All changes of 100 ms become one run: the way of intake that is more than one statement.
-ATTACH_TOPIC = "select agent.attach('topic', 'model=digest, lane=[], debounce=100ms')"
-DIGESTED = """
-select (select count(*) from agent.run where change ->> 'table' = 'topic')
-       + (select count(*) from agent.merged_change),
-       (select count(*) from (select change -> 'new' ->> 'id' from agent.run
-                               where change ->> 'table' = 'topic'
-                              union select change -> 'new' ->> 'id' from agent.merged_change) c)
-"""
-TOPICS_ENDED = """
-select count(*) > 0 and bool_and(agent.is_final(state))
-  from agent.run where change ->> 'table' = 'topic'
-"""
-FAST = {("intake.progress_moved", 2), ("model.answered", 2), ("tool.recorded", 3)}
-CASES = [
-    pytest.param(point, nth, marks=() if (point, nth) in FAST else pytest.mark.slow)
-    for point in faults.POINTS
-    for nth in (1, 2, 3, 7)
-]
+PASSES = (1, 1, 2, 3, 5)  # of a point, the last of which kills
+# A lease that a starved machine does not miss, and few runs that each death leaves to it.
+SETTINGS = {"workers": {"lease": 4, "slots": 8}}
+WINDOW = 300  # changes: more than the dead hold at any time
+# Attachments come and go meanwhile: intake writes down from where on they count.
+ELSEWHERE = "create table elsewhere (id bigint primary key)"
+COME = "select agent.attach('elsewhere', %s)"
+GO = "select agent.detach(%s)"
+UNHEARD = "select attachment_id, version from agent.attachment_version where active_from is null"
+RUNS = "select count(*) from agent.run"
+FEW = ("frame.received", "intake.committed", "model.answered", "tool.recorded", "run.committed")
 
 
-async def change(place: Place, number: int) -> None:
-    """Change both tables, noting it as the application does."""
-    async with place.conn.transaction():
-        await place.conn.execute("insert into item values (%s, 1)", [number])
-        await place.conn.execute("insert into written (item, version) values (%s, 1)", [number])
-    await place.conn.execute("insert into topic default values")
-
-
-async def feed_until_dead(place: Place, daemon: Daemon) -> int:
-    """Attach and make one change after the other until the daemon has died of it.
-
-    Returns:
-        how many changes that took.
-    """
-    attached = changes = 0
-
-    async def happened() -> bool:
-        if daemon.has_ended:
-            return True
-        return bool((await fetch(place.conn, ALL_ENDED))[0][0])
-
-    while not daemon.has_ended:
-        if not attached and daemon.count("reader.streaming"):
-            await place.conn.execute(ATTACH.encode())
-            await place.conn.execute(ATTACH_TOPIC)
-            attached = 2
-        elif attached and daemon.count("attachment.active") == attached:
-            changes += 1
-            assert changes <= MOST, "the point never fired"
-            await change(place, changes)
-            await until_true(happened, "the change is worked, or the daemon dead")
-    if not attached:
-        await place.conn.execute(ATTACH.encode())
-        await place.conn.execute(ATTACH_TOPIC)
-    return changes
-
-
-@pytest.mark.parametrize(("point", "nth"), CASES)
-async def test_a_daemon_that_is_killed_at_any_point_is_made_up_for(
-    place: Place, point: str, nth: int
+@pytest.mark.scenario(1)
+@pytest.mark.parametrize(
+    ("points", "times"),
+    [
+        pytest.param(FEW, 1, id="a few"),
+        *(pytest.param((each,), 20, id=each, marks=pytest.mark.slow) for each in faults.POINTS),
+    ],
+)
+async def test_daemons_that_are_killed_at_every_point_are_made_up_for(
+    place: Place, chance: random.Random, figure: Figure, points: tuple[str, ...], times: int
 ) -> None:
     """SIGKILL at the very instant: what was not committed is gone, what was is not done again."""
-    await set_up(place)
-    await place.conn.execute(TOPIC)
-    await add_model(place, "digest", {"replies": ["Seen."]})
-    with running(Daemon(place, failpoint=f"{point}:{nth}:kill")) as daemon:
-        changes = await feed_until_dead(place, daemon)
-        assert await daemon.ended() == KILLED
-    with running(Daemon(place)) as daemon:
-        for number in range(changes + 1, changes + 4):
-            await change(place, number)
-        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
-        await until(place.conn, TOPICS_ENDED, alive=daemon.is_alive)
-        await all_is_well(place.conn)
-    assert await fetch(place.conn, DIGESTED) == [(changes + 3, changes + 3)]
+    plan = chance.sample(points * times, len(points) * times)
+    await place.conn.execute(ELSEWHERE)
+    with running(Provider(place)) as provider:
+        await provider.is_up()
+        await make_ready(place, attach=ATTACH_ALL, provider=provider.url)
+        seed = chance.randrange(2**32)
+        with running(start_writer(place, seed=seed, window=WINDOW)) as writer:
+            for number, point in enumerate(plan):
+                await place.conn.execute(COME, [f"model=script, name=other_{number}"])
+                failpoint = f"{point}:{chance.choice(PASSES)}:kill"
+                dying = ForkedDaemon(place, settings=SETTINGS, failpoint=failpoint)
+                with running(dying) as daemon:
+                    assert await daemon.ended() == KILLED
+                await excuse(place.conn)
+                await place.conn.execute(GO, [f"other_{number}"])
+            writer.signal(signal.SIGTERM)
+            assert await writer.ended() == 0
+        with running(ForkedDaemon(place, settings=SETTINGS)) as daemon:
+            await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+            await all_is_well(place.conn)
+            await caught_up(place.conn, place.slot, lag=20 << 20)
+        again = await asked_as_promised(place.conn, provider)
+    assert await fetch(place.conn, UNHEARD) == []
+    assert Counter(plan) == dict.fromkeys(points, times)
+    figure("kills at a step boundary", len(plan))
+    figure("runs beside them", (await fetch(place.conn, RUNS))[0][0])
+    figure("answers asked for again", again)

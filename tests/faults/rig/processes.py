@@ -179,7 +179,10 @@ def running(process: P) -> Iterator[P]:
         process.kill()
 
 
-def start_writer(place: Place, *, seed: int, changes: int, window: int = 200) -> Process:
+ENDLESS = 10**9  # changes, of a writer that is told when to stop
+
+
+def start_writer(place: Place, *, seed: int, changes: int = ENDLESS, window: int = 200) -> Process:
     """Start the application; see `rig.writer`."""
     words = [place.dsn, str(seed), str(changes), str(window)]
     command = [sys.executable, "-m", "tests.faults.rig.writer", *words]

@@ -3,8 +3,8 @@
     python -m tests.faults.rig.provider HOST PORT SCRIPT NOTES
 
 It speaks OpenAI's protocol and follows a script; each question is a line of JSON in NOTES: which
-change it is about, and how many replies that run had had.  `load_asked` puts them beside the
-steps, so that SQL can say what was asked more often than it was stored.
+change it is about, and how many replies that run had had.  `asked_as_promised` puts them beside
+the steps and asks in SQL what was asked more often than it was stored.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ import orjson
 from psycopg import AsyncConnection
 
 from tests.faults.rig.processes import Process, free_port
-from tests.faults.rig.stage import Place, script_of
-from tests.faults.rig.waiting import until_true
+from tests.faults.rig.stage import Place, script_of, set_latency
+from tests.faults.rig.waiting import fetch, until_true
 from walagent.message import Request, Text
 from walagent.testing import Answer, FakeProvider, Rule, Script, read_script
 
@@ -32,13 +32,20 @@ class Provider(Process):
     """The process, as a test sees it."""
 
     def __init__(
-        self, place: Place, host: str = "127.0.0.1", *, inside: Sequence[str] = ()
+        self,
+        place: Place,
+        host: str = "127.0.0.1",
+        *,
+        latency: float = 0.0,
+        inside: Sequence[str] = (),
     ) -> None:
         """Start it with the place's script.
 
         Args:
+            latency: seconds before each answer.
             inside: a command that runs another one elsewhere; see `rig.network`.
         """
+        set_latency(place, latency)
         self.notes = place.folder / "asked"
         self.notes.touch()
         port = free_port()
@@ -69,12 +76,11 @@ _MAKE = """
 create table if not exists asked (
     tab text not null, op text not null, id bigint not null, version integer,
     place integer not null);
-create table if not exists excused (run bigint not null, place integer not null);
-truncate asked
+create table if not exists excused (run bigint not null, place integer not null)
 """
 # A question counts as often as runs of its change have stored a reply at its place; more often
 # only where a process died while such a run had no reply there yet.
-ASKED_TOO_OFTEN = """
+_ASKED_TOO_OFTEN = """
 with step as (
     select r.id as run, r.change ->> 'table' as tab, r.change ->> 'op' as op,
            coalesce(r.change -> 'new', r.change -> 'old') as row,
@@ -106,28 +112,25 @@ returning 1
 _STORED = "select count(*) from agent.step where kind = 'reply'"
 
 
-async def make_tables(conn: AsyncConnection[Any]) -> None:
-    """Make the tables that this needs beside those of the scene."""
-    await conn.execute(_MAKE.encode())
-
-
 async def excuse(conn: AsyncConnection[Any]) -> None:
     """A process has died: what its runs were waiting for may be asked once more."""
+    await conn.execute(_MAKE.encode())
     await conn.execute(_IN_WORK.encode())
 
 
-async def load_asked(conn: AsyncConnection[Any], provider: Provider) -> int:
-    """Put the provider's notes into the database; return how many answers were asked for again."""
-    await make_tables(conn)
+async def asked_as_promised(conn: AsyncConnection[Any], provider: Provider) -> int:
+    """See that nothing was asked again that was stored; return how many answers were."""
+    await conn.execute(_MAKE.encode())
     asked = provider.asked
     async with conn.cursor() as cursor, cursor.copy("copy asked from stdin") as copy:
         for each in asked:
             await copy.write_row(
                 [each["tab"], each["op"], each["id"], each["version"], each["place"]]
             )
-    row = await (await conn.execute(_STORED.encode())).fetchone()
-    assert row is not None
-    return len(asked) - row[0]
+    wrong = await fetch(conn, _ASKED_TOO_OFTEN)
+    assert not wrong, f"(change, place, asked, stored, excused): {wrong}"
+    ((stored,),) = await fetch(conn, _STORED)
+    return len(asked) - stored
 
 
 # The process itself.

@@ -4,13 +4,14 @@
 
 Each change is noted beside it, in the same transaction: those of `item` in `written`, those of
 `parcel` in `parcel_written`; a row of `topic` is its own note.  Tables that no agent is attached
-to are left alone.  It stops after CHANGES of them, and is never more than WINDOW ahead of the
-agents, so that there is load for as long as the test lasts.
+to are left alone.  It stops after CHANGES of them, or at SIGTERM, and is never more than WINDOW
+ahead of the agents, so that there is load for as long as the test lasts.
 
 When it loses the server it comes back: what a transaction that broke has become, the notes know.
 """
 
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -98,6 +99,7 @@ class Writer:
         self._rows = Rows()
         self._attached: set[str] = set()
         self._quota = 0  # changes that may be made before looking again
+        self._stopping = False
         self._kinds: list[Callable[[Connection, Connection], None]] = []
 
     def write(self, changes: int, window: int) -> None:
@@ -117,6 +119,10 @@ class Writer:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Let it end after the change that it is at."""
+        self._stopping = True
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
@@ -143,10 +149,12 @@ class Writer:
     def _goes_on(self, conn: Connection, changes: int, window: int) -> bool:
         """Wait until the agents have caught up far enough; False when all is written."""
         self._quota -= 1
+        if self._stopping:
+            return False
         while self._quota <= 0:
             row = conn.execute(_AHEAD).fetchone()
             assert row is not None
-            if row[0] >= changes:
+            if row[0] >= changes or self._stopping:
                 return False
             self._quota = min(changes - row[0], (window - row[1]) // 4)
             if self._quota <= 0:
@@ -319,4 +327,6 @@ def _one(conn: Connection, query: str) -> Any:  # noqa: ANN401 - a column of any
 
 if __name__ == "__main__":
     dsn, seed, changes, window = sys.argv[1:]
-    Writer(dsn, int(seed)).write(int(changes), int(window))
+    writer = Writer(dsn, int(seed))
+    signal.signal(signal.SIGTERM, lambda *_: writer.stop())
+    writer.write(int(changes), int(window))
