@@ -162,14 +162,18 @@ class Intake:
             if self._replicated is not None:
                 await self._confirm_replicated(self._replicated)
 
-    async def _look_at_ground(self) -> None:
-        """Pause what has lost its ground, and let somebody look at a table that was told anew.
+    async def _pause_lost(self) -> None:
+        """Pause what has lost its ground: best before its unjudged runs are there to be claimed.
 
-        After the commit, and it may be done again: the runs are safe, and wait unjudged.
+        It may be done again, and after a crash it is: by whoever sees it next.
         """
         lost, self._lost = self._lost, {}
         for attachment, reason in lost.values():
             await pause_broken(self._conn, attachment, reason)
+
+    async def _look_at_ground(self) -> None:
+        """Let somebody look at a table that was told anew."""
+        await self._pause_lost()
         if self._gathering.registry.described:
             self._gathering.registry.described = False
             self._on_described()
@@ -190,6 +194,7 @@ class Intake:
         group, gathering.group = gathering.group, Gathered()
         if not group.is_empty:
             runs = await self._runs(group.found)
+            await self._pause_lost()
             if group.effects or group.seen or any(map(_is_special, runs)):
                 async with self._conn.transaction():
                     await self._insert(runs, group)

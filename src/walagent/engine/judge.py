@@ -5,7 +5,9 @@ can neither write nor see more than the agent may.  It names what it uses with s
 is no search_path: what was made after it was checked cannot be found.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +26,7 @@ from walagent.store.translate import is_passing
 
 _AT_ONCE = 1000  # rows a statement
 _TIMEOUT = "10s"  # for one statement; a condition on one row needs microseconds
+_VISIBLE = 10.0  # seconds for a commit to show; longer, and a condition may be paused for nothing
 # For a table that is locked, which is read where the WAL left out what a condition needs.  That it
 # is locked says nothing about the row, so it must end before the other one does.
 _LOCK_TIMEOUT = "2s"
@@ -107,27 +110,41 @@ class Judge:
 
     async def _judge_group(self, group: _Numbered) -> Mapping[int, bool | Verdict]:
         """Judge changes of one attachment and one relation."""
-        try:
-            return await self._ask(group)
-        except Error as error:
-            if is_passing(error):
-                raise
+        answer = await self._try(group)
+        if isinstance(answer, Error):
             self._statements.clear()
-            first = error
-        reason = await self._why_not_at_all(group[0][1])
-        if reason:
+            if await self._has_become_visible(group[-1][1].change.xid):
+                answer = await self._try(group)
+        if not isinstance(answer, Error):
+            return answer
+        if reason := await self.why_not_at_all(group[0][1]):
             return {n: Unjudged(match, reason) for n, match in group}
-        return await self._halve(group, first)
+        return await self._halve(group, answer)
 
-    async def _why_not_at_all(self, match: Match) -> str:
-        """Ask about no row: what raises now is wrong with the attachment, not with a row."""
-        try:
-            await self._ask([(0, match)], rows=False)
-        except Error as error:
-            if is_passing(error):
-                raise
-            return f"{error.diag.message_primary or error} (SQLSTATE {error.sqlstate})"
-        return ""
+    async def _has_become_visible(self, xid: int) -> bool:
+        """Wait until others see what a transaction did to tables; False: they did before.
+
+        The WAL of a commit is read a moment before it shows, and longer where it waits for a
+        standby.
+        """
+        if not await tables.is_ending(self._conn, xid):
+            return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_VISIBLE):
+                while await tables.is_ending(self._conn, xid):
+                    await asyncio.sleep(0.01)
+        return True
+
+    async def why_not_at_all(self, match: Match) -> str:
+        """Ask about no row: what raises now is wrong with the attachment, not with a row.
+
+        The relation decides about the types of columns; one that is not described stands for the
+        table as it is now.
+        """
+        answer = await self._try([(0, match)], rows=False)
+        if not isinstance(answer, Error):
+            return ""
+        return f"{answer.diag.message_primary or answer} (SQLSTATE {answer.sqlstate})"
 
     async def _halve(self, group: _Numbered, error: Error) -> Mapping[int, bool | Verdict]:
         """Find the changes on which it raises: few among many, quickly."""
@@ -138,15 +155,23 @@ class Judge:
         verdicts: dict[int, bool | Verdict] = {}
         middle = len(group) // 2
         for half in (group[:middle], group[middle:]):
-            try:
-                verdicts |= await self._ask(half)
-            except Error as raised:
-                if is_passing(raised):
-                    raise
-                verdicts |= await self._halve(half, raised)
+            answer = await self._try(half)
+            failed = isinstance(answer, Error)
+            verdicts |= await self._halve(half, answer) if failed else answer
         return verdicts
 
-    async def _ask(self, group: _Numbered, *, rows: bool = True) -> dict[int, bool | Verdict]:
+    async def _try(
+        self, group: _Numbered, *, rows: bool = True
+    ) -> Mapping[int, bool | Verdict] | Error:
+        """Ask; what raises and would raise again is an answer, too."""
+        try:
+            return await self._ask(group, rows=rows)
+        except Error as error:
+            if is_passing(error):
+                raise
+            return error
+
+    async def _ask(self, group: _Numbered, *, rows: bool) -> dict[int, bool | Verdict]:
         match = group[0][1]
         attachment, relation = match.attachment, match.change.relation
         changes = [(n, match.change) for n, match in group]

@@ -8,12 +8,13 @@ means now.
 from dataclasses import replace
 
 from walagent.attachment import Attachment
-from walagent.change import Change
+from walagent.change import Change, Op, Relation
 from walagent.engine.judge import Judge, Unjudged, Verdict
 from walagent.engine.new_runs import state_of
 from walagent.engine.outcome import Outcome
 from walagent.engine.unjudged import read_change
 from walagent.errors import GroundLostError
+from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.ground import lack
 from walagent.matching.match import Match, touches
@@ -59,6 +60,7 @@ async def judge_late(pool: Pool, claim: Claim, attachment: Attachment) -> Claim 
             return Outcome(RunState.SKIPPED, _FALSE)
         case Unjudged(_, reason):
             await check_ground(pool, attachment)
+            await _check_condition(pool, attachment)
             # The attachment stands; it is this change that it cannot read.
             return Outcome(RunState.DEAD, f"its change cannot be judged: {reason}")
         case _:
@@ -72,10 +74,20 @@ async def judge_late(pool: Pool, claim: Claim, attachment: Attachment) -> Claim 
     return replace(claim, change=to_plain(shown), key=key)
 
 
+async def _check_condition(pool: Pool, attachment: Attachment) -> None:
+    """Raise GroundLostError if the condition cannot be asked of the table as it is now."""
+    relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
+    change = Change(Lsn(0), 0, Op.INSERT, relation, {}, None)
+    async with pool.connection() as conn:
+        reason = await Judge(conn).why_not_at_all(Match(attachment, change, None))
+    if reason:
+        raise GroundLostError(reason)
+
+
 async def _verdict(pool: Pool, attachment: Attachment, change: Change) -> Verdict | None:
     if change.op not in attachment.ops:
         return None
-    missing = lack(attachment, change.relation)
+    missing = lack(attachment, change.relation, change.op)
     if not missing and not touches(change, attachment):
         return None
     async with pool.connection() as conn:

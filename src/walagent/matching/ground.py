@@ -10,10 +10,10 @@ from walagent.attachment import Attachment
 from walagent.change import Op, Relation
 
 
-def lack(attachment: Attachment, relation: Relation) -> str:
-    """Say what a change of this relation does not bring that the attachment needs; "" if nothing.
+def lack(attachment: Attachment, relation: Relation, op: Op) -> str:
+    """Say what such a change of this relation does not bring that the attachment needs.
 
-    A relation without columns was not described, and lacks nothing that we know of.
+    "" if nothing.  A relation without columns was not described, and lacks nothing that we know of.
     """
     if not relation.columns:
         return ""
@@ -22,8 +22,8 @@ def lack(attachment: Attachment, relation: Relation) -> str:
     for name, use in _needs(attachment):
         if name not in there:
             return f'{table} has no column "{name}" any more, which {use}'
-    if relation.oid == 0 or attachment.ops <= {Op.INSERT}:
-        return ""  # not described well enough to tell what its identity is
+    if op not in {Op.UPDATE, Op.DELETE} or relation.oid == 0:  # 0: nobody told its identity
+        return ""
     told = {column.name for column in relation.columns if column.in_key}
     for name in attachment.old_columns:
         if name not in told:

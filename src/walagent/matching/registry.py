@@ -73,7 +73,7 @@ class Registry:
         self._by_name: dict[tuple[str, str], list[Attachment]] = {}
         # What attachments lack of relations as they were described, by the identity of these: each
         # description is one object, which its changes share.
-        self._lacks: dict[int, tuple[Relation, Mapping[int, str]]] = {}
+        self._lacks: dict[tuple[int, Op], tuple[Relation, Mapping[int, str]]] = {}
         self.described = False  # whether an attached table was, since somebody last looked
         for attachment in attachments:
             self.put(attachment)
@@ -102,15 +102,16 @@ class Registry:
             return self._by_oid.get(relation.oid, [])
         return self._by_name.get((relation.schema, relation.name), [])
 
-    def lacks(self, relation: Relation) -> Mapping[int, str]:
-        """Say which attachments a relation, as it is described, has lost the ground of, and why."""
-        known = self._lacks.get(id(relation))
+    def lacks(self, relation: Relation, op: Op) -> Mapping[int, str]:
+        """Say which attachments a change of a relation has nothing to stand on for, and why."""
+        key = id(relation), op
+        known = self._lacks.get(key)
         if known is not None and known[0] is relation:
             return known[1]
         if len(self._lacks) >= _MOST_SHAPES:
             self._lacks.clear()
-        found = {a.id: why for a in self.of(relation) if (why := lack(a, relation))}
-        self._lacks[id(relation)] = relation, found
+        found = {a.id: why for a in self.of(relation) if (why := lack(a, relation, op))}
+        self._lacks[key] = relation, found
         self.described = True
         return found
 

@@ -59,3 +59,18 @@ async def column_types(
         {name: then for name, then, _ in found if then is not None},
         {name: now for name, _, now in found if now is not None},
     )
+
+
+async def is_ending(conn: Connection, xid: int) -> bool:
+    """Whether a transaction that the WAL shows committed has not ended for others yet.
+
+    Args:
+        xid: as the WAL tells it; 0: of no transaction.
+    """
+    cursor = await conn.execute(
+        "select exists (select from pg_catalog.pg_locks where locktype = 'transactionid'"
+        " and transactionid = %s::text::xid)",
+        [str(xid)],
+    )
+    row = await cursor.fetchone()
+    return bool(xid and row and row[0])
