@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.cli_user import AGENTS, DESK, User, empty_database
 from walagent.app.doctor.finding import Finding, Level
-from walagent.app.doctor.replication import check_slot
+from walagent.app.doctor.replication import check_slot, check_standby
 from walagent.app.doctor.server import check_server
 from walagent.config import Config, Replication
 from walagent.lsn import Lsn
@@ -44,7 +44,6 @@ def test_nothing_is_found_where_all_is_well() -> None:
     [
         (replace(GOOD, wal_level="replica"), "alter system set wal_level = logical"),
         (replace(GOOD, version=140012), "PostgreSQL 14.12 is too old"),
-        (replace(GOOD, in_recovery=True), "standby"),
         (replace(GOOD, slots=10), "max_replication_slots = 20"),
         (replace(GOOD, senders=10), "max_wal_senders = 20"),
         (
@@ -66,6 +65,7 @@ def test_a_server_that_is_not_set_up_is_a_problem(facts: ServerFacts, said: str)
         (replace(GOOD, keep_megabytes=-1), "alter system set max_slot_wal_keep_size"),
         (replace(GOOD, idle_timeout=60), "idle_replication_slot_timeout"),
         (replace(GOOD, max_connections=20), "connections"),
+        (replace(GOOD, in_recovery=True), "standby"),
     ],
 )
 def test_what_can_go_wrong_later_is_a_warning(facts: ServerFacts, said: str) -> None:
@@ -124,6 +124,38 @@ def test_a_slot_is_judged_against_the_ledger(
     ((found, text),) = bad(check_slot(Config(), "app", slot, ledger))
     assert found is level
     assert said in text
+
+
+COPY = replace(SLOT, active_pid=None, failover=True, synced=True)
+
+
+@pytest.mark.parametrize(
+    ("slot", "level", "said"),
+    [
+        (COPY, Level.OK, "can be promoted without a gap"),
+        (replace(COPY, temporary=True), Level.PROBLEM, "still temporary"),
+        (replace(COPY, invalidated="wal_removed"), Level.PROBLEM, "invalidated (wal_removed)"),
+        (replace(COPY, synced=False), Level.PROBLEM, "has no copy of the slot"),
+        (None, Level.PROBLEM, "has no copy of the slot"),
+    ],
+)
+def test_a_standby_is_judged_by_what_its_promotion_would_cost(
+    slot: SlotState | None, level: Level, said: str
+) -> None:
+    """Before it is promoted, for afterwards it is too late."""
+    (found,) = check_standby("walagent", slot)
+    assert found.level is level
+    assert said in found.text
+
+
+def test_a_failover_slot_waits_for_its_standbys() -> None:
+    """Else one that lags would know of changes that it does not have."""
+    config, slot = Config(replication=Replication(failover=True)), replace(SLOT, failover=True)
+    assert bad(check_slot(config, "app", slot, LEDGER, "standby")) == []
+    ((_, empty),) = bad(check_slot(config, "app", slot, LEDGER, ""))
+    assert "synchronized_standby_slots is empty" in empty
+    ((_, without),) = bad(check_slot(config, "app", SLOT, LEDGER, ""))
+    assert "no failover slot yet" in without
 
 
 @pytest.fixture

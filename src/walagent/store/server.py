@@ -31,6 +31,7 @@ class ServerFacts:
     clock: float  # Unix time
     superuser: bool
     migrated: bool
+    standby_slots: str | None = None  # synchronized_standby_slots; None: unknown to the server
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import ObjectInUse
 
 from tests.faults.rig.stage import Place
 from tests.faults.rig.waiting import DEADLINE, until, until_true
@@ -27,12 +28,17 @@ from walagent.embedded.paths import default_bindir
 from walagent.embedded.postmaster import PORT, read_postmaster
 from walagent.embedded.server import EmbeddedServer
 from walagent.embedded.sockets import socket_dir
+from walagent.wal.connection import connect_replication
 
 STANDBY = "standby"  # the physical slot, and the standby's application_name
 SYNCED = 170000  # since this version logical slots can be synchronised to a standby
 
 _FLUSHED = """
 select flush_lsn >= %s::pg_lsn from pg_stat_replication where application_name = 'standby'
+"""
+_END_STANDBY = """
+select pg_terminate_backend(active_pid) from pg_replication_slots
+ where slot_name = 'standby' and active
 """
 _CAN_TAKE_OVER = """
 select synced and not temporary and invalidation_reason is null
@@ -212,6 +218,31 @@ class Pair:
                 return bool(found and found[0])
 
             return await until_true(is_kept, f"the standby keeps {slot}")
+
+    @asynccontextmanager
+    async def cut_off(self, conn: AsyncConnection) -> AsyncIterator[None]:
+        """Let no more WAL come to the standby until the block ends; all else goes on.
+
+        Its place at the primary is taken by somebody who reads nothing.
+
+        Args:
+            conn: to the primary.
+        """
+        await self.wait_for_standby(conn)
+        thief = await connect_replication(self.primary.dsn, sender_timeout=0)
+        try:
+
+            async def taken() -> bool:
+                await conn.execute(_END_STANDBY)
+                with suppress(ObjectInUse):
+                    await thief.execute(b"START_REPLICATION SLOT standby PHYSICAL 0/1000000")
+                    return True
+                return False
+
+            await until_true(taken, "the standby's place is taken")
+            yield
+        finally:
+            await thief.close()
 
     async def promote(self) -> float:
         """Make the standby the primary; return the seconds that it took."""

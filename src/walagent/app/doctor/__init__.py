@@ -18,6 +18,7 @@ from walagent.app.doctor.replication import (
     check_publications,
     check_reader,
     check_slot,
+    check_standby,
 )
 from walagent.app.doctor.roles import check_privileges, check_tables
 from walagent.app.doctor.server import check_server
@@ -83,7 +84,11 @@ async def _examine_server(
     return [
         *check_server(facts, config, slot, skew),
         *check_reader(await _identity(places), facts.database, ledger),
-        *check_slot(config, facts.database, slot, ledger),
+        *(
+            check_standby(name, slot)
+            if facts.in_recovery
+            else check_slot(config, facts.database, slot, ledger, facts.standby_slots)
+        ),
     ]
 
 

@@ -36,9 +36,17 @@ def check_reader(
 
 
 def check_slot(
-    config: Config, database: str, slot: SlotState | None, ledger: Ledger | None
+    config: Config,
+    database: str,
+    slot: SlotState | None,
+    ledger: Ledger | None,
+    standby_slots: str | None = None,
 ) -> Iterator[Finding]:
-    """Judge the slot against the ledger."""
+    """Judge the slot against the ledger.
+
+    Args:
+        standby_slots: synchronized_standby_slots; None where the server has no such setting.
+    """
     name = config.replication.slot
     if slot is None and ledger is None:
         yield warning(f"there is no slot {name} yet", "walagent init")
@@ -70,6 +78,46 @@ def check_slot(
         )
     else:
         yield from _healthy(slot)
+        yield from _failover(config, slot, standby_slots)
+
+
+def check_standby(name: str, slot: SlotState | None) -> Iterator[Finding]:
+    """Judge a standby: what its promotion would mean for us."""
+    if slot is None or not slot.synced:
+        yield problem(
+            f"this standby has no copy of the slot {name}: its promotion would be a gap",
+            "walagent: replication: {failover: true}; here: sync_replication_slots = on, with"
+            " hot_standby_feedback, primary_slot_name, and a dbname in primary_conninfo",
+        )
+    elif slot.invalidated:
+        yield problem(
+            f"the copy of the slot {name} is invalidated ({slot.invalidated}): the promotion of"
+            " this standby would be a gap",
+            "it is made anew by itself, if the slot on the primary is well: walagent doctor there",
+        )
+    elif slot.temporary:
+        yield problem(
+            f"the copy of the slot {name} is still temporary: a promotion now would be a gap",
+            "let walagent run on the primary; the copy is kept once the slot has moved",
+        )
+    else:
+        yield ok(f"the slot {name} is synchronised: this standby can be promoted without a gap")
+
+
+def _failover(config: Config, slot: SlotState, standby_slots: str | None) -> Iterator[Finding]:
+    if slot.failover:
+        yield ok(f"standbys may synchronise the slot {slot.name}; walagent doctor there tells more")
+    elif config.replication.failover:
+        yield warning(
+            f"the slot {slot.name} is no failover slot yet", "walagent run or init makes it one"
+        )
+    if slot.failover and not standby_slots:
+        yield warning(
+            "synchronized_standby_slots is empty: a standby that lags when it is promoted may lack"
+            " changes that it takes for done, which is a gap",
+            "alter system set synchronized_standby_slots = '<the standby''s primary_slot_name>';"
+            " select pg_reload_conf();",
+        )
 
 
 def _healthy(slot: SlotState) -> Iterator[Finding]:

@@ -25,7 +25,10 @@ def check_server(
     if facts.version < _OLDEST:
         yield problem(f"{version} is too old", "upgrade to PostgreSQL 15 or newer")
     elif facts.in_recovery:
-        yield problem(f"{version} is a standby", "name the primary: the ledger is written there")
+        yield warning(
+            f"{version} is a standby, which is looked at as one",
+            "name the primary to run: the ledger is written there",
+        )
     else:
         yield ok(f'{version}, database "{facts.database}", role "{facts.role}"')
     if facts.wal_level == "logical":

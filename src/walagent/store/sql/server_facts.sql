@@ -16,4 +16,5 @@ select current_setting('server_version_num')::integer as version,
        extract(epoch from clock_timestamp())::float8 as clock,
        (select rolsuper from pg_roles where rolname = current_user) as superuser,
        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                where n.nspname = 'agent' and c.relname = 'run') as migrated
+                where n.nspname = 'agent' and c.relname = 'run') as migrated,
+       (select setting from pg_settings where name = 'synchronized_standby_slots') as standby_slots
