@@ -1072,23 +1072,3 @@ as $$
      where slot = _slot and given_up_at is null
     returning *
 $$;
-
--- Remove ended runs older than *_keep*, at most *_limit* of them.
-create function agent.prune(keep interval, max_runs integer default 10000)
-    returns integer
-    language plpgsql
-as $$
-declare
-    _count integer;
-begin
-    with old as (
-        select id from agent.run
-         where finished_at < agent.now() - keep
-         order by id limit max_runs for update skip locked
-    )
-    delete from agent.run r using old where r.id = old.id;
-    get diagnostics _count = row_count;
-    return _count;
-end;
-$$;
-comment on function agent.prune(interval, integer) is 'Remove ended runs older than an interval, in batches';

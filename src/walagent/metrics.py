@@ -45,6 +45,7 @@ changes = Counter(
     registry=registry,
 )
 runs = Gauge("walagent_runs", "Runs by state", ["state"], registry=registry)
+runs_pruned = Counter("walagent_runs_pruned_total", "Old runs that were removed", registry=registry)
 run_duration_seconds = Histogram(
     "walagent_run_duration_seconds",
     "From the claim to the end of a run, the waits between its attempts included",

@@ -11,6 +11,7 @@ INTERFACE = {
     "walagent_replication_lag_bytes": ("gauge", set[str]()),
     "walagent_changes_total": ("counter", {"result"}),
     "walagent_runs": ("gauge", {"state"}),
+    "walagent_runs_pruned_total": ("counter", set[str]()),
     "walagent_run_duration_seconds": ("histogram", set[str]()),
     "walagent_model_requests_total": ("counter", {"model", "outcome"}),
     "walagent_model_tokens_total": ("counter", {"model", "kind"}),

@@ -15,9 +15,10 @@ from psycopg import AsyncConnection
 from walagent import metrics
 from walagent.app.ground import watch_ground
 from walagent.app.locks import check_locks
+from walagent.app.pruning import keep_pruning
 from walagent.app.setup import PUBLICATIONS, Source, check_source, ensure_slot
 from walagent.attachment import Attachment
-from walagent.config import Replication
+from walagent.config import Replication, Retention
 from walagent.engine.backfill import Backfill
 from walagent.engine.backoff import pause_after
 from walagent.engine.intake import Intake, ResubscribeError, Starter
@@ -31,6 +32,7 @@ from walagent.errors import (
 )
 from walagent.log import log
 from walagent.lsn import Lsn
+from walagent.matching.document import ROOM, Room
 from walagent.matching.registry import Registry
 from walagent.store import attachments, backfills, budgets, status
 from walagent.store import ledger as ledgers
@@ -73,6 +75,8 @@ class Reader:
         starter: Starter | None = None,
         on_streaming: Callable[[], None] = lambda: None,
         fan_out: FanOut | None = None,
+        retention: Retention | None = None,
+        room: Room = ROOM,
     ) -> None:
         """Connect to nothing yet.
 
@@ -82,6 +86,8 @@ class Reader:
             starter: a worker in this process, which can be given runs at once.
             on_streaming: called each time that the stream is open.
             fan_out: gets every transaction beside intake.
+            retention: how long ended runs are kept; None: for ever.
+            room: how much of a change a run keeps.
         """
         self._dsn = dsn
         self._replication_dsn = replication_dsn
@@ -91,6 +97,8 @@ class Reader:
         self._starter = starter
         self._on_streaming = on_streaming
         self._fan_out = fan_out
+        self._retention = retention or Retention()
+        self._room = room
         self._relations: frozenset[tuple[str, str]] = frozenset()  # that the WAL told of
         self._intake: Intake | None = None
         self._began = Lsn(0)  # where the present stream starts
@@ -237,11 +245,13 @@ class Reader:
             starter=self._starter,
             on_described=self._described.set,
             replicated=source.slot.failover,
+            room=self._room,
         )
         self._trouble, self._failed = None, False
         log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))
         self._on_streaming()
-        backfill = Backfill(parts.filler, Judge(parts.filler), running, lambda: intake.settled)
+        judge = Judge(parts.filler)
+        backfill = Backfill(parts.filler, judge, running, lambda: intake.settled, room=self._room)
         await self._beside(intake, backfill, parts.looker)
 
     async def _note_timeline(
@@ -265,6 +275,9 @@ class Reader:
             asyncio.create_task(self._fill(backfill), name="backfill"),
             asyncio.create_task(watch_ground(looker, self._described), name="ground"),
         ]
+        if self._retention.runs is not None:
+            pruning = keep_pruning(lambda: self._dsn, self._retention)
+            parts.append(asyncio.create_task(pruning, name="retention"))
         try:
             done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
             for part in done:

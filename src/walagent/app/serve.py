@@ -33,6 +33,7 @@ from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.http.routes import build_app
 from walagent.http.server import serve_http
 from walagent.log import log
+from walagent.matching.document import Room
 from walagent.message import ModelSpec
 from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
@@ -155,6 +156,8 @@ class _Daemon:
                 on_runs=worker.wake,
                 starter=worker,
                 on_streaming=self._streaming,
+                retention=config.retention,
+                room=Room(config.changes.max_value, config.changes.max_row),
             )
             if reading
             else None

@@ -15,11 +15,13 @@ from walagent.config.entries import (
 from walagent.config.root import Config
 from walagent.config.sections import (
     Ask,
+    Changes,
     Database,
     Embedded,
     Http,
     Log,
     Replication,
+    Retention,
     Tools,
     Workers,
 )
@@ -30,6 +32,7 @@ __all__ = [
     "Attach",
     "AttachmentEntry",
     "BudgetEntry",
+    "Changes",
     "Config",
     "Database",
     "Embedded",
@@ -39,6 +42,7 @@ __all__ = [
     "ModelEntry",
     "Place",
     "Replication",
+    "Retention",
     "Tools",
     "Workers",
     "parse_config",

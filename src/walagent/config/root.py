@@ -8,11 +8,13 @@ from walagent.config.base import Part
 from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.config.sections import (
     Ask,
+    Changes,
     Database,
     Embedded,
     Http,
     Log,
     Replication,
+    Retention,
     Tools,
     Workers,
 )
@@ -23,7 +25,9 @@ class Config(Part):
 
     database: Database = Database()
     replication: Replication = Replication()
+    changes: Changes = Changes()
     workers: Workers = Workers()
+    retention: Retention = Retention()
     http: Http = Http()
     log: Log = Log()
     embedded: Embedded = Embedded()

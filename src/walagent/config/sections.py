@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from walagent.config.base import Name, Names, Part, Seconds
+from walagent.config.base import Duration, Name, Names, Part, Seconds
 
 
 class Database(Part):
@@ -36,6 +36,26 @@ class Replication(Part):
     stall_timeout: Seconds = 20.0
     """How long the reader waits for our side before it disconnects: an unread socket can hold
     up the server's checkpoints."""
+
+
+class Changes(Part):
+    """What a run keeps of the change that it is about; sizes are characters."""
+
+    max_value: int = Field(default=262_144, ge=10_000, le=16_777_216)
+    """Of one value; a longer one is cut, and said to be."""
+    max_row: int = Field(default=1_048_576, ge=10_000, le=67_108_864)
+    """Of one row; the key and what tools are bound to have room beside it."""
+
+
+class Retention(Part):
+    """How long what has ended is kept; the process that reads the WAL removes it."""
+
+    runs: Duration | None = None
+    """How long a run is kept after its end, with its steps; by default for ever."""
+    decided: Duration | None = None
+    """The same for runs in which a person has decided something; by default for ever."""
+    every: Seconds = 600.0
+    """How often old runs are looked for."""
 
 
 class Workers(Part):

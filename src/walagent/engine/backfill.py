@@ -25,6 +25,7 @@ from walagent.engine.new_runs import state_of
 from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
+from walagent.matching.document import ROOM, Room
 from walagent.matching.match import Match
 from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
@@ -54,17 +55,21 @@ class Backfill:
         judge: Judge,
         running: set[int],
         settled: Callable[[], Lsn],
+        *,
+        room: Room = ROOM,
     ) -> None:
         """Take over *conn*, a connection of its own.
 
         Args:
             running: attachments whose backfill is going on; intake notes their new rows.
             settled: up to where intake has dealt with every change.
+            room: how much of a row a run keeps.
         """
         self._conn = conn
         self._judge = judge
         self._running = running
         self._settled = settled
+        self._room = room
 
     async def work_one(self) -> bool:
         """Take one chunk of one backfill; False when there is none to do.
@@ -137,7 +142,8 @@ class Backfill:
     async def _insert(self, job: BackfillJob, rows: Sequence[PresentRow]) -> None:
         attachment = job.attachment
         seen = await backfills.seen(self._conn, job, [row.key for row in rows])
-        runs = await runs_of(self._judge, attachment, [row for row in rows if row.key not in seen])
+        new = [row for row in rows if row.key not in seen]
+        runs = await runs_of(self._judge, attachment, new, self._room)
         async with self._conn.transaction():
             await backfills.insert_runs(self._conn, attachment, job.generation, runs)
             await backfills.wake(self._conn, attachment.id)
@@ -173,7 +179,7 @@ def present_rows(
 
 
 async def runs_of(
-    judge: Judge, attachment: Attachment, rows: Sequence[PresentRow]
+    judge: Judge, attachment: Attachment, rows: Sequence[PresentRow], room: Room = ROOM
 ) -> list[dict[str, Any]]:
     """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`."""
     relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
@@ -183,17 +189,17 @@ async def runs_of(
     }
     keys = {id(match): key for key, match in matches.items()}
     verdicts = await judge.judge(list(matches.values()))
-    return [_new_run(attachment, keys, verdict) for verdict in verdicts]
+    return [_new_run(attachment, keys, verdict, room) for verdict in verdicts]
 
 
 def _new_run(
-    attachment: Attachment, keys: Mapping[int, str], verdict: Match | Raised
+    attachment: Attachment, keys: Mapping[int, str], verdict: Match | Raised, room: Room
 ) -> dict[str, Any]:
     match = verdict.match if isinstance(verdict, Raised) else verdict
-    state, error = state_of(verdict)
+    state, error = state_of(verdict, room)
     return {
         "k": keys[id(match)],
-        "c": document.document(match.change, attachment),
+        "c": document.document(match.change, attachment, room),
         "n": document.lane_of(match.change, attachment),
         "s": state.value,
         "e": error,

@@ -23,6 +23,7 @@ from walagent.engine.new_runs import new_run
 from walagent.engine.pausing import pause_broken
 from walagent.engine.replicated import HEARTBEAT, Replicated
 from walagent.lsn import Lsn
+from walagent.matching.document import ROOM, Room
 from walagent.matching.match import Match, TooDeep
 from walagent.matching.registry import Registry
 from walagent.run import Claim, NewRun
@@ -94,6 +95,7 @@ class Intake:
         starter: Starter | None = None,
         on_described: Callable[[], None] = lambda: None,
         replicated: bool = False,
+        room: Room = ROOM,
     ) -> None:
         """Take over *conn*, a connection of intake's own in autocommit mode.
 
@@ -105,6 +107,7 @@ class Intake:
             fixed_relations: the relations the stream was opened for, if it cannot learn of more.
             starter: a worker in this process, to spare quiet times a claim and its commit.
             on_described: called when an attached table was described, new or changed.
+            room: how much of a change a run keeps.
             replicated: whether standbys have copies of the slot.
         """
         self._stream = stream
@@ -118,6 +121,7 @@ class Intake:
         self._fixed = fixed_relations
         self._starter = starter
         self._on_described = on_described
+        self._room = room
         self._replicated = Replicated(ledger.end_lsn) if replicated else None
         self._lost: dict[int, tuple[Attachment, str]] = {}  # seen to have lost their ground
         self._spilled: set[int] | None = None  # lanes of the open transaction's inserted runs
@@ -306,8 +310,8 @@ class Intake:
         begins = {id(one): begin for begin, one in found}
         candidates = [one for _, one in found if isinstance(one, Match)]
         verdicts = await self._judge.judge(candidates)
-        runs = [new_run(begins[id(match_of(v))], v) for v in verdicts]
-        deep = [new_run(begin, one) for begin, one in found if isinstance(one, TooDeep)]
+        runs = [new_run(begins[id(match_of(v))], v, self._room) for v in verdicts]
+        deep = [new_run(begin, one, self._room) for begin, one in found if isinstance(one, TooDeep)]
         for verdict in verdicts:
             if isinstance(verdict, Unjudged):
                 attachment = verdict.match.attachment

@@ -1,0 +1,29 @@
+"""Removing what has ended long ago; see migrations/0011_retention.sql."""
+
+from datetime import timedelta
+from typing import Any
+
+from psycopg import AsyncConnection
+
+Connection = AsyncConnection[Any]
+
+
+async def prune_some(
+    conn: Connection, keep: timedelta, keep_decided: timedelta | None, after: int, batch: int
+) -> tuple[int, int | None]:
+    """Remove the old ones of the next *batch* runs after *after*.
+
+    Returns:
+        how many were removed, and where to go on; None: what follows is too young.
+    """
+    cursor = await conn.execute(
+        "select removed, last from agent.prune_some(%s, %s, %s, %s)",
+        [keep, keep_decided, after, batch],
+    )
+    row = await cursor.fetchone()
+    return row or (0, None)
+
+
+async def prune_rest(conn: Connection, keep: timedelta) -> None:
+    """Remove what is left of workers and backfills that are gone."""
+    await conn.execute("select agent.prune_rest(%s)", [keep])
