@@ -12,6 +12,8 @@ from psycopg.conninfo import make_conninfo
 
 from tests.servers import run_server
 
+pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a failure shows
+
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 
 # In this order: a slot pins its database, and an active slot cannot be dropped.

@@ -5,153 +5,30 @@ has real processes.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 
 import pytest
-from psycopg import AsyncConnection
 
-from tests.faults.rig.inprocess import take_in, work
-from tests.faults.rig.stage import CLOCK, SCHEMA, TOOLS, Place, add_model, let_time_pass
-from tests.faults.rig.waiting import fetch
+from tests.faults.rig.scene import (
+    ASKED_AGAIN,
+    OF_INTAKE,
+    OF_WORKER,
+    Scene,
+    all_is_well,
+    make_scene,
+    take_all_in,
+)
+from tests.faults.rig.stage import Place, let_time_pass
 from walagent import faults
-from walagent.agent.models.scripted import ScriptedModel, call
-from walagent.agent.tools.python import find_tools
-from walagent.message import Message
-from walagent.store.tools import register_python_tools
-
-OF_INTAKE = tuple(p for p in faults.POINTS if p.startswith(("frame.", "intake.")))
-OF_WORKER = tuple(p for p in faults.POINTS if p not in OF_INTAKE)
 
 SKIPS = [0, pytest.param(1, marks=pytest.mark.slow)]  # harmless passes before it fires
-
-# An answer that was in memory only is asked for again; one that is recorded never is.
-ASKED_AGAIN = {"model.answered": 1, "run.finished": 1}
-TOPIC = """
-create table topic (id bigint primary key, version integer not null, status text);
-"""
-ATTACH = """
-select agent.attach('item', 'model=item, tools=[note_change, note_in_python], writes=[status],
-    on=[insert, update], bind=[item=id, version=version]')
-"""
-# Its changes are collected: this takes the way of intake that is more than one statement.
-ATTACH_TOPIC = """
-select agent.attach('topic', 'model=topic, tools=[note_change], on=[insert, update],
-    bind=[item=id, version=version], debounce=1 minute')
-"""
-# What is written, stage by stage, and how many changes have been taken in after each.
-STAGES: tuple[tuple[Sequence[str], int], ...] = (
-    ((ATTACH, ATTACH_TOPIC), 0),
-    (("insert into item values (1, 1), (2, 1)", "insert into item values (3, 1)"), 3),
-    (("insert into topic values (100, 1)", "update topic set version = 2"), 5),
-    (("update item set version = 2 where id < 3",), 7),
-)
-CHANGES = STAGES[-1][1]
-TAKEN_IN = """
-select (select count(*) from agent.run) + (select count(*) from agent.merged_change) >= %s
-   and (select count(*) from agent.attachment_version where active_from is not null) = 2
-"""
-ENDED = "select not exists (select from agent.run where not agent.is_final(state))"
-EFFECTS = "select tool, item, version, count(*) from effect group by 1, 2, 3 order by 1, 2, 3"
-EXPECTED = [
-    *(("python", item, version, 1) for item, version in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1))),
-    *(("sql", item, version, 1) for item, version in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1))),
-    ("sql", 100, 1, 1),
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """A database with attachments to come, and the models that its agents ask."""
-
-    conn: AsyncConnection
-    dsn: str
-    slot: str
-    models: Mapping[str, ScriptedModel]
-
-    async def is_true(self, query: str, *parameters: object) -> bool:
-        """Whether *query* says so."""
-        return (await fetch(self.conn, query, *parameters))[0][0]
-
-    async def take_in(self, stage: int) -> bool:
-        """Take in what the stages up to this one have brought; True when the reader died."""
-        changes = STAGES[stage][1]
-        return await take_in(self.dsn, self.slot, lambda: self.is_true(TAKEN_IN, changes))
-
-    async def work(self) -> bool:
-        """Work all runs to their end; True when the worker died."""
-        return await work(self.dsn, self.models, lambda: self.is_true(ENDED))
-
-    @property
-    def asked_again(self) -> int:
-        """How many answers were asked for more than once."""
-        requests = [r for model in self.models.values() for r in model.requests]
-        asked = Counter((r.run_id, _replies(r.messages)) for r in requests)
-        return sum(count - 1 for count in asked.values())
-
-
-def _replies(messages: Sequence[Message]) -> int:
-    return sum(message.role == "assistant" for message in messages)
+pytestmark = pytest.mark.scenario(1)
 
 
 @pytest.fixture
 async def scene(place: Place) -> Scene:
     """Tables, tools, two models, a slot: and nothing attached yet."""
-    conn = place.conn
-    await conn.execute(SCHEMA + TOPIC + CLOCK)
-    await register_python_tools(conn, find_tools([TOOLS]).values())
-    for name in ("item", "topic"):
-        await add_model(place, name)
-    models = {
-        "item": ScriptedModel(
-            [
-                [call("note_change"), call("note_in_python")],
-                call("update_row", status="seen"),
-                "Noted.",
-            ]
-        ),
-        "topic": ScriptedModel([call("note_change"), "Noted."]),
-    }
-    scene = Scene(place.conn, place.dsn, place.slot, models)
-
-    async def at_once() -> bool:
-        return True
-
-    await take_in(place.dsn, place.slot, at_once)  # makes slot and ledger
-    return scene
-
-
-async def take_all_in(scene: Scene, fault: ExitStack | None = None) -> int:
-    """Write and take in stage after stage; a dead reader is followed by a fresh one.
-
-    Args:
-        fault: what is armed; it fires once.
-
-    Returns:
-        how often a reader died.
-    """
-    deaths = 0
-    for number, (statements, _) in enumerate(STAGES):
-        for statement in statements:
-            await scene.conn.execute(statement.encode())
-        while await scene.take_in(number):
-            deaths += 1
-            if fault:
-                fault.close()
-    return deaths
-
-
-async def all_is_well(scene: Scene) -> None:
-    """One run a change, one effect a run, nothing left over."""
-    query = "select change -> 'new' ->> 'id', state, result from agent.run order by 1"
-    runs = [(str(item), "succeeded", "Noted.") for item in (1, 1, 100, 2, 2, 3)]
-    assert await fetch(scene.conn, query) == runs
-    assert await fetch(scene.conn, "select count(*) from agent.merged_change") == [(1,)]
-    assert await fetch(scene.conn, EFFECTS) == EXPECTED
-    assert await fetch(scene.conn, "select distinct status from item") == [("seen",)]
-    assert await fetch(scene.conn, "select * from agent.broken_invariant") == []
+    return await make_scene(place)
 
 
 @pytest.mark.parametrize("skip", SKIPS)

@@ -32,6 +32,7 @@ from walagent.agent.tools.python import find_tools
 from walagent.engine.gather import SPILL_AFTER
 from walagent.store.tools import register_python_tools
 
+pytestmark = pytest.mark.scenario(1)
 SOURCES = Path(__file__).parent.parent.parent / "src"
 LARGE = 10 * SPILL_AFTER  # rows: several pieces, whatever comes at once
 IN_EFFECT = "select exists (select from agent.attachment_version where active_from is not null)"
