@@ -9,9 +9,10 @@ from walagent.cli.output import cell, clean
 
 _HEAD = (
     "attachment", "agent", "model", "run_as", "key", "reason", "commit_lsn", "committed_at",
-    "cause_run", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens", "cost",
+    "cause_run", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens", "cost",
     "created_at", "started_at", "finished_at", "result", "error",
 )  # fmt: skip
+_USUAL = {("tokens", 0), ("depth", 0)}
 _INDENT = "     "
 
 
@@ -25,7 +26,7 @@ def lines(run: Mapping[str, Any]) -> Iterator[str]:
     """Write a run as lines of text."""
     yield f"run {run['id']}: {run['state']}"
     for name in _HEAD:
-        if run[name] not in {None, ""} and (name, run[name]) != ("tokens", 0):
+        if run[name] not in {None, ""} and (name, run[name]) not in _USUAL:
             yield f"  {name.replace('_', ' ')}: {cell(run[name])}"
     for change in (run["change"], *run["merged"]):
         yield from _change(change)
