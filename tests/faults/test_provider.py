@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
+from functools import partial
 from time import monotonic, time
 from typing import Any
 
@@ -548,7 +549,7 @@ async def test_a_provider_that_vanishes_without_a_word_is_given_up(place: Place,
             await set_scene(place, wire, url, [Agent("half", timeout=2)])
             async with working(place) as scene:
                 await scene.write("half")
-                await until_true(lambda: answered(proxy), "the request is on its way")
+                await until_true(partial(thinks, provider), "the provider has the request")
                 for link in list(proxy.links):
                     link.leave_half_open()
                 took = await scene.ended("half", 1)
@@ -561,6 +562,6 @@ async def test_a_provider_that_vanishes_without_a_word_is_given_up(place: Place,
         assert provider.requests == 1 + 6
 
 
-async def answered(proxy: Proxy) -> bool:
-    """Whether there is a connection."""
-    return bool(proxy.links)
+async def thinks(provider: FakeProvider) -> bool:
+    """Whether it is about to answer."""
+    return provider.in_flight > 0

@@ -6,6 +6,7 @@ Requests must carry a Content-Length, as both SDKs' do.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -105,8 +106,10 @@ class HttpServer:
         except asyncio.CancelledError:
             pass  # stop() wants it; asyncio would log a cancelled connection
         finally:
-            del self._connections[task]
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()  # or a loop that ends now leaves the socket open
+            del self._connections[task]
 
 
 async def _read(reader: asyncio.StreamReader) -> Incoming | None:

@@ -20,6 +20,23 @@ _CANCEL, _SSL, _GSS = 80877102, 80877103, 80877104  # codes in place of a protoc
 _CHUNK = 65536
 
 
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A statement that is looked for, and what is lost when it is found.
+
+    Args:
+        part: the application_name of whoever sends it.
+        words: a part of its text, lower case; empty: any statement.
+        rows: only an answer that has rows.
+        request: it never reaches the server, instead of its answer never coming back.
+    """
+
+    part: str
+    words: bytes
+    rows: bool = False
+    request: bool = False
+
+
 @dataclass(eq=False, slots=True)
 class Link:
     """One connection, from the client to us and from us to the server."""
@@ -28,16 +45,31 @@ class Link:
     server: asyncio.StreamWriter
     part: str = ""  # its application_name, or REPLICATION
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
-    delay: float = 0.0  # seconds for each piece, either way
+    delay: float = 0.0  # seconds for each piece, one after the other, either way
+    latency: float = 0.0  # seconds that all of it is under way, either way
     piece: int = _CHUNK  # bytes at a time to the client
     left: int | None = None  # bytes to the client until it is cut
-    withheld: bytearray | None = None  # what the server has answered to the statement
+    needle: Needle | None = None  # that was found here
+    withheld: bytearray = field(default_factory=bytearray)  # what the server has answered to it
+    swallowing: bool = False
     statements: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
 
     def cut(self) -> None:
         """Reset both sides."""
         self.client.transport.abort()
         self.server.transport.abort()
+
+    async def close(self) -> None:
+        """Close what is still open, and see it closed."""
+        for side in (self.client, self.server):
+            side.close()
+        await asyncio.gather(
+            self.client.wait_closed(), self.server.wait_closed(), return_exceptions=True
+        )
+
+    def swallow(self) -> None:
+        """Take everything that either side sends, and let none of it out: nobody is told."""
+        self.swallowing = True
 
     def leave_half_open(self) -> None:
         """Let the server see the connection end, and the client see nothing."""
@@ -52,12 +84,14 @@ class Proxy:
         self._target = conninfo_to_dict(dsn)
         self._dsn = dsn
         self._port = 0
-        self._needle: tuple[str, bytes, bool] | None = None
+        self._needle: Needle | None = None
+        self._skip = 0  # statements that fit and are let through before
         self._tasks = set[asyncio.Task[None]]()
         self.links: list[Link] = []
         self.delay = 0.0  # of links to come
+        self.latency = 0.0  # the same
         self.piece = _CHUNK
-        self.dropped = 0  # replies
+        self.dropped = 0  # replies and requests
         self._cuts = list[int]()  # of links to come: the bytes after which each is cut
         self.links_cut = 0
 
@@ -104,7 +138,15 @@ class Proxy:
             statement: a part of its text, lower case.
             rows: only an answer that has rows.
         """
-        self._needle = (part, statement.encode(), rows)
+        self._needle, self._skip = Needle(part, statement.encode(), rows=rows), 0
+
+    def drop_request(self, part: str, statement: str) -> None:
+        """Once: cut when *statement* comes, before any of it has reached the server."""
+        self._needle, self._skip = Needle(part, statement.encode(), request=True), 0
+
+    def drop_nth(self, part: str, skip: int, *, request: bool) -> None:
+        """Once: lose the request or the reply of whatever *part* sends after *skip* statements."""
+        self._needle, self._skip = Needle(part, b"", request=request), skip
 
     def cut_links(self, after: Iterable[int]) -> None:
         """Cut one link to come after each of so many bytes to its client; 0 leaves nothing."""
@@ -119,16 +161,24 @@ class Proxy:
             writer.transport.abort()
             return
         left = self._cuts.pop(0) if self._cuts else None
-        link = Link(writer, server, delay=self.delay, piece=self.piece, left=left)
+        link = Link(
+            writer, server, delay=self.delay, latency=self.latency, piece=self.piece, left=left
+        )
         link.flowing.set()
         self.links.append(link)
         ways = [
             asyncio.create_task(self._up(link, reader)),
             asyncio.create_task(self._down(link, back)),
         ]
-        self._tasks.update(ways)
-        await asyncio.wait(ways)
-        self.links.remove(link)
+        connected = asyncio.current_task()
+        assert connected is not None
+        self._tasks.update(ways, [connected])
+        try:
+            await asyncio.wait(ways)
+        finally:
+            await link.close()
+            self.links.remove(link)
+            self._tasks.difference_update(ways, [connected])
 
     async def _open_server(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = str(self._target["host"]), str(self._target.get("port") or 5432)
@@ -142,12 +192,14 @@ class Proxy:
             while data := await reader.read(_CHUNK):
                 for kind, body in messages.feed(data):
                     self._look_at(link, kind, body)
+                if link.needle is not None and link.needle.request:
+                    self._drop(link)
+                    return
                 await link.flowing.wait()
                 await asyncio.sleep(link.delay)
-                link.server.write(data)
-                await link.server.drain()
-        if link.flowing.is_set():
-            link.server.close()
+                await _send(link, link.server, data)
+        if link.flowing.is_set() and not link.swallowing:
+            _close(link, link.server)
 
     async def _down(self, link: Link, reader: asyncio.StreamReader) -> None:
         messages = Messages(typed=True)
@@ -159,15 +211,14 @@ class Proxy:
                     await link.flowing.wait()
                     await asyncio.sleep(link.delay)
                     piece = data[at : at + link.piece][: link.left]
-                    link.client.write(piece)
-                    await link.client.drain()
+                    await _send(link, link.client, piece)
                     if link.left is not None:
                         link.left -= len(piece)
                         if link.left == 0:
                             self._cut_now(link)
                             return
-        if link.flowing.is_set():
-            link.client.close()
+        if link.flowing.is_set() and not link.swallowing:
+            _close(link, link.client)
 
     def _cut_now(self, link: Link) -> None:
         """End the connection so that the client has got every byte before the cut."""
@@ -177,20 +228,22 @@ class Proxy:
 
     def _withhold(self, link: Link, data: bytes, kinds: set[bytes]) -> bytes:
         """Keep an answer back until it is complete; return what may go on."""
-        if link.withheld is None or self._needle is None:
+        if link.needle is None:
             return data
         link.withheld += data
         if b"Z" not in kinds:  # ReadyForQuery: it has been carried out
             return b""
-        answer, link.withheld = bytes(link.withheld), None
-        if self._needle[2] and not any(
-            kind == b"D" for kind, _ in Messages(typed=True).feed(answer)
-        ):
+        answer, needle = bytes(link.withheld), link.needle
+        if needle.rows and not any(kind == b"D" for kind, _ in Messages(typed=True).feed(answer)):
+            self._needle, link.needle, link.withheld = needle, None, bytearray()
             return answer
-        self._needle = None
+        self._drop(link)
+        return b""
+
+    def _drop(self, link: Link) -> None:
+        link.needle = None
         self.dropped += 1
         link.cut()
-        return b""
 
     def _look_at(self, link: Link, kind: bytes, body: bytes) -> None:
         match kind:
@@ -208,11 +261,32 @@ class Proxy:
                 pass
 
     def _check(self, link: Link, statement: bytes) -> None:
-        if self._needle is None:
+        needle = self._needle
+        if needle is None or link.part != needle.part or needle.words not in statement.lower():
             return
-        part, words, _ = self._needle
-        if link.part == part and words in statement.lower():
-            link.withheld = bytearray()
+        self._skip -= 1
+        if self._skip < 0:
+            self._needle, link.needle = None, needle
+
+
+async def _send(link: Link, to: asyncio.StreamWriter, data: bytes) -> None:
+    if link.swallowing:
+        return
+    if link.latency:
+        asyncio.get_running_loop().call_later(link.latency, _write, link, to, data)
+        return
+    to.write(data)
+    await to.drain()
+
+
+def _write(link: Link, to: asyncio.StreamWriter, data: bytes) -> None:
+    if not (to.transport.is_closing() or link.swallowing):
+        to.write(data)
+
+
+def _close(link: Link, to: asyncio.StreamWriter) -> None:
+    """Close behind what is still under way."""
+    asyncio.get_running_loop().call_later(link.latency, to.close)
 
 
 class Messages:
