@@ -281,7 +281,7 @@ def test_a_lost_slot_is_a_problem_that_init_mends(user: User, empty: str) -> Non
         conn.execute("select pg_drop_replication_slot('walagent')")
     (found,) = problems(user)
     assert "the slot walagent is gone" in found["text"]
-    assert "walagent init --new-slot" in found["fix"]
+    assert "walagent resync" in found["fix"]
     user.types("init", "--new-slot").worked()
     assert problems(user) == []
     (gap,) = user.types("gaps", "--all", "--json").worked().json

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from tests.integration.wal_reading import changes, follow, read_all, read_changes
 from walagent.change import UNCHANGED, Begin, Change, Commit, Item, Op, Piece, Tag
-from walagent.errors import PreconditionError
+from walagent.errors import GapError
 
 TICKETS = "create table tickets (id int primary key, body text, state text)"
 
@@ -234,7 +234,7 @@ async def test_a_publication_that_came_after_the_slot_is_told_with_what_to_do(
         found = await read_changes(conn, dsn, options)
         assert [each.new and each.new["id"] for each in found] == [2]
         return
-    with pytest.raises(PreconditionError, match="pub") as caught:
+    with pytest.raises(GapError, match="pub") as caught:
         await read_changes(conn, dsn, options)
     assert "new slot" in caught.value.hint
 

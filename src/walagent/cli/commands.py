@@ -53,6 +53,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "WAL": (
         Command("tail", "walagent.cli.tail", "Print changes as they are committed."),
         Command("gaps", "walagent.cli.slot", "List stretches of WAL that were lost."),
+        Command("resync", "walagent.cli.resync", "Make a new slot after a gap, and work its rows."),
         Command("check", "walagent.cli.slot", "Look for broken promises."),
         Command("drop-slot", "walagent.cli.slot", "Drop the slot; the server forgets our place."),
     ),

@@ -7,7 +7,7 @@ import click
 
 from walagent.app.dsn import Places
 from walagent.app.migrating import migrate, plan_migrations
-from walagent.app.renewing import renew_slot
+from walagent.app.resync import Plan, resync
 from walagent.app.setup import check_source, ensure_slot
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import Connection, Session, Where, open_session, where_options
@@ -20,7 +20,7 @@ from walagent.wal.slots import Blocker
 @click.option(
     "--new-slot",
     is_flag=True,
-    help="After a gap: drop the slot and make a new one; what lies between starts no run.",
+    help="Drop the slot and make a new one; what lies between starts no run: see resync.",
 )
 @where_options
 def init_(where: Where, *, new_slot: bool) -> None:
@@ -66,8 +66,10 @@ def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
 async def _slot(session: Session, conn: Connection, places: Places, *, new: bool) -> None:
     settings = session.config.replication
     if new:
-        start = await renew_slot(conn, places.replication_dsn, settings, tell_blockers)
-        say(f"slot {settings.slot} is new and begins at {start}")
+        done = await resync(
+            conn, places.dsn, places.replication_dsn, settings, Plan(), waiting=tell_blockers
+        )
+        say(f"slot {settings.slot} is new and begins at {done.start}")
         return
     ledger = await ensure_slot(conn, places.replication_dsn, settings, tell_blockers)
     try:

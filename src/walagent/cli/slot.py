@@ -9,7 +9,7 @@ from walagent.cli.ending import FAILED
 from walagent.cli.output import json_option, print_rows, say
 from walagent.cli.session import Where, ask, open_session, where_options
 from walagent.errors import ConfigError
-from walagent.store import deciding, reading
+from walagent.store import gaps, reading
 from walagent.wal.slots import drop_slot, inspect_slot
 
 
@@ -22,19 +22,19 @@ from walagent.wal.slots import drop_slot, inspect_slot
 def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_json: bool) -> None:
     """List stretches of WAL that were lost to us.
 
-    What was committed there started no run.  After a lost slot, `walagent init --new-slot` begins
-    again; attach with backfill to work the rows that were missed.
+    What was committed there started no run.  `walagent resync` makes a new slot, and runs the
+    agents on the rows that you choose.
     """
     if resolve is not None:
         if not note:
             raise ConfigError("--resolve needs --note: what was done about the gap?")
-        if not ask(where, lambda conn: deciding.resolve_gap(conn, resolve, note)):
+        if not ask(where, lambda conn: gaps.resolve_gap(conn, resolve, note)):
             raise ConfigError(f"there is no open gap {resolve}", hint="walagent gaps lists them")
         say(f"gap {resolve} is dealt with")
         return
     rows = ask(where, lambda conn: reading.list_gaps(conn, resolved=resolved))
-    columns = ["id", "slot", "from_lsn", "to_lsn", "reason", "found_at"]
-    columns += ["resolution"] if resolved else []
+    columns = ["id", "slot", "from_lsn", "to_lsn", "since", "reason", "found_at"]
+    columns += ["resolution", "choices"] if resolved else []
     print_rows(rows, columns, as_json=as_json, empty="no gaps")
 
 
@@ -74,4 +74,4 @@ def drop_slot_(where: Where, *, yes: bool) -> None:
             return there
 
     there = asyncio.run(dropped())
-    say(f"dropped slot {name}; walagent init --new-slot makes a new one" if there else "no slot")
+    say(f"dropped slot {name}; walagent resync makes a new one" if there else "no slot")

@@ -6,6 +6,7 @@ A large one says so while it is still open, and is taken in piece by piece.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from walagent.attachment import Attachment
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Tag
@@ -77,6 +78,7 @@ class Gathering:
         self.group = Gathered()  # complete transactions
         self.attached: list[Attachment] = []  # came into effect since somebody last looked
         self.commit_lsn = start  # of the last complete transaction
+        self.committed_at: datetime | None = None
         self.passed = start  # everything before it is gathered
 
     def take(self, item: Item) -> None:
@@ -142,6 +144,7 @@ class Gathering:
 
     def _complete(self, commit: Commit) -> None:
         self.group.add(self._opened.gathered)
+        self.committed_at = self._opened.begin.committed_at
         self.open = None
         self.commit_lsn = commit.commit_lsn
         self.passed = max(self.passed, commit.end_lsn)

@@ -213,7 +213,13 @@ class Intake:
         gathering = self._gathering
         offer = self._starter.offer() if self._starter and runs else None
         claims = await ledgers.take_in(
-            self._conn, self._ledger, runs, gathering.commit_lsn, gathering.passed, offer
+            self._conn,
+            self._ledger,
+            runs,
+            gathering.commit_lsn,
+            gathering.passed,
+            offer,
+            gathering.committed_at,
         )
         if claims and self._starter:
             self._starter.start(claims)
@@ -231,13 +237,18 @@ class Intake:
         if group.effects:
             await ledgers.record_effects(self._conn, group.effects)
         if group.seen:
-            await ledgers.record_seen(self._conn, group.seen)
+            await ledgers.record_seen(self._conn, self._ledger.generation, group.seen)
         faults.hit("intake.runs_inserted")
 
     async def _move_progress(self, lanes: Iterable[int] = ()) -> None:
         gathering = self._gathering
         await ledgers.move_progress(
-            self._conn, self._ledger, gathering.commit_lsn, gathering.passed, lanes
+            self._conn,
+            self._ledger,
+            gathering.commit_lsn,
+            gathering.passed,
+            lanes,
+            gathering.committed_at,
         )
         faults.hit("intake.progress_moved")
 

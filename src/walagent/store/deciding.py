@@ -55,16 +55,6 @@ async def resolve(conn: Connection, run_id: int, *, happened: bool, note: str) -
     await _call(conn, "select agent.resolve(%s, %s, %s)", run_id, happened, note)
 
 
-async def resolve_gap(conn: Connection, gap_id: int, resolution: str) -> bool:
-    """Write down what was done about a gap; False if there is no open one of that number."""
-    cursor = await conn.execute(
-        "update agent.gap set resolution = %s, resolved_at = agent.now()"
-        " where id = %s and resolved_at is null",
-        [resolution, gap_id],
-    )
-    return cursor.rowcount > 0
-
-
 async def _call(conn: Connection, statement: LiteralString, *arguments: object) -> Any:  # noqa: ANN401 - what the function gives
     row = await (await conn.execute(statement, arguments)).fetchone()
     return row[0] if row else None

@@ -18,7 +18,8 @@ from walagent.store.queries import query
 Connection = AsyncConnection[Any]
 
 _COLUMNS: Final = (
-    "slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text"
+    "slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text,"
+    " committed_at, given_up_at"
 )
 
 
@@ -34,6 +35,8 @@ class Ledger:
     plugin: str
     commit_lsn: Lsn
     end_lsn: Lsn
+    committed_at: datetime | None = None  # of the last transaction that is taken in
+    given_up_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,7 @@ async def take_ledger(conn: Connection, slot: str, reader: str) -> Ledger:
     """Take the ledger over: from here on, older readers can write nothing.
 
     Raises:
-        FencedError: there is no ledger for this slot.
+        FencedError: there is no ledger for this slot, or the slot is given up.
     """
     cursor = await conn.execute(
         f"select {_COLUMNS} from agent.take_ledger(%s, %s)",  # noqa: S608 - our own constant
@@ -90,13 +93,28 @@ async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str
 
 
 async def open_ledger(  # noqa: PLR0913 - a row's columns
-    conn: Connection, slot: str, *, system_id: str, timeline: int, plugin: str, start: Lsn
-) -> None:
+    conn: Connection,
+    slot: str,
+    *,
+    system_id: str,
+    timeline: int,
+    plugin: str,
+    start: Lsn,
+    existing: Iterable[tuple[int, int]] | None = None,
+    at: datetime | None = None,
+) -> int:
     """Begin the ledger of a new slot; a slot made anew gets the next generation.
 
-    All attachments that exist now are in effect from *start* on.
+    Args:
+        existing: attachments and versions that had committed before *start*, and so are in effect
+            from there on; None: all that there are now.
+        at: a time before which everything had committed that the slot does not bring; None: now.
+
+    Returns:
+        the generation.
     """
-    await conn.execute(
+    pairs = None if existing is None else list(existing)
+    cursor = await conn.execute(
         query("open_ledger"),
         {
             "slot": slot,
@@ -104,8 +122,19 @@ async def open_ledger(  # noqa: PLR0913 - a row's columns
             "timeline": timeline,
             "plugin": plugin,
             "start": str(start),
+            "ids": None if pairs is None else [attachment for attachment, _ in pairs],
+            "versions": None if pairs is None else [version for _, version in pairs],
+            "at": at,
         },
     )
+    row = await cursor.fetchone()
+    return row[0] if row else 0
+
+
+async def existing_attachments(conn: Connection) -> list[tuple[int, int]]:
+    """List attachments with their versions, for `open_ledger`."""
+    cursor = await conn.execute("select id, version from agent.attachment order by id")
+    return await cursor.fetchall()
 
 
 async def record_timeline(conn: Connection, ledger: Ledger, timeline: int) -> None:
@@ -124,7 +153,7 @@ async def wal_flushed(conn: Connection) -> Lsn:
 
 
 def _ledger(row: Sequence[Any]) -> Ledger:
-    slot, generation, epoch, system_id, timeline, plugin, commit_lsn, end_lsn = row
+    slot, generation, epoch, system_id, timeline, plugin, commit_lsn, end_lsn, *rest = row
     return Ledger(
         slot,
         generation,
@@ -134,6 +163,7 @@ def _ledger(row: Sequence[Any]) -> Ledger:
         plugin,
         Lsn.parse(commit_lsn),
         Lsn.parse(end_lsn),
+        *rest,
     )
 
 
@@ -154,11 +184,13 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     commit_lsn: Lsn,
     end_lsn: Lsn,
     start: Start | None = None,
+    committed_at: datetime | None = None,
 ) -> list[Claim]:
     """Insert runs and move the ledger on, at once.
 
     Args:
         start: a worker of this process that has slots free.
+        committed_at: when the last transaction committed that is in it.
 
     Returns:
         the runs that it has been given.
@@ -168,7 +200,7 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     """
     marked = _startable(runs, start) if start else frozenset[int]()
     cursor = await conn.execute(
-        "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s)",
+        "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)",
         [
             ledger.slot,
             ledger.epoch,
@@ -179,6 +211,7 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
             sorted({run.attachment_id for run in runs}),
             start.worker if start and marked else None,
             start.lease if start else None,
+            committed_at,
         ],
     )
     row = await cursor.fetchone()
@@ -272,30 +305,47 @@ async def collect_run(conn: Connection, ledger: Ledger, run: NewRun) -> bool:
     return bool(row and row[0])
 
 
-async def move_progress(
-    conn: Connection, ledger: Ledger, commit_lsn: Lsn, end_lsn: Lsn, lanes: Iterable[int] = ()
+async def move_progress(  # noqa: PLR0913, PLR0917 - a row's columns
+    conn: Connection,
+    ledger: Ledger,
+    commit_lsn: Lsn,
+    end_lsn: Lsn,
+    lanes: Iterable[int] = (),
+    committed_at: datetime | None = None,
 ) -> None:
     """Move the ledger on, in the transaction that inserted the runs, and wake the workers.
 
     Args:
         lanes: the attachments that got runs.
+        committed_at: when the last transaction committed that is taken in.
 
     Raises (as PostgreSQL errors, see `store.translate`):
         FencedError: a newer reader took over; roll back and leave.
     """
     await conn.execute(
-        "select agent.move_progress(%s, %s, %s, %s, %s)",
-        [ledger.slot, ledger.epoch, str(commit_lsn), str(end_lsn), sorted(set(lanes))],
+        "select agent.move_progress(%s, %s, %s, %s, %s, %s)",
+        [
+            ledger.slot,
+            ledger.epoch,
+            str(commit_lsn),
+            str(end_lsn),
+            sorted(set(lanes)),
+            committed_at,
+        ],
     )
 
 
-async def record_seen(conn: Connection, seen: Iterable[tuple[int, str]]) -> None:
-    """Remember rows that were inserted while a backfill was going on."""
+async def record_seen(conn: Connection, generation: int, seen: Iterable[tuple[int, str]]) -> None:
+    """Remember rows that backfills of this generation and of older ones must leave alone.
+
+    Args:
+        seen: attachment and primary key of each.
+    """
     pairs = list(seen)
     await conn.execute(
-        "insert into agent.backfill_seen (attachment_id, key)"
-        " select * from unnest(%s::bigint[], %s::text[]) on conflict do nothing",
-        [[attachment for attachment, _ in pairs], [key for _, key in pairs]],
+        "insert into agent.backfill_seen (attachment_id, generation, key)"
+        " select a, %s, k from unnest(%s::bigint[], %s::text[]) as x (a, k) on conflict do nothing",
+        [generation, [attachment for attachment, _ in pairs], [key for _, key in pairs]],
     )
 
 
@@ -311,24 +361,6 @@ async def record_effects(conn: Connection, effects: Iterable[Effect]) -> None:
                 "lsn": str(effect.commit_lsn),
             },
         )
-
-
-async def record_gap(
-    conn: Connection, slot: str, reason: str, from_lsn: Lsn | None, to_lsn: Lsn | None
-) -> None:
-    """Record that a stretch of WAL is lost to us; once per stretch."""
-    await conn.execute(
-        "insert into agent.gap (slot, reason, from_lsn, to_lsn)"
-        " select %(slot)s, %(reason)s, %(from)s::pg_lsn, %(to)s::pg_lsn"
-        "  where not exists (select from agent.gap where slot = %(slot)s and resolved_at is null"
-        "                       and from_lsn is not distinct from %(from)s::pg_lsn)",
-        {
-            "slot": slot,
-            "reason": reason,
-            "from": None if from_lsn is None else str(from_lsn),
-            "to": None if to_lsn is None else str(to_lsn),
-        },
-    )
 
 
 def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> str:

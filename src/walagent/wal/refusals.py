@@ -32,8 +32,8 @@ SLOTS: Final = (
     "nobody uses: SELECT slot_name, active FROM pg_replication_slots"
 )
 LOST: Final = (
-    "what was committed since cannot be read any more: record the gap, make a new slot, and run "
-    "the affected attachments again with backfill"
+    "what was committed since cannot be read any more: `walagent resync` makes a new slot and runs "
+    "the agents on the rows that you choose"
 )
 
 # Classes of SQLSTATE that mean "what we asked for is wrong", not "try again".
@@ -45,7 +45,7 @@ def refused(error: Error, slot: str, *, streaming: bool = False) -> WalagentErro
     words, state = first_line(error), error.sqlstate or ""
     match state:
         case "42704" if streaming:  # the slot exists, so it is a publication that does not
-            return PreconditionError(words, hint=_PUBLICATION)
+            return GapError(words, hint=_PUBLICATION)
         case "42704":
             return GapError(words, hint=f"slot {slot} is gone; {LOST}")
         case "55000" if "wal_level" in words:
@@ -79,8 +79,9 @@ _ANSWERS: Final[Mapping[str, tuple[type[WalagentError], str]]] = {
     "58P01": (PreconditionError, "install the plug-in's package on the server"),
 }
 _PUBLICATION: Final = (
-    "the slot reads WAL from before its publication existed, and is stuck there for ever: make a "
-    f"new slot now that the publication exists; {LOST}"
+    "the slot has come to WAL of a time when its publication did not exist, and is stuck there for "
+    "ever: `walagent resync` mends the publications, makes a new slot, and runs the agents on the "
+    "rows that you choose"
 )
 
 

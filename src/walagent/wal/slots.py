@@ -1,9 +1,10 @@
 """Replication slots: looking at one, making one, dropping one.
 
-All but `identify_system` works over ordinary connections in autocommit, of a login that may
-replicate.
+Looking and dropping work over ordinary connections in autocommit, of a login that may replicate;
+all else opens connections of its own.
 
-Source: PostgreSQL docs, 54.19 pg_replication_slots; 9.27.6 Replication Management Functions.
+Source: PostgreSQL docs, 54.19 pg_replication_slots; 9.27.6 Replication Management Functions; 55.4
+Streaming Replication Protocol, CREATE_REPLICATION_SLOT.
 """
 
 import asyncio
@@ -49,6 +50,22 @@ class SlotState:
     failover: bool = False  # whether standbys may synchronise it (17 and later)
     synced: bool = False  # on a standby: whether it is such a copy
     temporary: bool = False  # a copy is, until the standby can vouch for it
+
+
+@dataclass(frozen=True, slots=True)
+class NewSlot:
+    """A slot that has just been made, and the database as of where it begins.
+
+    What the *snapshot* shows is what had committed before; everything else comes by the slot.
+    """
+
+    state: SlotState
+    snapshot: str  # for SET TRANSACTION SNAPSHOT, in the same database
+
+    @property
+    def start(self) -> Lsn:
+        """Where it begins."""
+        return self.state.confirmed or Lsn(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +149,7 @@ async def check_slot(
     """
     state = await inspect_slot(conn, name)
     if state is None:
-        raise GapError(f"there is no slot {name}", hint=f"if it was dropped: {LOST}")
+        raise GapError(f"there is no slot {name}", hint=LOST)
     if state.plugin != plugin or state.database != conn.info.dbname:
         raise PreconditionError(
             f"slot {name} is of plug-in {state.plugin or 'none'} in database "
@@ -150,7 +167,8 @@ async def check_slot(
     return state
 
 
-async def create_slot(  # noqa: PLR0913 - each has its default
+@asynccontextmanager
+async def new_slot(  # noqa: PLR0913 - each has its default
     dsn: str,
     name: str,
     plugin: Plugin = "pgoutput",
@@ -159,8 +177,8 @@ async def create_slot(  # noqa: PLR0913 - each has its default
     failover: bool = False,
     timeout: float = 60.0,  # noqa: ASYNC109 - bounds the server's work, and tells whom it waits for
     waiting: Callable[[Sequence[Blocker]], None] = lambda _: None,
-) -> SlotState:
-    """Make a slot; everything committed after this returns will be read through it.
+) -> AsyncGenerator[NewSlot]:
+    """Make a slot; its snapshot can be taken up until the block ends.
 
     The server waits for every open transaction that has written.  As long as it does, *waiting*
     is told of them about twice a second.
@@ -174,8 +192,8 @@ async def create_slot(  # noqa: PLR0913 - each has its default
             or the *timeout* has passed; no slot is left behind then.
         DatabaseLostError: the connection broke.
     """
-    async with _connection(dsn) as conn, _connection(dsn) as watcher:
-        if missing := await missing_publications(conn, publications):
+    async with _connection(dsn) as watcher, await connect_replication(dsn) as conn:
+        if missing := await missing_publications(watcher, publications):
             raise PreconditionError(
                 f"there is no publication {', '.join(missing)}",
                 hint="make the publication before the slot",
@@ -188,7 +206,7 @@ async def create_slot(  # noqa: PLR0913 - each has its default
         try:
             async with asyncio.timeout(timeout):
                 await _watch(making, watcher, conn.info.backend_pid, waiting)
-                await making
+                snapshot = await making
         except TimeoutError as error:
             blockers = await _blockers(watcher, conn.info.backend_pid)
             raise _waited(name, timeout, blockers) from error
@@ -196,7 +214,30 @@ async def create_slot(  # noqa: PLR0913 - each has its default
             await _settle(making, conn, watcher, name)
         if (state := await inspect_slot(watcher, name)) is None:
             raise PreconditionError(f"slot {name} was dropped as soon as it was made")
-        return state
+        yield NewSlot(state, snapshot)
+
+
+async def create_slot(  # noqa: PLR0913 - as `new_slot`
+    dsn: str,
+    name: str,
+    plugin: Plugin = "pgoutput",
+    *,
+    publications: Sequence[str] = (),
+    failover: bool = False,
+    timeout: float = 60.0,  # noqa: ASYNC109 - as `new_slot`
+    waiting: Callable[[Sequence[Blocker]], None] = lambda _: None,
+) -> SlotState:
+    """Make a slot, see `new_slot`; everything committed after this returns is read through it."""
+    async with new_slot(
+        dsn,
+        name,
+        plugin,
+        publications=publications,
+        failover=failover,
+        timeout=timeout,
+        waiting=waiting,
+    ) as made:
+        return made.state
 
 
 async def drop_slot(conn: AsyncConnection, name: str) -> None:
@@ -263,22 +304,24 @@ def _check_failover(conn: AsyncConnection, name: str) -> None:
         )
 
 
-async def _make(conn: AsyncConnection, name: str, plugin: Plugin, *, failover: bool) -> None:
-    more = ", false, false, true" if failover else ""  # temporary, two_phase, failover
+async def _make(conn: AsyncConnection, name: str, plugin: Plugin, *, failover: bool) -> str:
+    """Make the slot, and give its snapshot, which lives until *conn* is used again."""
+    options = "SNAPSHOT 'export', FAILOVER" if failover else "SNAPSHOT 'export'"
+    statement = f"CREATE_REPLICATION_SLOT {quote_name(name)} LOGICAL {plugin} ({options})"
     try:
-        await conn.execute(
-            f"select pg_create_logical_replication_slot(%s, %s{more})".encode(), [name, plugin]
-        )
+        row = await (await conn.execute(statement.encode())).fetchone()
     except DuplicateObject as error:
         raise PreconditionError(f"slot {name} exists already") from error
     except QueryCanceled:
         raise
     except Error as error:
         raise refused(error, name) from error
+    assert row is not None  # noqa: S101 - it answers with one
+    return str(row[2])
 
 
 async def _watch(
-    making: asyncio.Task[None],
+    making: asyncio.Task[str],
     watcher: AsyncConnection,
     pid: int,
     waiting: Callable[[Sequence[Blocker]], None],
@@ -302,7 +345,7 @@ def _waited(name: str, timeout: float, blockers: Sequence[Blocker]) -> WalagentE
 
 
 async def _settle(
-    making: asyncio.Task[None], conn: AsyncConnection, watcher: AsyncConnection, name: str
+    making: asyncio.Task[str], conn: AsyncConnection, watcher: AsyncConnection, name: str
 ) -> None:
     """Leave no half-made slot behind when making it was given up."""
     if making.done():

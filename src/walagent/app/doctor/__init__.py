@@ -27,7 +27,7 @@ from walagent.app.migrating import plan_migrations
 from walagent.app.setup import PUBLICATIONS
 from walagent.config import Config
 from walagent.errors import PreconditionError, WalagentError
-from walagent.store import attachments, budgets, reading, server
+from walagent.store import attachments, budgets, gaps, reading, server
 from walagent.store import ledger as ledgers
 from walagent.store.translate import translated
 from walagent.wal.publications import missing_publications, published_tables
@@ -99,7 +99,7 @@ async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[F
         await _migrations(conn),
         *check_privileges(facts, ()),
         *check_tables(await server.attached_tables(conn), facts.role),
-        *check_publications(missing, published),
+        *check_publications(missing, published, await gaps.publication_trouble(conn)),
         *check_gaps(await reading.list_gaps(conn)),
         *await _budgets(conn),
     ]

@@ -29,7 +29,7 @@ def check_reader(
     elif ledger is not None and ledger.system_id != identity.system_id:
         yield problem(
             "this server is not the one that the ledger tells of: it was restored, or is another",
-            "walagent init --new-slot -- changes in between start no run",
+            "walagent resync",
         )
     else:
         yield ok("the replication login can read the WAL")
@@ -53,7 +53,7 @@ def check_slot(
     elif slot is None:
         yield problem(
             f"the slot {name} is gone: what was committed since is lost",
-            "walagent init --new-slot; then attach with backfill what must not miss it",
+            "walagent resync",
         )
     elif slot.database != database:
         yield problem(
@@ -63,7 +63,7 @@ def check_slot(
     elif slot.wal_status == "lost" or slot.invalidated:
         yield problem(
             f"the slot {name} is invalidated: {slot.invalidated or 'its WAL was removed'}",
-            "walagent init --new-slot; then attach with backfill what must not miss it",
+            "walagent resync",
         )
     elif slot.plugin != config.replication.plugin:
         yield problem(
@@ -74,7 +74,7 @@ def check_slot(
         yield problem(
             f"the slot {name} is at {slot.confirmed}, ahead of the ledger's {ledger.end_lsn}: "
             "somebody else has read from it",
-            "walagent init --new-slot; and give every reader a slot of its own",
+            "walagent resync; and give every reader a slot of its own",
         )
     else:
         yield from _healthy(slot)
@@ -131,18 +131,23 @@ def _healthy(slot: SlotState) -> Iterator[Finding]:
 
 
 def check_publications(
-    missing: Sequence[str], published: Sequence[PublishedTable]
+    missing: Sequence[str], published: Sequence[PublishedTable], trouble: Sequence[str]
 ) -> Iterator[Finding]:
     """Judge the publications.
 
     Args:
         missing: those that should be there and are not.
         published: tables of which updates and deletes are published.
+        trouble: what has become of them behind our back.
     """
     if missing:
         yield problem(
             f"there is no publication {', '.join(missing)}: a slot that reads on is stuck",
-            "restore it from a backup of the schema, then: walagent init --new-slot",
+            "walagent resync, which makes it again",
+        )
+    elif trouble:
+        yield problem(
+            f"{'; '.join(trouble)}: what was committed since was not sent", "walagent resync"
         )
     for table in (table for table in published if not table.has_identity):
         name = Identifier(table.schema, table.name).as_string()
@@ -158,5 +163,5 @@ def check_gaps(gaps: Sequence[Found]) -> Iterator[Finding]:
     for gap in gaps:
         yield problem(
             f"gap {gap['id']} of slot {gap['slot']}: {gap['reason']}",
-            f"walagent init --new-slot; or: walagent gaps --resolve {gap['id']} --note '…'",
+            f"walagent resync; or: walagent gaps --resolve {gap['id']} --note '…'",
         )

@@ -1,5 +1,8 @@
--- Stretches of WAL that were lost, the newest first.
-select g.id, g.slot, g.from_lsn::text, g.to_lsn::text, g.reason, g.found_at, g.resolution, g.resolved_at
+-- Stretches of WAL that were lost, the newest first, and what was chosen for whom.
+select g.id, g.slot, g.from_lsn::text, g.to_lsn::text, g.since, g.reason, g.found_at, g.resolution, g.resolved_at,
+       g.resolved_by,
+       array(select format('%%s=%%s', c.attachment, concat_ws(':', c.choice, c.column_name))
+               from agent.gap_choice c where c.gap_id = g.id order by c.attachment) as choices
   from agent.gap g
  where %(all)s or g.resolved_at is null
  order by g.id desc

@@ -1,0 +1,192 @@
+"""`walagent resync`: a new slot after a gap, and what becomes of the gap's rows."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from walagent.app.resync import OVERLAP, SKIP, Done, Plan, Situation, check_choice, look, resync
+from walagent.cli.output import json_option, print_json, print_rows, say
+from walagent.cli.prepare import tell_blockers
+from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.config.base import to_seconds
+from walagent.errors import ConfigError
+from walagent.store.gaps import Choice, Made
+from walagent.store.resyncing import Candidate
+
+_COLUMNS = ["attachment", "choice", "since", "rows", "runs", "undated"]
+_FORM = "skip, all or since:COLUMN"
+
+
+@click.command("resync")
+@click.option(
+    "--attachment",
+    "named",
+    multiple=True,
+    metavar="NAME=CHOICE",
+    help=f"What becomes of the gap's rows of one attachment: {_FORM}; again for more.",
+)
+@click.option("--default", metavar="CHOICE", help="The same for all that are not named.")
+@click.option(
+    "--overlap",
+    default=f"{OVERLAP.total_seconds():.0f}s",
+    show_default=True,
+    metavar="TIME",
+    help="How far before the gap since:COLUMN begins to look.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask whether to make the slot.")
+@json_option()
+@where_options
+def resync_(  # noqa: PLR0913 - the options
+    where: Where,
+    named: Sequence[str],
+    default: str | None,
+    overlap: str,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Make a new slot after a gap, and run the agents on the rows that you choose.
+
+    What was committed in the gap cannot be read any more, but its rows are there.  For each
+    attachment: skip them; run on those whose COLUMN, such as updated_at, says that they have
+    changed since; or run on all rows of the table.  On a terminal, what no option says is asked.
+    """
+    session = open_session(where)
+    given = dict(_named(word) for word in named)
+    fallback = None if default is None else read_choice(default)
+    margin = _margin(overlap)
+    situation = asyncio.run(_look(session))
+    if not situation.gaps:
+        say(f"slot {session.config.replication.slot} is well; there is no gap to deal with")
+        return
+    _tell(situation)
+    plan = Plan(_choose(situation, given, fallback), margin)
+    if not yes:
+        click.confirm("Make a new slot?", abort=True, err=True)
+    done = asyncio.run(_resync(session, plan))
+    _report(session, done, as_json=as_json)
+
+
+async def _look(session: Session) -> Situation:
+    async with session.places() as places, session.connect(places) as conn:
+        return await look(conn, places.replication_dsn, session.config.replication)
+
+
+async def _resync(session: Session, plan: Plan) -> Done:
+    async with session.places() as places, session.connect(places) as conn:
+        return await resync(
+            conn,
+            places.dsn,
+            places.replication_dsn,
+            session.config.replication,
+            plan,
+            waiting=tell_blockers,
+            tell=say,
+        )
+
+
+def read_choice(word: str) -> Choice:
+    """Read ``skip``, ``all`` or ``since:COLUMN``.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    kind, colon, column = word.partition(":")
+    match kind.strip().lower(), colon, column.strip():
+        case ("skip" | "all") as kind, "", "":
+            return Choice(kind)
+        case "since", ":", column if column:
+            return Choice("since", column)
+        case _:
+            raise ConfigError(f'"{word}" is no choice', hint=f"{_FORM}, such as since:updated_at")
+
+
+def _named(word: str) -> tuple[str, Choice]:
+    name, equals, choice = word.rpartition("=")
+    if not equals:
+        raise ConfigError(f'--attachment "{word}" names no choice', hint=f"NAME={_FORM}")
+    return name, read_choice(choice)
+
+
+def _margin(overlap: str) -> timedelta:
+    try:
+        return timedelta(seconds=float(str(to_seconds(overlap))))
+    except ValueError as error:
+        raise ConfigError(f'--overlap "{overlap}": {error}') from error
+
+
+def _tell(situation: Situation) -> None:
+    for gap in situation.gaps:
+        since = f"; taken in until {gap.since:%Y-%m-%d %H:%M:%S %Z}" if gap.since else ""
+        say(f"gap {gap.id}: {gap.reason}{since}")
+
+
+def _choose(
+    situation: Situation, given: Mapping[str, Choice], default: Choice | None
+) -> dict[str, Choice]:
+    """Make the choices: by option, else by asking."""
+    choices = dict(given)
+    missing = [each for each in situation.attachments if each.name not in given]
+    if default is not None:
+        choices |= {each.name: default for each in missing}
+    elif missing and not sys.stdin.isatty():
+        names = ", ".join(each.name for each in missing)
+        raise ConfigError(
+            f"nothing says what becomes of the gap's rows of {names}",
+            hint=f"--attachment NAME=CHOICE or --default CHOICE, which is {_FORM}",
+        )
+    else:
+        choices |= {each.name: _ask(each) for each in missing}
+    known = {each.name: each for each in situation.attachments}
+    for name, choice in choices.items():
+        if name not in known:
+            raise ConfigError(f"there is no attachment {name}", hint="walagent agents lists them")
+        check_choice(known[name], choice)
+    return choices
+
+
+def _ask(candidate: Candidate) -> Choice:
+    """Ask until the answer can be carried out."""
+    columns = ", ".join(f"since:{name}" for name in candidate.columns)
+    offers = ", ".join(filter(None, ["skip", "all", columns])) if candidate.has_key else "skip"
+    question = f"{candidate.name} on {candidate.relation} ({', '.join(candidate.ops)}): {offers}"
+    while True:
+        try:
+            choice = read_choice(click.prompt(question, default=str(SKIP), err=True))
+            check_choice(candidate, choice)
+        except ConfigError as error:
+            say(f"{error}; {error.hint}")
+        else:
+            return choice
+
+
+def _report(session: Session, done: Done, *, as_json: bool) -> None:
+    slot = session.config.replication.slot
+    rows = [_row(one) for one in done.made]
+    if as_json:
+        print_json({"slot": slot, "start": str(done.start), "attachments": rows})
+    else:
+        print_rows(rows, _COLUMNS, as_json=False, empty="nothing is attached")
+    for one in done.made:
+        if one.undated:
+            say(
+                f"{one.attachment}: {one.undated} rows have no {one.choice.column} and are left out"
+            )
+    if any(one.choice.kind == "all" for one in done.made):
+        say("walagent backfills shows how far all rows are worked")
+    say(f"slot {slot} is new and begins at {done.start}; go on with: walagent run")
+
+
+def _row(made: Made) -> dict[str, Any]:
+    return {
+        "attachment": made.attachment,
+        "choice": str(made.choice),
+        "since": made.since,
+        "rows": made.rows,
+        "runs": made.runs,
+        "undated": made.undated,
+    }

@@ -1,0 +1,159 @@
+"""Gaps: WAL that was lost to us, and what people chose to do about its rows."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from walagent.lsn import Lsn
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A gap that nobody has dealt with."""
+
+    id: int
+    from_lsn: str | None
+    to_lsn: str | None
+    since: datetime | None  # everything that committed before it is taken in
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is to be done about the rows of a gap."""
+
+    kind: str  # skip, since or all
+    column: str | None = None  # of since: says when a row has changed
+
+    def __str__(self) -> str:
+        """Write it as the command line has it."""
+        return f"{self.kind}:{self.column}" if self.column else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a choice came to.  Counts are None where they are not known yet."""
+
+    attachment_id: int
+    attachment: str
+    choice: Choice
+    since: datetime | None = None
+    rows: int | None = None
+    runs: int | None = None
+    undated: int | None = None
+
+
+async def record_gap(  # noqa: PLR0913 - a row's columns
+    conn: Connection,
+    slot: str,
+    reason: str,
+    *,
+    to_lsn: Lsn | None,
+    from_lsn: Lsn | None = None,
+    since: datetime | None = None,
+) -> None:
+    """Record that WAL is lost to us; nothing to do while a gap of the same slot is open.
+
+    Args:
+        from_lsn, since: from where on; never later than where the ledger ends, which is meant where
+            they are not given.
+    """
+    await conn.execute(
+        query("record_gap"),
+        {
+            "slot": slot,
+            "reason": reason,
+            "from": None if from_lsn is None else str(from_lsn),
+            "to": None if to_lsn is None else str(to_lsn),
+            "since": since,
+        },
+    )
+
+
+async def open_gaps(conn: Connection, slot: str) -> list[Gap]:
+    """List a slot's gaps that nobody has dealt with, the oldest first."""
+    cursor = conn.cursor(row_factory=class_row(Gap))
+    await cursor.execute(
+        "select id, from_lsn::text, to_lsn::text, since, reason from agent.gap"
+        " where slot = %s and resolved_at is null order by id",
+        [slot],
+    )
+    return await cursor.fetchall()
+
+
+async def settle_gap(conn: Connection, gap: Gap, made: Iterable[Made], start: Lsn) -> None:
+    """Say that a gap is dealt with: a new slot begins at *start*, and what was chosen for whom."""
+    await conn.execute(
+        "update agent.gap"
+        "   set to_lsn = %s, resolution = %s, resolved_at = agent.now(), resolved_by = session_user"
+        " where id = %s",
+        [str(start), f"a new slot begins at {start}", gap.id],
+    )
+    for one in made:
+        await conn.execute(
+            "insert into agent.gap_choice (gap_id, attachment_id, attachment, choice, column_name,"
+            "                              since, rows, runs, undated)"
+            " values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [
+                gap.id,
+                one.attachment_id,
+                one.attachment,
+                one.choice.kind,
+                one.choice.column,
+                one.since,
+                one.rows,
+                one.runs,
+                one.undated,
+            ],
+        )
+
+
+async def resolve_gap(conn: Connection, gap_id: int, resolution: str) -> bool:
+    """Write down what was done about a gap; False if there is no open one of that number."""
+    cursor = await conn.execute(
+        "update agent.gap"
+        "   set resolution = %s, resolved_at = agent.now(), resolved_by = session_user"
+        " where id = %s and resolved_at is null",
+        [resolution, gap_id],
+    )
+    return cursor.rowcount > 0
+
+
+async def give_up(conn: Connection, slot: str, epoch: int, reason: str) -> int | None:
+    """Record the gap of a slot that is given up, and fence its reader; the slot is dropped later.
+
+    Returns:
+        the gap; None where another reader than that of *epoch* holds the ledger.
+    """
+    cursor = await conn.execute("select agent.give_up(%s, %s, %s)", [slot, epoch, reason])
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def publication_trouble(conn: Connection) -> list[str]:
+    """Say what has become of our publications behind our back, a sentence each."""
+    cursor = await conn.execute("select agent.publication_trouble()")
+    return [row[0] for row in await cursor.fetchall()]
+
+
+async def may_publish(conn: Connection) -> bool:
+    """Whether this login may mend the publications."""
+    cursor = await conn.execute("select has_function_privilege('agent.publish_again()', 'execute')")
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def publish_again(conn: Connection) -> None:
+    """Mend the publications.
+
+    Raises (as a PostgreSQL error):
+        PreconditionError: this takes the schema's owner.
+    """
+    await conn.execute("select agent.publish_again()")

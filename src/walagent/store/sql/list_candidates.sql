@@ -1,0 +1,19 @@
+-- Attachments, and what their tables offer to find a gap's rows by.
+select a.id,
+       a.version,
+       a.name,
+       a.relation::text as relation,
+       a.ops,
+       c.oid is not null as has_table,
+       coalesce(v.definition -> 'key_columns' <> '[]', false) as has_key,
+       coalesce((select jsonb_object_agg(f.attname, coalesce(b.typname, t.typname) order by f.attnum)
+                   from pg_attribute f
+                        join pg_type t on t.oid = f.atttypid
+                        left join pg_type b on b.oid = nullif(t.typbasetype, 0)
+                  where f.attrelid = a.relation and f.attnum > 0 and not f.attisdropped
+                    and coalesce(b.oid, t.oid) in ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)),
+                '{}') as columns
+  from agent.attachment a
+       join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
+       left join pg_class c on c.oid = a.relation
+ order by a.name
