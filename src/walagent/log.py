@@ -15,7 +15,9 @@ program that only imports us decides itself.
 
 import logging
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from contextvars import Context
 from typing import Any, Literal, TextIO, cast
 
 import structlog
@@ -25,6 +27,7 @@ from structlog.stdlib import BoundLogger, filter_by_level
 from structlog.types import EventDict, Processor, WrappedLogger
 
 from walagent.mask import mask, say, trace
+from walagent.sink import Sink
 
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -48,14 +51,21 @@ def bound(
 
 
 def configure(
-    form: Format = "json", level: Level = "info", *, stream: TextIO | None = None
+    form: Format = "json",
+    level: Level = "info",
+    *,
+    stream: TextIO | None = None,
+    on_lost: Callable[[], object] = lambda: None,
 ) -> None:
     """Write events to *stream* (by default stderr), and what libraries warn of.
 
     Libraries are heard from WARNING up, whatever level they were told: below that, an SDK asked
     to debug prints whole requests.
+
+    Args:
+        on_lost: called for each line that could not be written.
     """
-    handler = _Handler(stream or sys.stderr)
+    handler = _Handler(Sink(stream or sys.stderr), on_lost)
     handler.setFormatter(_Formatter(form))
     handler.addFilter(_is_wanted)
     root = logging.getLogger()
@@ -116,8 +126,29 @@ _CHAIN: tuple[Processor, ...] = (
 )
 
 
-class _Handler(logging.StreamHandler[TextIO]):
+class _Handler(logging.Handler):
     """The one handler that is ours, among those that others may have added."""
+
+    def __init__(self, sink: Sink, on_lost: Callable[[], object]) -> None:
+        super().__init__()
+        self._sink = sink
+        self._on_lost = on_lost
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; the first that gets through again is followed by how many did not."""
+        try:
+            line = self.format(record) + "\n"
+        except Exception:  # noqa: BLE001 - what cannot be formatted is told as logging tells it
+            self.handleError(record)
+            return
+        if not self._sink.write(line):
+            self._on_lost()
+        elif lost := self._sink.lost:
+            self._sink.lost = 0
+            # In a context of its own: it has nothing to do with what is being worked on.
+            Context().run(lambda: log.warning("log.lost", lines=lost))
+            if self._sink.lost:  # that was lost, too
+                self._sink.lost = lost
 
 
 def _is_wanted(record: logging.LogRecord) -> bool:

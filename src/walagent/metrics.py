@@ -97,6 +97,11 @@ budget_refusals = Counter(
     registry=registry,
 )
 tool_calls = Counter("walagent_tool_calls_total", "Tool calls", ["outcome"], registry=registry)
+log_lines_lost = Counter(
+    "walagent_log_lines_lost_total",
+    "Lines that could not be written to the log: its disk is full, or nobody reads",
+    registry=registry,
+)
 approvals_pending = Gauge(
     "walagent_approvals_pending", "Questions that wait for a person", registry=registry
 )

@@ -3,7 +3,12 @@
 import io
 import json
 import logging
+import os
+import resource
+import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,6 +17,7 @@ from walagent.errors import ConfigError
 from walagent.log import CONTENTS, Format, bound, configure, log
 from walagent.lsn import Lsn
 from walagent.mask import hide
+from walagent.sink import Sink
 
 
 @pytest.fixture(autouse=True)
@@ -164,3 +170,62 @@ def test_without_configure_nothing_is_printed(capfd: pytest.CaptureFixture[str])
     """A program that only imports walagent keeps its stdout and stderr to itself."""
     log.info("run.finished")
     assert capfd.readouterr() == ("", "")
+
+
+def test_lines_that_nobody_reads_are_lost_and_counted() -> None:
+    """The daemon waits a moment and goes on; afterwards it says how many lines are missing."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb", buffering=0) as reader, os.fdopen(writing, "w") as stream:
+        lost = list[None]()
+        configure("json", "info", stream=stream, on_lost=lambda: lost.append(None))
+        started = time.monotonic()
+        with bound(run_id=7):
+            for number in range(5000):  # some 500 kB; a pipe holds 64
+                log.info("run.finished", steps=number)
+        assert time.monotonic() - started < 2
+        assert len(lost) > 1000
+        os.set_blocking(reading, False)
+        before = bytearray()
+        while chunk := reader.read(1 << 16):
+            before += chunk
+        log.info("run.finished", steps=-1)
+        after = reader.read(1 << 16).splitlines()
+    *whole, torn = bytes(before).split(b"\n")
+    assert [json.loads(line)["steps"] for line in whole] == list(range(5000 - len(lost)))
+    told = [json.loads(line) for line in after if line not in {b"", torn}]
+    assert [line["event"] for line in told] == ["run.finished", "log.lost"]
+    assert (told[1]["lines"], told[1].get("run_id")) == (len(lost), None)
+
+
+def test_a_line_that_was_written_in_part_does_not_spoil_the_next(tmp_path: Path) -> None:
+    """The rest of it is lost, and what follows stands on a line of its own."""
+    path = tmp_path / "log"
+    with path.open("w") as stream:
+        configure("json", "info", stream=stream)
+        limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+        ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (200, limit[1]))
+            for number in range(5):
+                log.info("run.finished", steps=number)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+            signal.signal(signal.SIGXFSZ, ignored)
+        log.info("run.finished", steps=5)
+    *_, torn, last, told = path.read_text().splitlines()
+    with pytest.raises(ValueError, match="Unterminated"):
+        json.loads(torn)
+    assert json.loads(last)["steps"] == 5
+    assert json.loads(told)["event"] == "log.lost"
+
+
+def test_a_log_that_is_gone_is_none_to_die_of() -> None:
+    """A reader that has left, a closed file, no stderr at all."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as stream:
+        sink = Sink(stream)
+        assert not sink.write("one\n")
+    assert not sink.write("two\n")
+    assert sink.lost == 2
+    assert not Sink(None).write("three\n")

@@ -19,6 +19,7 @@ INTERFACE = {
     "walagent_budget_used_ratio": ("gauge", {"budget", "kind"}),
     "walagent_budget_refusals_total": ("counter", {"budget"}),
     "walagent_tool_calls_total": ("counter", {"outcome"}),
+    "walagent_log_lines_lost_total": ("counter", set[str]()),
     "walagent_approvals_pending": ("gauge", set[str]()),
     "walagent_build_info": ("gauge", {"version", "python"}),
 }

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import click
 
-from walagent import log
+from walagent import log, metrics
 from walagent.app.applying import apply
 from walagent.app.dsn import Places
 from walagent.app.migrating import is_new, migrate, plan_migrations
@@ -116,4 +116,4 @@ def _configure_log(config: Config) -> None:
     form = config.log.format
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"
-    log.configure(form, config.log.level)
+    log.configure(form, config.log.level, on_lost=metrics.log_lines_lost.inc)

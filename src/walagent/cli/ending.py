@@ -4,8 +4,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Never
 
-import click
-
+from walagent.cli.output import say
 from walagent.errors import ConfigError, Next, WalagentError
 from walagent.mask import mask
 
@@ -17,9 +16,9 @@ PERSON = 3  # a person must act first; the systemd unit stays down
 def end(errors: Sequence[WalagentError]) -> Never:
     """Say every error once, each with its hint, and leave."""
     for error in unique(errors):
-        click.secho(mask(f"walagent: {error}"), fg="red", err=True)
+        say(mask(f"walagent: {error}"), color="red")
         if error.hint:
-            click.echo(mask(f"hint: {error.hint}"), err=True)
+            say(mask(f"hint: {error.hint}"))
     sys.exit(max(map(exit_code, errors)))
 
 

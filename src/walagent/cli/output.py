@@ -6,6 +6,7 @@ terminal, and nothing is read as markup.
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -51,9 +52,14 @@ def print_rows(
         _print_columns(rows, columns)
 
 
-def say(words: str) -> None:
-    """Say something to the person on stderr."""
-    click.echo(clean(words), err=True)
+def say(words: str, *, color: str | None = None) -> None:
+    """Say something to the person on stderr, if that can be written: it is no reason to fail."""
+    try:
+        click.secho(clean(words), fg=color, err=True)
+    except OSError:
+        # What it holds would be tried again at the exit, and change the exit code.
+        with suppress(OSError, ValueError):
+            sys.stderr = open(sys.stderr.fileno(), "w", buffering=1, closefd=False)  # noqa: SIM115 - lives as long as we do
 
 
 def clean(text: str) -> str:
