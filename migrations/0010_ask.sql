@@ -96,3 +96,23 @@ begin
 end;
 $$;
 comment on function agent.resume_question(text, text, interval) is 'Go on with a question whose process is gone';
+
+create table agent.verified_query (
+    id       bigint primary key generated always as identity,
+    owner    name not null default session_user,
+    question text not null check (question <> ''),
+    sql      text not null check (sql <> ''),
+    words    tsvector generated always as (to_tsvector('simple', question)) stored,
+    saved_at timestamptz not null default agent.now(),
+    constraint one_statement_for_a_question unique (owner, question)
+);
+create index verified_query_words on agent.verified_query using gin (words);
+comment on table agent.verified_query is 'Questions whose statement a person has found right; they are examples for the planner';
+
+create table agent.glossary (
+    owner   name not null default session_user,
+    term    text not null check (term <> ''),
+    meaning text not null check (meaning <> ''),
+    primary key (owner, term)
+);
+comment on table agent.glossary is 'What words mean in this business: churned is no invoice for 90 days';

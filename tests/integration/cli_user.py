@@ -106,6 +106,11 @@ class User:
             assert process.stdout is not None
             process.stdout.close()
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of this person's shell."""
+        return self._environment({})
+
     def _environment(self, variables: Mapping[str, str]) -> dict[str, str]:
         base = {
             "PATH": os.environ["PATH"],

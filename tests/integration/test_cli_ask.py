@@ -2,6 +2,8 @@
 
 import asyncio
 import signal
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,8 +14,9 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all, value
 from tests.helpers.guard import STAGE
-from tests.integration.cli_user import Ended, User
+from tests.integration.cli_user import PATIENCE, Ended, User
 from walagent.agent.models.scripted import Answer
+from walagent.message import Request
 from walagent.testing import FakeProvider, Fault, call
 
 KEY = "SHOP_API_KEY"
@@ -162,3 +165,85 @@ async def test_an_empty_question_is_a_wrong_argument(
         ended = await on.types("ask", "  ")
         assert (ended.code, on.provider.received) == (2, [])
         assert "the question is empty" in ended.err
+
+
+# The chat.
+
+
+async def test_a_chat_answers_explains_and_saves(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Its words work on the last answer; what is saved is an example for the next question."""
+    lines = [QUESTION, "sql", "explain", "save", "index", "history", "And per month?", "exit"]
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER, PLAN, ANSWER]) as on:
+        said = "\n".join(lines)
+        ended = await asyncio.to_thread(on.user.types, "chat", "--session", "c", stdin=said)
+        ended.worked()
+        assert ended.out.count("Twenty in each country.") == 2
+        assert "GroupAggregate" in ended.out or "HashAggregate" in ended.out
+        assert "saved; later questions" in ended.err
+        assert "questions can be about " in ended.err
+        assert ended.err.count(QUESTION) == 1
+        assert "And per month?" not in str(on.provider.received[1].body)
+        third = str(on.provider.received[2].body)
+        assert "Questions whose statements were found right" not in third
+        assert "Twenty in each country." in third
+        again = await asyncio.to_thread(
+            on.user.types, "chat", "--session", "c", stdin="history\nquit\n"
+        )
+        assert again.worked().err.splitlines()[1:] == [QUESTION, "And per month?"]
+
+
+async def test_a_saved_question_is_an_example_for_one_like_it(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """So is what words mean."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        await run_all(
+            conn,
+            """
+            insert into agent.verified_query (question, sql) values
+                ('How many customers churned?', 'select 17'), ('What is the weather?', 'select 18');
+            insert into agent.glossary (term, meaning) values ('churned', 'no invoice in 90 days');
+            """,
+        )
+        (await on.types("ask", "How many customers are there?")).worked()
+        told = str(on.provider.received[0].body)
+        assert "churned: no invoice in 90 days" in told
+        assert "select 17" in told
+        assert "select 18" not in told
+
+
+async def test_ctrl_c_cancels_the_question_and_not_the_chat(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The next question is answered."""
+    asked = asyncio.Event()
+
+    def silent(_request: Request) -> Answer:
+        asked.set()
+        return Fault(stall=60.0)
+
+    async with shell(conn, dsn, tmp_path, [silent, PLAN, ANSWER]) as on:
+        command = [sys.executable, "-m", "walagent", "chat", "-v"]
+        chat = await asyncio.create_subprocess_exec(
+            *command, cwd=tmp_path, env=on.user.environment, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+        assert chat.stdin
+        assert chat.stderr
+        chat.stdin.write(f"{QUESTION}\n".encode())
+        await asyncio.wait_for(asked.wait(), PATIENCE)
+        chat.send_signal(signal.SIGINT)
+        await _says(chat.stderr, "cancelled")
+        out, _ = await asyncio.wait_for(chat.communicate(b"And now?\nexit\n"), PATIENCE)
+        assert b"Twenty in each country." in out
+        assert chat.returncode == 0
+    states = "select string_agg(state::text, ' ' order by id) from agent.run"
+    assert await value(conn, states) == "cancelled succeeded"
+
+
+async def _says(stream: asyncio.StreamReader, words: str) -> None:
+    """Wait until a program has said something."""
+    async with asyncio.timeout(PATIENCE):
+        while words not in (await stream.readline()).decode():
+            assert not stream.at_eof(), f"never said {words!r}"

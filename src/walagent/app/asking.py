@@ -14,7 +14,7 @@ from walagent.ask.executor import Executor
 from walagent.config import Ask
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import ModelSpec
-from walagent.store import attachments
+from walagent.store import attachments, questions
 from walagent.store.connections import connect, open_pool
 from walagent.store.guard.query import Connection, Guard
 from walagent.store.guard.query import Limits as GuardLimits
@@ -54,10 +54,14 @@ async def open_asker(
             stack.push_async_callback(chosen.aclose)
         reading = guards[0].conn
 
-        async def schema(_question: str) -> SchemaContext:
+        async def schema(question: str) -> SchemaContext:
             version = str(reading.info.parameter_status("server_version") or "").partition(" ")[0]
             with translating():
-                return describe_schema(await read_schema(reading, settings.schemas), version)
+                tables = await read_schema(reading, settings.schemas)
+                async with pool.connection() as conn:
+                    examples = await questions.similar_queries(conn, question)
+                    terms = await questions.terms(conn)
+            return describe_schema(tables, version, terms=terms, examples=examples)
 
         desk = Desk(pool, Executor(guards), chosen, schema, settings.rows)
         yield Asker(desk, options, name=process_name())

@@ -42,6 +42,7 @@ from walagent.message import Json, Message, Request, Text
 from walagent.run import RunState, Step, StepKind
 from walagent.store import questions, runs
 from walagent.store.connections import Pool
+from walagent.store.guard.rows import Rows
 from walagent.store.questions import Asked, Turn
 from walagent.store.runs import NewStep, Spent
 from walagent.store.translate import translating
@@ -223,6 +224,31 @@ class Asker:
             async with self._desk.pool.connection() as conn, conn.transaction():
                 asked = await questions.resume_question(conn, session, self._name, LEASE)
         return await self._work(asked, session, on_event) if asked else None
+
+    async def history(self, session: str) -> Sequence[str]:
+        """Give the answered questions of a session, oldest first."""
+        with translating():
+            async with self._desk.pool.connection() as conn:
+                return [turn.question for turn in await questions.turns(conn, session)]
+
+    async def save(self, question: str, sql: str) -> None:
+        """Keep a statement that a person has found right, as an example for later questions."""
+        with translating():
+            async with self._desk.pool.connection() as conn:
+                await questions.save_query(conn, question, sql)
+
+    async def query(self, sql: str) -> Rows:
+        """Run a statement of the person's own, with the analyst's rights and limits.
+
+        Raises:
+            StatementRefusedError: it may not run.
+        """
+        with translating():
+            return await self._desk.executor.read(sql)
+
+    async def count_tables(self) -> int:
+        """Read the schema, and count what questions can be about."""
+        return len((await self._desk.schema("")).tables)
 
     async def _work(self, asked: Asked, session: str, on_event: Callable[[Event], None]) -> Outcome:
         with translating():

@@ -24,10 +24,28 @@ class SchemaContext:
     version: str = ""
 
 
-def describe_schema(tables: Sequence[Table], version: str = "") -> SchemaContext:
-    """Describe all tables."""
-    text = "\n\n".join(describe_table(table) for table in tables) or "There are no tables."
-    return SchemaContext(text, tuple(title(table) for table in tables), version=version)
+def describe_schema(
+    tables: Sequence[Table],
+    version: str = "",
+    *,
+    terms: Sequence[tuple[str, str]] = (),
+    examples: Sequence[tuple[str, str]] = (),
+) -> SchemaContext:
+    """Describe all tables.
+
+    Args:
+        terms: of the business, with what they mean.
+        examples: questions with statements that a person has found right.
+    """
+    parts = [describe_table(table) for table in tables] or ["There are no tables."]
+    if terms:
+        lines = [f"  {term}: {meaning}" for term, meaning in terms]
+        parts.append("\n".join(["Words of this business:", *lines]))
+    if examples:
+        lines = [f"  {question}\n    {sql.strip()}" for question, sql in examples]
+        parts.append("\n".join(["Questions whose statements were found right:", *lines]))
+    names = tuple(title(table) for table in tables)
+    return SchemaContext("\n\n".join(parts), names, version=version)
 
 
 def title(table: Table) -> str:

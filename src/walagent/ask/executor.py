@@ -16,6 +16,7 @@ from walagent.ask.results import StepResult
 from walagent.ask.verify import check_rows, verify
 from walagent.errors import InvalidCallError, StatementRefusedError, WalagentError
 from walagent.store.guard.query import Guard
+from walagent.store.guard.rows import Rows
 
 _FAILURES: Final = 5  # statements that failed …
 _WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for a while
@@ -50,6 +51,15 @@ class Executor:
         except WalagentError as error:
             return replace(failed, error=f"{failed.error}; fallback: {error_for_planner(error)}")
 
+    async def read(self, query: str) -> Rows:
+        """Run a statement, if the guard lets it.
+
+        Raises:
+            StatementRefusedError: it does not.
+        """
+        async with self._guard() as guard:
+            return await guard.read(query)
+
     async def _once(self, step: PlanStep, results: Mapping[str, StepResult]) -> StepResult:
         inputs = {name: results[name] for name in step.depends_on}
         match step.type:
@@ -67,8 +77,7 @@ class Executor:
         self._refuse_while_open()
         query = step.text("query")
         try:
-            async with self._guard() as guard:
-                rows = await guard.read(query)
+            rows = await self.read(query)
         except StatementRefusedError:
             self._failures.append(time.monotonic())
             raise

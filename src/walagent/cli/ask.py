@@ -107,18 +107,23 @@ def show(outcome: Outcome, *, output: Format = "table") -> None:
     if output == "json":
         print_json(outcome.to_json())
     else:
-        click.echo(clean(outcome.text))
-        if (last := _last(outcome)) is not None:
-            click.echo()
-            print_result(last.rows, output)
-        for sql in outcome.sql:
-            say(f"\nSQL: {sql.strip()}")
-        for assumed in outcome.assumptions:
-            say(f"assumed: {assumed}")
-        for caveat in outcome.caveats:
-            say(f"note: {caveat}")
+        show_answer(outcome, output)
     if outcome.status == "error":
         sys.exit(FAILED)
+
+
+def show_answer(outcome: Outcome, output: Format = "table") -> None:
+    """Print an answer: words and rows to stdout, what they rest on to stderr."""
+    click.echo(clean(outcome.text))
+    if (last := _last(outcome)) is not None:
+        click.echo()
+        print_result(last.rows, output)
+    for sql in outcome.sql:
+        say(f"\nSQL: {sql.strip()}")
+    for assumed in outcome.assumptions:
+        say(f"assumed: {assumed}")
+    for caveat in outcome.caveats:
+        say(f"note: {caveat}")
 
 
 def _last(outcome: Outcome) -> StepResult | None:

@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "Questions": (
         Command("ask", "walagent.cli.ask", "Ask the database a question in plain words."),
+        Command("chat", "walagent.cli.chat", "Ask one question after the other."),
         Command("guard", "walagent.cli.guard", "Say whether SQL of somebody else's may run."),
     ),
     "More": (

@@ -128,3 +128,36 @@ async def turns(conn: Connection, session: str, *, most: int = 50) -> Sequence[T
         [session, most],
     )
     return [Turn(text, answer) for text, answer in await cursor.fetchall()]
+
+
+async def save_query(conn: Connection, question: str, sql: str) -> None:
+    """Keep a statement that a person has found right, as an example for the planner."""
+    await conn.execute(
+        "insert into agent.verified_query (question, sql) values (%s, %s)"
+        " on conflict on constraint one_statement_for_a_question"
+        " do update set sql = excluded.sql, saved_at = agent.now()",
+        [question, sql],
+    )
+
+
+async def similar_queries(
+    conn: Connection, question: str, *, most: int = 5
+) -> Sequence[tuple[str, str]]:
+    """Find saved questions that share words with *question*, the nearest first, with their SQL."""
+    cursor = await conn.execute(
+        "select q.question, q.sql from agent.verified_query q,"
+        " (select nullif(replace(plainto_tsquery('simple', %s)::text, '&', '|'), '')::tsquery)"
+        " as a (w)"
+        " where q.owner = session_user and q.words @@ a.w"
+        " order by ts_rank(q.words, a.w) desc, q.id limit %s",
+        [question, most],
+    )
+    return await cursor.fetchall()
+
+
+async def terms(conn: Connection) -> Sequence[tuple[str, str]]:
+    """What words mean in this business."""
+    cursor = await conn.execute(
+        "select term, meaning from agent.glossary where owner = session_user order by term"
+    )
+    return await cursor.fetchall()
