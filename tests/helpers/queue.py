@@ -51,9 +51,10 @@ async def claim(
     worker: str = "w1",
     lease: timedelta = LEASE,
     done: Mapping[int, int] | None = None,
+    rooms: Mapping[int, int] | None = None,
 ) -> list[Claim]:
     """Claim as a worker does."""
-    found, _ = await runs.claim_runs(conn, worker, slots, lease, done or {})
+    found, _ = await runs.claim_runs(conn, worker, slots, lease, done or {}, rooms)
     return found
 
 

@@ -198,6 +198,19 @@ async def test_a_row_with_many_changes_does_not_hold_up_the_others(conn: AsyncCo
     assert cold in ids(first + await claim(conn, 10))
 
 
+async def test_no_more_runs_are_claimed_than_their_model_has_room_for(
+    conn: AsyncConnection,
+) -> None:
+    """They stay in the queue, in their order, and the slots go to others."""
+    limited, other = await desk(conn, name="limited"), await desk(conn, name="other")
+    first = await add_runs(conn, limited, *[None] * 5)
+    second = await add_runs(conn, other, *[None] * 5)
+    assert ids(await claim(conn, 4, rooms={limited: 0})) == second[:4]
+    assert ids(await claim(conn, 4, rooms={limited: 2})) == [*first[:2], second[4]]
+    assert ids(await claim(conn, 4, rooms={limited: 0, other: 0})) == []
+    assert ids(await claim(conn, 4)) == first[2:]
+
+
 async def test_a_run_that_is_being_collected_is_not_claimed(conn: AsyncConnection) -> None:
     """Until its time has come."""
     attachment = await desk(conn)

@@ -1,6 +1,6 @@
 """Taking changes in: once, durably, from where an attach stands in the WAL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import psycopg
@@ -217,13 +217,14 @@ async def test_the_ledger_does_not_go_backwards(conn: AsyncConnection) -> None:
 class Hands:
     """A worker with free slots; implements `intake.Starter`."""
 
-    def __init__(self, room: int = 100) -> None:
+    def __init__(self, room: int = 100, rooms: Mapping[int, int] | None = None) -> None:
         self.room = room
+        self.rooms = rooms or {}
         self.held: list[Claim] = []
 
     def offer(self) -> Start | None:
         """Say what it could take now."""
-        return Start("w1", LEASE, self.room) if self.room else None
+        return Start("w1", LEASE, self.room, self.rooms) if self.room else None
 
     def start(self, claims: Sequence[Claim]) -> None:
         """Take runs."""
@@ -267,6 +268,20 @@ async def test_only_the_first_of_a_lane_starts_and_only_while_there_is_room(
     assert len(hands.held) == 2
     await finish(conn, hands.held[0])
     assert [held.key for held in await claim(conn, done={on.id: 1})] == ["2"]
+
+
+async def test_no_more_runs_start_than_their_model_has_room_for(conn: AsyncConnection) -> None:
+    """One that would only wait for its provider waits in the queue instead."""
+    on = await desk(conn)
+    await claim(conn)
+    stream, hands = ScriptedStream(), Hands(rooms={on.id: 1})
+    made = await intake(conn, stream, starter=hands)
+    await take(made, stream, transaction(100, *(inserted(on, {"id": n}) for n in (1, 2, 3))))
+    assert [held.key for held in hands.held] == ["1"]
+    hands.rooms = {on.id: 0}
+    await take(made, stream, transaction(200, inserted(on, {"id": 4})))
+    assert len(hands.held) == 1
+    assert [held.key for held in await claim(conn)] == ["2", "3", "4"]
 
 
 @pytest.mark.parametrize(
