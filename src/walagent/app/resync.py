@@ -31,6 +31,7 @@ from walagent.engine.backfill import PresentRow, present_rows, read_as, runs_of
 from walagent.engine.judge import Judge
 from walagent.errors import ConfigError, GapError, SlotBusyError, WalagentError
 from walagent.lsn import Lsn
+from walagent.matching.document import ROOM, Room
 from walagent.store import backfills, gaps, resyncing
 from walagent.store import ledger as ledgers
 from walagent.store.connections import connect
@@ -70,6 +71,7 @@ class Plan:
 
     choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
     overlap: timedelta = OVERLAP
+    room: Room = ROOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,7 @@ class _Resync:
     ) -> list[dict[str, Any]]:
         """Give the runs of those rows whose change was not taken in."""
         told = {row.key: Told(*row.rest) for row in rows}
-        runs = await runs_of(self._judge, attachment, rows)
+        runs = await runs_of(self._judge, attachment, rows, self._plan.room)
         formers = await resyncing.formers(
             self._conn, [(key, one.time) for key, one in told.items()]
         )

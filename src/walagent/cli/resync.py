@@ -14,6 +14,7 @@ from walagent.cli.prepare import tell_blockers
 from walagent.cli.session import Session, Where, open_session, where_options
 from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
+from walagent.matching.document import Room
 from walagent.store.gaps import Choice, Made
 from walagent.store.resyncing import Candidate
 
@@ -64,7 +65,9 @@ def resync_(  # noqa: PLR0913 - the options
         say(f"slot {session.config.replication.slot} is well; there is no gap to deal with")
         return
     _tell(situation)
-    plan = Plan(_choose(situation, given, fallback), margin)
+    changes = session.config.changes
+    room = Room(changes.max_value, changes.max_row)
+    plan = Plan(_choose(situation, given, fallback), margin, room)
     if not yes:
         click.confirm("Make a new slot?", abort=True, err=True)
     done = asyncio.run(_resync(session, plan))

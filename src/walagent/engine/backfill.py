@@ -20,8 +20,9 @@ from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Relation, Row
-from walagent.engine.judge import Judge, Raised
+from walagent.engine.judge import Judge, Unjudged, Verdict, match_of
 from walagent.engine.new_runs import state_of
+from walagent.errors import GroundLostError
 from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
@@ -82,10 +83,11 @@ class Backfill:
                 return False
             try:
                 await self._take_chunk(job)
-            except Error as error:
-                if is_passing(error):
+            except (Error, GroundLostError) as error:
+                if isinstance(error, Error) and is_passing(error):
                     raise
-                await backfills.fail(self._conn, job, translated(error))
+                told = translated(error) if isinstance(error, Error) else error
+                await backfills.fail(self._conn, job, told)
                 await self._leave(job.attachment)
                 log.warning("backfill.failed", attachment=job.attachment.name, error=error)
         return True
@@ -181,7 +183,11 @@ def present_rows(
 async def runs_of(
     judge: Judge, attachment: Attachment, rows: Sequence[PresentRow], room: Room = ROOM
 ) -> list[dict[str, Any]]:
-    """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`."""
+    """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`.
+
+    Raises:
+        GroundLostError: the condition cannot be asked of the table any more.
+    """
     relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
     matches = {
         row.key: Match(attachment, Change(Lsn(0), n, Op.INSERT, relation, row.values, None), None)
@@ -193,9 +199,11 @@ async def runs_of(
 
 
 def _new_run(
-    attachment: Attachment, keys: Mapping[int, str], verdict: Match | Raised, room: Room
+    attachment: Attachment, keys: Mapping[int, str], verdict: Verdict, room: Room
 ) -> dict[str, Any]:
-    match = verdict.match if isinstance(verdict, Raised) else verdict
+    if isinstance(verdict, Unjudged):
+        raise GroundLostError(verdict.reason)
+    match = match_of(verdict)
     state, error = state_of(verdict, room)
     return {
         "k": keys[id(match)],
