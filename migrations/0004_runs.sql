@@ -13,6 +13,16 @@
 --   WA009  the attachment has lost its ground: its table, key, role or tools are not what they were
 -- Lock order: lane rows (by attachment), then run rows; run rows of others only with skip locked.
 
+-- The number of a lease after *_lease*.  Each timeline of the server has numbers of its own: a standby
+-- that is promoted may lack the latest claims and would give their numbers, even their runs' ids, out
+-- again, while a worker still holds them.
+create function agent.next_lease(_lease bigint)
+    returns bigint
+    language sql
+as $$
+    select greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1
+$$;
+
 -- Claim up to *_slots* runs for a worker, lane after lane, the lane served longest ago first.
 --
 -- A run whose lane has an earlier unfinished run is not taken but marked with it (`blocked_by`),
@@ -145,7 +155,7 @@ begin
     return query
         with claimed as (
             update agent.run r
-               set state = 'running', worker = _worker, lease = r.lease + 1, attempt = r.attempt + 1,
+               set state = 'running', worker = _worker, lease = agent.next_lease(r.lease), attempt = r.attempt + 1,
                    lease_expires_at = agent.now() + _lease, started_at = coalesce(r.started_at, agent.now())
              where r.id = any (_taken)
             returning r.*
@@ -1010,7 +1020,7 @@ $$;
 -- beside ours: agent.retry and backfills share the lock `walagent.start`, and while any does, nothing
 -- is started here.
 --
--- Returns the runs that were started: [[id, attachment, commit LSN, ordinal], …].
+-- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], …].
 create function agent.take_in(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
     _lanes bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
@@ -1045,14 +1055,14 @@ begin
             select g.a, g.v, _generation, g.l, g.o, g.t, g.c, g.k, g.n, g.m, g.u, g.d,
                    case when g.go then 'running' else g.s end, g.e,
                    case when agent.is_final(g.s) then agent.now() end,
-                   case when g.go then _worker end, g.go::integer, g.go::integer,
+                   case when g.go then _worker end, case when g.go then agent.next_lease(0) else 0 end, g.go::integer,
                    case when g.go then agent.now() + _lease end, case when g.go then agent.now() end
               from given g
              order by g.l, g.o
             on conflict on constraint run_once_per_change do nothing
-            returning id, attachment_id, commit_lsn, ordinal, state
+            returning id, lease, attachment_id, commit_lsn, ordinal, state
         )
-        select jsonb_agg(jsonb_build_array(t.id, t.attachment_id, t.commit_lsn, t.ordinal)) filter (where t.state = 'running'),
+        select jsonb_agg(jsonb_build_array(t.id, t.lease, t.attachment_id, t.commit_lsn, t.ordinal)) filter (where t.state = 'running'),
                coalesce(array_agg(distinct t.attachment_id) filter (where t.state = 'pending'), '{}')
           into _started, _waiting
           from taken t;

@@ -1,22 +1,39 @@
 """The primary dies, and its standby is promoted: with a synchronised slot nothing of it is felt."""
 
+import asyncio
 import random
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.probing import is_not_ready, is_ready
 from tests.faults.rig.processes import Daemon, Settings, free_port, pause, running, start_writer
-from tests.faults.rig.servers import STANDBY, SYNCED, Pair, primary_and_standby, version_of
+from tests.faults.rig.servers import (
+    STANDBY,
+    SYNCED,
+    OwnServer,
+    Pair,
+    own_server,
+    primary_and_standby,
+    version_of,
+)
 from tests.faults.rig.stage import ATTACH, Figure, Place, set_up
-from tests.faults.rig.waiting import connect_again, fetch, until
+from tests.faults.rig.waiting import connect_again, fetch, until, until_true
+from tests.integration.cli_user import User
+from walagent.app.setup import ensure_slot
+from walagent.cli.ending import PERSON
+from walagent.config import Replication
 
 pytestmark = pytest.mark.scenario(21)
 
+IDLE_TIMEOUT = 180000  # since this version the server may drop slots that nobody reads
 WITHHELD = "synchronized_standby_slots"
 WRITE = """
 with new as (insert into item values (0, 1) returning id, version)
@@ -26,6 +43,14 @@ WAITS = """
 select exists (select from pg_stat_activity
                 where application_name = 'walagent intake' and wait_event_type = 'Lock')
 """
+RUN = """
+insert into agent.run (reason, attachment_id, attachment_version, change, key)
+select 'manual', id, version, '{}', '1' from agent.attachment;
+update agent.lane set queued = true
+"""
+GAP = "select from_lsn = p.end_lsn, to_lsn > from_lsn from agent.gap, agent.progress p"
+CLAIM = "select run_id, lease from agent.claim_runs(%s, 1, interval '1 hour')"
+INVALIDATED = "select from pg_replication_slots where invalidation_reason = 'idle_timeout'"
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
 
 
@@ -44,10 +69,15 @@ async def both(tmp_path: Path, which: str) -> AsyncIterator[tuple[Pair, Place]]:
 
 
 @pytest.fixture
-async def synced(both: tuple[Pair, Place], which: str) -> tuple[Pair, Place]:
-    """The same, where standbys can synchronise slots."""
+def since_17(which: str) -> None:
+    """Skip where standbys cannot synchronise slots."""
     if version_of(which) < SYNCED:
         pytest.skip("failover slots come with PostgreSQL 17")
+
+
+@pytest.fixture
+def synced(since_17: None, both: tuple[Pair, Place]) -> tuple[Pair, Place]:
+    """The same, where standbys can synchronise slots."""
     return both
 
 
@@ -89,6 +119,7 @@ async def test_a_promoted_standby_is_gone_on_with(
     assert daemon.count("timeline.changed") == 1
 
 
+@pytest.mark.slow
 async def test_a_standby_that_lags_is_not_ahead_of_its_ledger(
     synced: tuple[Pair, Place], chance: random.Random
 ) -> None:
@@ -134,3 +165,111 @@ async def name_standby(dsn: str, slot: str = STANDBY) -> None:
         await conn.execute(f"alter system set synchronized_standby_slots = '{slot}'".encode())
         await conn.execute("select pg_reload_conf()")
         await until(conn, "select current_setting('synchronized_standby_slots') = %s", slot)
+
+
+async def test_a_standby_without_the_slot_is_a_gap(both: tuple[Pair, Place]) -> None:
+    """What lies between is written down, and a person decides: exit 3."""
+    pair, place = both
+    with running(Daemon(place)) as daemon:
+        await attached(daemon, place)
+        await place.conn.execute(WRITE)
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        await pair.wait_for_standby(place.conn)
+        await pair.primary.kill()
+        await pair.promote()
+        assert await daemon.ended() == PERSON
+        assert "there is no slot walagent" in daemon.said
+    async with await connect_again(place.dsn) as conn:
+        assert await fetch(conn, GAP) == [(True, True)]
+
+
+async def test_a_claim_of_a_lost_primary_is_nobodys(both: tuple[Pair, Place]) -> None:
+    """The standby never saw it, and gives the run to another: whose lease has another number."""
+    pair, place = both
+    await place.conn.execute("select agent.attach('item', 'model=script')")
+    await place.conn.execute(RUN)
+    async with pair.cut_off(place.conn):
+        (before,) = await fetch(place.conn, CLAIM, "before")
+        await pair.primary.kill()
+    await pair.promote()
+    async with await connect_again(place.dsn) as conn:
+        (after,) = await fetch(conn, CLAIM, "after")
+        assert before[0] == after[0]
+        with pytest.raises(psycopg.Error) as caught:
+            await conn.execute("select agent.fence(%s, %s)", before)
+        assert caught.value.sqlstate == "WA001"
+        await conn.execute("select agent.fence(%s, %s)", after)
+
+
+async def test_a_daemon_on_a_standby_waits_for_its_promotion(both: tuple[Pair, Place]) -> None:
+    """Where an address moves before the server is ready to be written to."""
+    pair, place = both
+    moved = replace(place, dsn=pair.standby.dsn)
+    await ensure_slot(place.conn, pair.primary.dsn, Replication(slot=place.slot))
+    await pair.wait_for_standby(place.conn)
+    with running(Daemon(moved)) as daemon:
+        await daemon.has_said("daemon.waiting", times=2)
+        await pair.primary.kill()
+        await pair.promote()
+        assert await daemon.ended() == PERSON  # the slot was not synchronised
+
+
+@pytest.mark.slow
+async def test_an_idle_slot_is_kept_by_the_standby(
+    synced: tuple[Pair, Place], figure: Figure
+) -> None:
+    """The slot was made without failover, nothing happens, and the doctor says when all is well."""
+    pair, place = synced
+    await ensure_slot(place.conn, pair.primary.dsn, Replication(slot=place.slot))
+    assert "has no copy of the slot" in await doctor(pair.standby, place)
+    with running(Daemon(place, settings=settings())) as daemon:
+        await daemon.has_said("reader.streaming")
+        assert "standbys may synchronise the slot" in await doctor(pair.primary, place)
+        figure(
+            "idle slot kept by the standby after",
+            await pair.is_synchronised(place.conn, place.slot, hurry=False),
+            "s",
+        )
+        assert "can be promoted without a gap" in await doctor(pair.standby, place)
+
+
+async def doctor(server: OwnServer, place: Place) -> str:
+    """What `walagent doctor` says of a server."""
+    asked = await asyncio.to_thread(User(place.folder, server.dsn).types, "doctor")
+    return asked.out
+
+
+async def test_a_server_before_17_says_that_it_cannot(place: Place) -> None:
+    """With the setting that goes without."""
+    if place.conn.info.server_version >= SYNCED:
+        pytest.skip("this server can")
+    with running(Daemon(place, settings=settings())) as daemon:
+        assert await daemon.ended() == PERSON
+        assert "17 is the first that has" in daemon.said
+        assert "failover: false" in daemon.said
+
+
+async def test_a_slot_that_was_idle_for_too_long_is_a_gap(tmp_path: Path, which: str) -> None:
+    """The server took it away: as with any lost slot, exit 3 and a gap."""
+    if version_of(which) < IDLE_TIMEOUT:
+        pytest.skip("idle_replication_slot_timeout comes with PostgreSQL 18")
+    async with own_server(tmp_path, which) as (_, place):
+        await set_up(place)
+        with running(Daemon(place)) as daemon:
+            await attached(daemon, place)
+            daemon.signal(signal.SIGTERM)
+            assert await daemon.ended() == 0
+        await place.conn.execute("alter system set idle_replication_slot_timeout = '1s'")
+        await place.conn.execute("select pg_reload_conf()")
+        await place.conn.execute(WRITE)
+
+        async def is_lost() -> bool:
+            await place.conn.execute("checkpoint")
+            return bool(await fetch(place.conn, INVALIDATED))
+
+        await until_true(is_lost, "the slot is invalidated")
+        with running(Daemon(place)) as daemon:
+            assert await daemon.ended() == PERSON
+            assert "idle_timeout" in daemon.said
+        ((reason,),) = await fetch(place.conn, "select reason from agent.gap")
+        assert "idle_timeout" in reason

@@ -217,7 +217,7 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     row = await cursor.fetchone()
     started = row[0] if row and row[0] else ()
     by_position = {(r.attachment_id, str(r.commit_lsn), r.ordinal): r for r in runs}
-    return [_claim(run_id, by_position[tuple(position)]) for run_id, *position in started]
+    return [_claim(run, lease, by_position[tuple(position)]) for run, lease, *position in started]
 
 
 def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
@@ -236,14 +236,14 @@ def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
     return frozenset(islice(lanes.values(), start.room))
 
 
-def _claim(run_id: int, run: NewRun) -> Claim:
+def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
     """A run that was started as it was inserted: the first attempt, nothing recorded yet."""
     now = datetime.now(tz=UTC)
     return Claim(
         run_id=run_id,
         attachment_id=run.attachment_id,
         attachment_version=run.attachment_version,
-        lease=1,
+        lease=lease,
         attempt=1,
         max_attempts=run.max_attempts,
         reason="change",

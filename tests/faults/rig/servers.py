@@ -202,18 +202,22 @@ class Pair:
         assert row is not None
         await until(conn, _FLUSHED, row[0])
 
-    async def is_synchronised(self, conn: AsyncConnection, slot: str) -> float:
+    async def is_synchronised(
+        self, conn: AsyncConnection, slot: str, *, hurry: bool = True
+    ) -> float:
         """Wait until *slot* would survive a promotion; return the seconds that it took.
 
         Args:
             conn: to the primary.  A reader must be at work: its progress is what makes the standby
                 keep the slot.
+            hurry: spare the standby the wait for the primary's background writer, which does four
+                times a minute what it needs.
         """
         async with await AsyncConnection.connect(self.standby.dsn, autocommit=True) as standby:
 
             async def is_kept() -> bool:
-                # Else the server's background writer does that, four times a minute.
-                await conn.execute("select pg_log_standby_snapshot()")
+                if hurry:
+                    await conn.execute("select pg_log_standby_snapshot()")
                 found = await (await standby.execute(_CAN_TAKE_OVER, [slot])).fetchone()
                 return bool(found and found[0])
 
