@@ -13,9 +13,11 @@ from tests.helpers.guard import STAGE
 from walagent.agent.models import build_model
 from walagent.agent.models.scripted import Answer, Call
 from walagent.app.asking import become
-from walagent.ask.asking import Asker, Desk, Event, Options, Outcome
+from walagent.ask.asking import Asker
 from walagent.ask.context import SchemaContext, describe_schema
 from walagent.ask.executor import Executor
+from walagent.ask.outcome import Event, Outcome
+from walagent.ask.work import Desk, Options
 from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
 from walagent.message import Json
 from walagent.store.connections import connect, open_pool

@@ -8,9 +8,10 @@ from psycopg.sql import SQL, Identifier
 from walagent.agent.models.limits import Limits
 from walagent.app.dsn import Places
 from walagent.app.serve import make_model, process_name
-from walagent.ask.asking import Asker, Desk, Options
+from walagent.ask.asking import Asker
 from walagent.ask.context import SchemaContext, describe_schema
 from walagent.ask.executor import Executor
+from walagent.ask.work import Desk, Options
 from walagent.config import Ask
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import ModelSpec

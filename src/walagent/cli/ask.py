@@ -10,17 +10,10 @@ from uuid import uuid4
 import click
 
 from walagent.app.asking import open_asker
-from walagent.ask.asking import (
-    Done,
-    Event,
-    Options,
-    Outcome,
-    Planned,
-    Started,
-    Thinking,
-    check_question,
-)
+from walagent.ask.asking import check_question
+from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking
 from walagent.ask.results import StepResult
+from walagent.ask.work import Options
 from walagent.cli.ending import FAILED
 from walagent.cli.output import cell, clean, json_option, print_json, print_rows, say
 from walagent.cli.session import Where, open_session, where_options

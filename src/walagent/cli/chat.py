@@ -10,7 +10,9 @@ from uuid import uuid4
 import click
 
 from walagent.app.asking import open_asker
-from walagent.ask.asking import Asker, Options, Outcome
+from walagent.ask.asking import Asker
+from walagent.ask.outcome import Outcome
+from walagent.ask.work import Options
 from walagent.cli.ask import print_result, show_answer, telling
 from walagent.cli.output import say
 from walagent.cli.session import Where, open_session, where_options

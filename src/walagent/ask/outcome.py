@@ -1,0 +1,87 @@
+"""What is told while a question is worked, and what becomes of it in the end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from walagent.ask.plan import Plan, PlanStep
+from walagent.ask.results import StepResult
+from walagent.message import Json
+
+Status = Literal["answered", "clarify", "refused", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan was made."""
+
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A step has begun."""
+
+    step: PlanStep
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A step has ended."""
+
+    result: StepResult
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A model is being asked: the planner, the critic, or for the answer."""
+
+    who: str
+
+
+Event = Planned | Started | Done | Thinking
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a question, with its proof."""
+
+    status: Status
+    text: str
+    session: str
+    run_id: int
+    plan: Plan | None = None
+    results: Mapping[str, StepResult] = field(default_factory=dict[str, StepResult])
+    caveats: Sequence[str] = ()
+    tokens: int = 0
+    cost: float | None = None
+
+    @property
+    def sql(self) -> Sequence[str]:
+        """The statements that were run on the database, in the order of the plan."""
+        return [each.query for each in self.results.values() if each.type == "SQL" and each.query]
+
+    @property
+    def assumptions(self) -> Sequence[str]:
+        """What the planner took for granted."""
+        return self.plan.assumptions if self.plan else ()
+
+    def to_json(self) -> dict[str, Json]:
+        """Write it for programs."""
+        return {
+            "status": self.status,
+            "answer": self.text,
+            "sql": list(self.sql),
+            "assumptions": list(self.assumptions),
+            "caveats": list(self.caveats),
+            "reasoning": self.plan.reasoning if self.plan else "",
+            "steps": [
+                {"description": step.description, **self.results[step.id].to_json()}
+                for step in (self.plan.steps if self.plan else ())
+                if step.id in self.results
+            ],
+            "session": self.session,
+            "run": self.run_id,
+            "tokens": self.tokens,
+            "cost": self.cost,
+        }
