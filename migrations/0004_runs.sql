@@ -11,7 +11,8 @@
 --   WA008  the role of an attachment cannot be taken on, or may not see what its agent is shown;
 --          the detail is PostgreSQL's own SQLSTATE
 --   WA009  the attachment has lost its ground: its table, key, role or tools are not what they were
--- Lock order: lane rows (by attachment), then run rows; run rows of others only with skip locked.
+-- Lock order: lane rows (by attachment), then questions, then run rows; run rows of others only with skip
+-- locked.
 
 -- The number of a lease after *_lease*.  Each timeline of the server has numbers of its own: a standby
 -- that is promoted may lack the latest claims and would give their numbers, even their runs' ids, out
@@ -700,8 +701,14 @@ begin
     select array_agg(distinct attachment_id) into _more from woken;
     _lanes := _lanes || coalesce(_more, '{}');
 
-    update agent.approval set state = 'expired', decided_at = agent.now()
-     where state = 'pending' and expires_at <= agent.now();
+    -- A question that somebody is just deciding, or whose run is being cancelled, waits for the next time.
+    with due as (
+        select p.id
+          from agent.approval p join agent.run r on r.id = p.run_id
+         where p.state = 'pending' and p.expires_at <= agent.now()
+         order by p.id for no key update of p, r skip locked
+    )
+    update agent.approval p set state = 'expired', decided_at = agent.now() from due where p.id = due.id;
 
     -- Hints that a crash left wrong.
     update agent.run r set blocked_by = null
@@ -872,6 +879,9 @@ create constraint trigger wake_lane
     execute function agent.wake_lane();
 
 -- Cancel a run: at once when nobody works on it, else as soon as its worker hears of it.
+--
+-- Its question is locked before it, as whoever decides takes them: the other way round the two of
+-- them would wait for one another.
 create function agent.cancel(run_id bigint, reason text default null)
     returns agent.run_state
     language plpgsql
@@ -881,6 +891,7 @@ as $$
 declare
     _run agent.run;
 begin
+    perform from agent.approval a where a.run_id = cancel.run_id and a.state = 'pending' order by a.id for no key update;
     select * into _run from agent.run where id = cancel.run_id for no key update;
     if not found then
         raise exception 'there is no run %', cancel.run_id using errcode = 'WA003';

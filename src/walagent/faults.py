@@ -1,7 +1,7 @@
 """Named points at which a test can make the daemon die, fail or hang.
 
 Inert unless armed: by a test in the same process (`armed`), or in a real daemon through
-``WALAGENT_FAILPOINT=name[:nth][:kill|error|stall]``, read once at start.
+``WALAGENT_FAILPOINT=name[:nth][:kill|error|stall|freeze]``, read once at start.
 """
 
 import os
@@ -52,6 +52,10 @@ def hit(point: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if _mode == "stall":
         time.sleep(3600)  # blocks the whole loop on purpose: a hung process
+    if _mode == "freeze":
+        del _armed[point]
+        os.kill(os.getpid(), signal.SIGSTOP)  # until somebody sends SIGCONT
+        return
     if _mode == "error":
         del _armed[point]
         raise InjectedError(point)
@@ -96,7 +100,7 @@ def _set(point: str, skip: int, mode: str | Callable[[], None]) -> None:
     global _mode  # noqa: PLW0603 - one process has one armed fault
     if point not in POINTS:
         raise ValueError(f"no fault point {point!r}; known: {', '.join(POINTS)}")
-    if not callable(mode) and mode not in {"crash", "kill", "error", "stall"}:
+    if not callable(mode) and mode not in {"crash", "kill", "error", "stall", "freeze"}:
         raise ValueError(f"no fault mode {mode!r}")
     _mode = mode
     _armed[point] = skip

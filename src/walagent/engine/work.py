@@ -46,6 +46,7 @@ from walagent.errors import (
     ModelRejectedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
+    RunCancelledError,
     StepTakenError,
     WalagentError,
 )
@@ -114,7 +115,7 @@ class Work:
             case AskModel():
                 return await self._ask_model()
             case RunTool():
-                await self._run_tool(move)
+                return await self._run_tool(move)
             case Refuse(call, reason, correction):
                 metrics.tool_calls.labels("invalid" if correction else "refused").inc()
                 content = result_to_json(call, reason, is_error=True)
@@ -172,12 +173,19 @@ class Work:
             case Fail(reason):
                 return await self._end(RunState.FAILED, error={"reason": reason}, last=step)
             case _:
-                await self._keep(
-                    lambda conn: runs.record_step(conn, self._claim, step, reserved=self.reserved)
-                )
-                self.reserved = False
-                faults.hit("step.recorded")
-                return None
+                return await self._record_reply(step)
+
+    async def _record_reply(self, step: NewStep) -> RunState | None:
+        """Record a reply after which the run goes on.  If it is cancelled, it ends with this."""
+        try:
+            await self._keep(
+                lambda conn: runs.record_step(conn, self._claim, step, reserved=self.reserved)
+            )
+        except RunCancelledError as error:
+            return await self._end(RunState.CANCELLED, error={"reason": str(error)}, last=step)
+        self.reserved = False
+        faults.hit("step.recorded")
+        return None
 
     def _request(self, model: Model) -> Request:
         """Build the request, if its worst case still fits the run's limit of cost.
@@ -225,11 +233,19 @@ class Work:
             raise LimitReachedError(refusal.reason)
         raise BudgetExceededError(refusal.reason, refusal=refusal.raw)
 
-    async def _run_tool(self, move: RunTool) -> None:
+    async def _run_tool(self, move: RunTool) -> RunState | None:
+        """Carry a call out; one that a person has approved, only as that person saw it."""
+        if move.tool.approval:
+            async with self._shop.pool.connection() as conn:
+                approved = await runs.is_approved(conn, self._claim, move.call)
+            if not approved:
+                reason = f"this call of {move.tool.name} is not the one that was approved"
+                return await self._end(RunState.FAILED, error={"reason": reason})
         steps = await self._shop.toolbox.carry_out(self._claim, self._attachment, self._seq, move)
         self._steps.extend(step.recorded for step in steps)
         failed = bool(steps[-1].content.get("is_error"))
         metrics.tool_calls.labels("failed" if failed else "ok").inc()
+        return None
 
     @property
     def _seq(self) -> int:

@@ -372,7 +372,12 @@ class Worker:
                     self._abandon(claim, cancelled=lost[claim.run_id])
 
     def _abandon(self, claim: Claim, *, cancelled: bool) -> None:
-        """Stop working a run; closing the model's socket is part of that."""
+        """Stop working a run; closing the model's socket is part of that.
+
+        Once: a second time would stop its end from being written down.
+        """
+        if claim.run_id in self._cancelled:
+            return
         held, task = self._active.get(claim.run_id, (None, None))
         if held is claim and task is not None:  # it may have ended, and be ours again by now
             if cancelled:

@@ -214,6 +214,18 @@ async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
     return row[0] if row else 0
 
 
+async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
+    """Whether a person has approved *call*, with exactly these arguments."""
+    cursor = await conn.execute(
+        "select exists (select from agent.approval a"
+        " where a.run_id = %s and a.call_id = %s and a.state = 'approved'"
+        " and a.digest = agent.call_digest(a.run_id, a.call_id, %s, %s))",
+        [claim.run_id, call.id, call.name, Jsonb(call.arguments)],
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
 async def heartbeat(
     conn: Connection, worker: str, claims: Sequence[Claim], lease_for: timedelta
 ) -> dict[int, bool]:

@@ -83,6 +83,12 @@ class Process:
         """Whether it is gone."""
         return self._popen.poll() is not None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it stands still, as after SIGSTOP."""
+        stat = Path(f"/proc/{self.pid}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
     def is_alive(self) -> None:
         """Raise if it has ended."""
         assert not self.has_ended, f"ended with {self._popen.returncode}: {self.said[-3000:]}"
