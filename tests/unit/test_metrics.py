@@ -14,6 +14,9 @@ INTERFACE = {
     "walagent_runs_pruned_total": ("counter", set[str]()),
     "walagent_run_duration_seconds": ("histogram", set[str]()),
     "walagent_model_requests_total": ("counter", {"model", "outcome"}),
+    "walagent_model_calls_in_flight": ("gauge", {"model"}),
+    "walagent_model_calls_allowed": ("gauge", {"model"}),
+    "walagent_model_breaker_open": ("gauge", {"model"}),
     "walagent_model_tokens_total": ("counter", {"model", "kind"}),
     "walagent_cost_usd_total": ("counter", {"model"}),
     "walagent_budget_used_ratio": ("gauge", {"budget", "kind"}),
@@ -28,6 +31,9 @@ INTERFACE = {
 def test_names_kinds_and_labels_are_the_published_ones() -> None:
     """What is scraped is the interface, no more and no less."""
     metrics.model_requests.labels("gpt", "ok").inc()
+    metrics.model_calls_in_flight.labels("gpt").set_function(lambda: 3)
+    metrics.model_calls_allowed.labels("gpt").set_function(lambda: 64)
+    metrics.model_breaker_open.labels("gpt").set_function(lambda: False)
     metrics.model_tokens.labels("gpt", "input").inc(12)
     metrics.cost_usd.labels("gpt").inc(0.25)
     metrics.set_budgets([("all", 0.5, 0.25)])
