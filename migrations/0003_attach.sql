@@ -1051,7 +1051,7 @@ begin
 end;
 $$;
 
--- Keep the new version, and bring lane and publication in step.  With the rights of the schema's
+-- Keep the new version, and bring the publication in step.  With the rights of the schema's
 -- owner; nobody else may execute it, so it can serve no other table than ours.
 create function agent.freeze_attachment()
     returns trigger
@@ -1060,6 +1060,8 @@ create function agent.freeze_attachment()
     set search_path = pg_catalog, pg_temp
     set lock_timeout = '10s'
 as $$
+declare
+    _lost text;
 begin
     if tg_op = 'INSERT' or new.version <> old.version then
         insert into agent.attachment_version (attachment_id, version, definition)
@@ -1068,17 +1070,21 @@ begin
     if tg_op = 'INSERT' and new.backfill then
         insert into agent.backfill (attachment_id, version) values (new.id, new.version);
     end if;
-    insert into agent.lane (attachment_id, cap, paused) values (new.id, new.cap, new.paused)
-    on conflict (attachment_id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
     if tg_op = 'UPDATE' and (new.version <> old.version or old.paused and not new.paused) then
         perform agent.move_runs(new.id, new.version);
     end if;
     -- Not to pause: that must wait for nobody.
-    if tg_op = 'INSERT' or new.version <> old.version or not new.paused then
+    if tg_op = 'INSERT' or new.version <> old.version then
         perform agent.publish_relation(new.relation);
     end if;
     if tg_op = 'UPDATE' and old.relation <> new.relation then
         perform agent.publish_relation(old.relation);
+    end if;
+    if not new.paused and (tg_op = 'INSERT' or new.version <> old.version or old.paused) then
+        _lost := agent.lost_ground(new.definition);
+        if _lost is not null then
+            raise exception '%', _lost using errcode = 'WA013';
+        end if;
     end if;
     return null;
 end;
@@ -1086,6 +1092,26 @@ $$;
 create trigger freeze_attachment
     after insert or update on agent.attachment
     for each row execute function agent.freeze_attachment();
+
+-- The lane follows as the transaction commits: a person's may stay open for long, and every claim and
+-- every intake needs the lane.
+create function agent.settle_lane()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into agent.lane (attachment_id, cap, paused)
+    select id, cap, paused from agent.attachment where id = new.id
+    on conflict (attachment_id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
+    return null;
+end;
+$$;
+create constraint trigger settle_lane
+    after insert or update on agent.attachment
+    deferrable initially deferred
+    for each row execute function agent.settle_lane();
 
 create function agent.check_detach()
     returns trigger
@@ -1111,7 +1137,6 @@ create function agent.forget_attachment()
     set lock_timeout = '10s'
 as $$
 begin
-    delete from agent.lane where attachment_id = old.id;
     delete from agent.backfill where attachment_id = old.id;
     perform agent.publish_relation(old.relation);
     return null;
@@ -1120,6 +1145,22 @@ $$;
 create trigger forget_attachment
     after delete on agent.attachment
     for each row execute function agent.forget_attachment();
+
+create function agent.forget_lane()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from agent.lane where attachment_id = old.id;
+    return null;
+end;
+$$;
+create constraint trigger forget_lane
+    after delete on agent.attachment
+    deferrable initially deferred
+    for each row execute function agent.forget_lane();
 
 create function agent.refuse_truncate()
     returns trigger

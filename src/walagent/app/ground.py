@@ -21,10 +21,10 @@ async def watch_ground(conn: AsyncConnection[Any], described: asyncio.Event) -> 
             has changed; then it is looked at once.
     """
     while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_EVERY):
+                await described.wait()
         described.clear()
         with translating():
             await pause_lost(conn)
         await asyncio.sleep(_REST)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_EVERY):
-                await described.wait()

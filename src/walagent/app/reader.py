@@ -23,6 +23,7 @@ from walagent.engine.backfill import Backfill
 from walagent.engine.backoff import pause_after
 from walagent.engine.intake import Intake, ResubscribeError, Starter
 from walagent.engine.judge import Judge
+from walagent.engine.pausing import pause_lost
 from walagent.errors import (
     DatabaseLostError,
     FencedError,
@@ -230,6 +231,7 @@ class Reader:
             await self._note_timeline(parts.intake, ledger, source)
             running = await backfills.running(parts.intake)
             key = await attachments.secret_key(parts.intake)
+            await pause_lost(parts.intake)  # before anything starts that could not go on
         self._began = ledger.end_lsn
         self._intake = intake = Intake(
             stream,

