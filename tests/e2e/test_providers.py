@@ -40,6 +40,7 @@ from walagent.message import (
 )
 from walagent.testing import Answer, FakeProvider, Fault, call
 
+pytestmark = pytest.mark.scenario(13)
 PROVIDERS = pytest.mark.parametrize("provider", ["anthropic", "openai"])
 TOOLS = (
     ToolSpec("find", "Find it.", {"type": "object", "properties": {"q": {"type": "string"}}}),

@@ -122,6 +122,13 @@ def test_a_request_that_never_left_us_is_no_attempt(code: str, *, counts: bool) 
     assert error.counts is counts
 
 
+def test_a_failure_may_say_too_when_to_come_back() -> None:
+    """It counts as an attempt all the same."""
+    error = error_for(Failure(502, "", "", {"retry-after": "30"}), SPEC, REQUEST)
+    assert isinstance(error, ModelUnavailableError)
+    assert (error.retry_after, error.counts) == (30, True)
+
+
 def test_an_error_keeps_the_words_that_an_operator_needs() -> None:
     """A name of a parameter is no secret."""
     message = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."

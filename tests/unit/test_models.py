@@ -1,5 +1,6 @@
 """The models of a worker: made once, made anew, and how many runs of each it may hold."""
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
@@ -55,6 +56,25 @@ async def test_a_model_whose_key_was_refused_looks_for_its_key_again() -> None:
     known.reload(SPECS)
     assert (await known.get("a").complete(REQUEST)).text == "ok"
     await known.aclose()
+
+
+async def test_a_model_that_was_replaced_is_closed_when_its_last_call_has_ended() -> None:
+    """Its connections would stay until the daemon ends."""
+    closed: list[str] = []
+
+    class Slow(ScriptedModel):
+        async def aclose(self) -> None:
+            closed.append(self.spec.model_id)
+
+    known = models(lambda spec: Slow(["ok"], latency=0.05, spec=spec))
+    calling = asyncio.create_task(known.get("a").complete(REQUEST))
+    await asyncio.sleep(0)
+    known.reload({**SPECS, "a": ModelSpec("a", "openai", "new")})
+    await known.close_retired()
+    assert closed == []
+    assert (await calling).text == "ok"
+    await known.close_retired()
+    assert closed == ["a"]
 
 
 async def test_a_worker_holds_as_many_runs_of_a_model_as_may_call() -> None:

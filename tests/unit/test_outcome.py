@@ -37,6 +37,15 @@ def test_what_may_pass_is_tried_again_later(error: Exception) -> None:
     assert "(attempt 3 of 3)" in dead.reason
 
 
+def test_a_failure_that_cannot_be_the_runs_fault_costs_no_attempt() -> None:
+    """Nothing was sent, or it was sent to find out for others; another one may say when."""
+    free = ModelUnavailableError("no connection", retry_after=77, counts=False)
+    outcome = outcome_of(free, LAST)
+    assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+    assert outcome.delay >= 77
+    assert outcome_of(ModelUnavailableError("down", retry_after=77), FIRST).delay >= 77
+
+
 def test_a_bug_of_ours_is_named_by_its_class() -> None:
     """A bare 'k' would tell nobody anything."""
     assert outcome_of(KeyError("k"), FIRST).reason == "KeyError: 'k'"

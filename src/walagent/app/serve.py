@@ -268,6 +268,7 @@ class _Daemon:
                 if changed := self._models.reload(specs):
                     log.info("models.changed", models=changed)
                     self._worker.wake()
+                await self._models.close_retired()
                 await asyncio.sleep(_REGISTRY)
 
 

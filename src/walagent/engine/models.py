@@ -24,7 +24,7 @@ class Models:
         self._limits = limits
         self._made: dict[str, LimitedModel] = {}
         self._renewed_at: dict[str, float] = {}
-        self._retired: list[Model] = []
+        self._retired: list[LimitedModel] = []
 
     def get(self, name: str) -> Model:
         """Find a model.
@@ -77,6 +77,12 @@ class Models:
         self._specs = dict(specs)
         self._retired.extend(self._made.pop(name) for name in changed if name in self._made)
         return len(changed)
+
+    async def close_retired(self) -> None:
+        """Close the models that others have replaced, when their last call has ended."""
+        for model in [model for model in self._retired if not model.calls]:
+            self._retired.remove(model)
+            await model.aclose()
 
     async def aclose(self) -> None:
         """Close every model."""

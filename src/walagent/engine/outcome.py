@@ -96,7 +96,7 @@ def _later(claim: Claim, reason: str, asked: float | None) -> Outcome:
     return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked), refund=True)
 
 
-def _again(claim: Claim, reason: str) -> Outcome:
+def _again(claim: Claim, reason: str, asked: float | None = None) -> Outcome:
     if claim.attempt >= claim.max_attempts:
         return Outcome(RunState.DEAD, f"{reason} (attempt {claim.attempt} of {claim.max_attempts})")
-    return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt))
+    return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked))

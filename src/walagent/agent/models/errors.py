@@ -92,7 +92,8 @@ def error_for(failure: Failure, spec: ModelSpec, request: Request, key: str = ""
     if kind is ModelUnauthorizedError:
         return ModelUnauthorizedError(text, hint=_hint(failure, spec))
     if kind is ModelUnavailableError:
-        return ModelUnavailableError(text, counts=not _never_sent(failure))
+        wait = retry_after(failure.headers)
+        return ModelUnavailableError(text, retry_after=wait, counts=not _never_sent(failure))
     return kind(text)
 
 

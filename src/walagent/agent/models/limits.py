@@ -288,6 +288,7 @@ class LimitedModel:
     def __init__(self, model: Model, limiter: Limiter) -> None:
         self.model = model
         self.limiter = limiter
+        self.calls = 0  # that go on, or wait for their place
         self.refused = False  # whether its key was
 
     @property
@@ -297,12 +298,15 @@ class LimitedModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; the request's timeout begins when the call has its place."""
-        async with self.limiter.place(self.model.spec):
-            try:
+        self.calls += 1
+        try:
+            async with self.limiter.place(self.model.spec):
                 return await self.model.complete(request)
-            except ModelUnauthorizedError:
-                self.refused = True
-                raise
+        except ModelUnauthorizedError:
+            self.refused = True
+            raise
+        finally:
+            self.calls -= 1
 
     async def aclose(self) -> None:
         """Give connections back."""
