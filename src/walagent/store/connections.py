@@ -15,6 +15,7 @@ from walagent.errors import DatabaseLostError
 from walagent.login import login_refused, said, sqlstate_of
 from walagent.message import Json
 from walagent.store.exact import exact, read_json
+from walagent.store.session import Session
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 
@@ -83,9 +84,7 @@ async def connect(dsn: str, *, application: str = "walagent") -> AsyncConnection
         DatabaseLostError: the server cannot be reached, or has no room for us for now.
     """
     try:
-        conn = await AsyncConnection.connect(
-            dsn, autocommit=True, application_name=application, **_TCP
-        )
+        conn = await Session.connect(dsn, autocommit=True, application_name=application, **_TCP)
     except OperationalError as error:
         if (refusal := login_refused(str(error))) is not None:
             raise refusal from error
@@ -135,7 +134,7 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         """Make the class of this pool's connections, which notes how connecting goes."""
         pool = self
 
-        class Connection(AsyncConnection[Any]):
+        class Connection(Session):
             @classmethod
             async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
                 try:
