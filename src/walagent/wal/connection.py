@@ -1,12 +1,15 @@
 """Opens the replication connection: its settings, and the start of the stream."""
 
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from psycopg import AsyncConnection, Error, OperationalError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import ProgrammingError
 
-from walagent.errors import ConfigError
+from walagent.errors import ConfigError, StreamLostError
 from walagent.wal.options import StreamOptions, start_command
 from walagent.wal.refusals import refused, unreachable
 
@@ -27,6 +30,7 @@ _KEEPALIVES: Final = {
     "tcp_user_timeout": "30000",  # milliseconds that sent bytes may wait for an answer
 }
 _CONNECT_TIMEOUT: Final = "10"  # seconds
+_ANSWER: Final = 20.0  # seconds; psycopg may take ten more to give up
 # Seconds beyond the stall time-out in which a reader lets go by itself; then the server's system
 # does it, for one that is frozen.  Unix sockets know nothing like that.
 _MARGIN: Final = 2.0
@@ -88,8 +92,24 @@ async def start_replication(conn: AsyncConnection, options: StreamOptions) -> No
         SlotBusyError: another reader has the slot.
         GapError: the slot, or the WAL it needs, is gone.
         PreconditionError: the server or the role is not set up for us.
+        StreamLostError: the server does not answer.
     """
     try:
-        await conn.execute(start_command(options).encode())
+        async with answering():
+            await conn.execute(start_command(options).encode())
     except Error as error:
         raise refused(error, options.slot) from error
+
+
+@asynccontextmanager
+async def answering() -> AsyncGenerator[None]:
+    """Do not wait for ever for what the server answers at once, where an answer can be lost.
+
+    Raises:
+        StreamLostError: it was not there in time.
+    """
+    try:
+        async with asyncio.timeout(_ANSWER):
+            yield
+    except TimeoutError as error:
+        raise StreamLostError("the server does not answer") from error

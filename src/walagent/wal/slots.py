@@ -25,7 +25,7 @@ from walagent.errors import (
     WalagentError,
 )
 from walagent.lsn import Lsn
-from walagent.wal.connection import connect_replication
+from walagent.wal.connection import answering, connect_replication
 from walagent.wal.options import Plugin, quote_name
 from walagent.wal.publications import missing_publications
 from walagent.wal.refusals import LOST, POOLER, refused
@@ -263,7 +263,8 @@ async def identify_system(dsn: str) -> SystemIdentity:
     """
     conn = await connect_replication(dsn)
     try:
-        row = await (await conn.execute("IDENTIFY_SYSTEM")).fetchone()
+        async with answering():
+            row = await (await conn.execute("IDENTIFY_SYSTEM")).fetchone()
     except Error as error:
         raise refused(error, "") from error
     finally:
