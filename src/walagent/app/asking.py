@@ -62,7 +62,14 @@ async def open_asker(
                 async with pool.connection() as conn:
                     examples = await questions.similar_queries(conn, question)
                     terms = await questions.terms(conn)
-            return describe_schema(tables, version, terms=terms, examples=examples)
+            return describe_schema(
+                tables,
+                version,
+                question=question,
+                most=settings.schema_chars,
+                terms=terms,
+                examples=examples,
+            )
 
         desk = Desk(pool, Executor(guards), chosen, schema, settings.rows)
         yield Asker(desk, options, name=process_name())

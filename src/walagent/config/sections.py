@@ -88,6 +88,8 @@ class Ask(Part):
     """How dear a statement may be, by the planner's estimate and in its units."""
     connections: int = Field(default=4, ge=1, le=50)
     """How many statements run side by side."""
+    schema_chars: int = Field(default=40_000, ge=1000)
+    """How much of the schema the model is shown; of a larger one, the tables that fit best."""
     schemas: Names | None = None
     """Which schemas questions are about; by default all that the role may read."""
 
