@@ -230,13 +230,36 @@ as $$
       from agent.secret s
 $$;
 
+-- Whether the step before *_seq* is here.  A standby that was promoted may have the claim of a run and
+-- lack its latest steps, which its worker believes recorded.
+create function agent.follows(_run_id bigint, _seq integer)
+    returns boolean
+    language sql
+    stable
+as $$
+    select _seq = 0 or exists (select from agent.step where run_id = _run_id and seq = _seq - 1)
+$$;
+
+-- Say why a step was not recorded.
+create function agent.refuse_step(_run_id bigint, _seq integer)
+    returns void
+    language plpgsql
+as $$
+begin
+    if exists (select from agent.step where run_id = _run_id and seq = _seq) then
+        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+    end if;
+    raise exception 'steps of run % before number % are lost, with a server that was', _run_id, _seq using errcode = 'WA001';
+end;
+$$;
+
 -- Record what a step produced.  In the transaction of the step's own effects, so that the two
 -- commit together or not at all.
 --
 -- Args: _reserved, here and below: budgets may hold a reservation for what is now done, see
 -- 0007_budgets.sql.
--- Raises WA001, WA002 as agent.fence does; WA004 when the step is there already: its effects are
--- done, and the caller's must roll back.
+-- Raises WA001, WA002 as agent.fence does; WA001 too when steps before it are lost; WA004 when the step
+-- is there already: its effects are done, and the caller's must roll back.
 create function agent.record_step(
     _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb,
     _usage integer[] default null, _cost numeric default null, _duration_ms integer default null,
@@ -249,10 +272,11 @@ begin
     perform agent.fence(_run_id, _lease);
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
-    values (_run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms)
+    select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
+     where agent.follows(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+        perform agent.refuse_step(_run_id, _seq);
     end if;
     if _reserved then
         perform agent.settle(_run_id, _usage, _cost);
@@ -432,10 +456,11 @@ begin
     perform agent.clean_session(_durable);
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
     insert into agent.step (run_id, seq, kind, content, duration_ms)
-    values (_run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer)
+    select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
+     where agent.follows(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+        perform agent.refuse_step(_run_id, _seq);
     end if;
     return _content;
 end;
@@ -498,10 +523,11 @@ begin
     _unblocked := agent.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
-    values (_run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _step_cost, _duration_ms)
+    select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _step_cost, _duration_ms
+     where agent.follows(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+        perform agent.refuse_step(_run_id, _seq);
     end if;
     if _reserved then
         perform agent.settle(_run_id, _usage, _step_cost);

@@ -20,11 +20,12 @@ from tests.faults.rig.servers import (
     SYNCED,
     OwnServer,
     Pair,
+    exchanged,
     own_server,
     primary_and_standby,
     version_of,
 )
-from tests.faults.rig.stage import ATTACH, Figure, Place, set_up
+from tests.faults.rig.stage import ATTACH, Figure, Place, set_latency, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
 from tests.integration.cli_user import User
 from walagent.app.setup import ensure_slot
@@ -94,29 +95,60 @@ async def attached(daemon: Daemon, place: Place) -> None:
     await daemon.has_said("attachment.active")
 
 
+@pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
 async def test_a_promoted_standby_is_gone_on_with(
-    synced: tuple[Pair, Place], chance: random.Random, figure: Figure
+    synced: tuple[Pair, Place], which: str, chance: random.Random, figure: Figure, rounds: int
 ) -> None:
     """Under load: no change that the standby has is lost, none has effects twice."""
     pair, place = synced
     port = free_port()
-    with running(Daemon(place, settings=settings(port))) as daemon:
+    async with AsyncExitStack() as stack:
+        daemon = stack.enter_context(running(Daemon(place, settings=settings(port))))
         await attached(daemon, place)
-        with running(start_writer(place, seed=chance.randrange(2**32), changes=10_000)) as writer:
-            await pair.is_synchronised(place.conn, place.slot)
-            await pause(chance.uniform(0, 1))
-            await pair.primary.kill()
-            await pair.promote()
+        writer = start_writer(place, seed=chance.randrange(2**32), changes=100_000)
+        stack.enter_context(running(writer))
+        for n in range(rounds):
+            if n:
+                pair = await stack.enter_async_context(exchanged(pair, place.folder, which))
+            await fail_over(pair, place, chance)
             figure("failover", await is_ready(port), "s")
             async with await connect_again(place.dsn) as conn:
                 ((before,),) = await fetch(conn, "select count(*) from written")
                 await until(conn, ENDED, before + 50, alive=daemon.is_alive)
-            writer.kill()
+        writer.kill()
         async with await connect_again(place.dsn) as conn:
             await until(conn, ALL_ENDED, alive=daemon.is_alive)
             await all_is_well(conn)
-            assert await fetch(conn, "select timeline from agent.progress") == [(2,)]
-    assert daemon.count("timeline.changed") == 1
+            assert await fetch(conn, "select timeline from agent.progress") == [(1 + rounds,)]
+        assert daemon.count("timeline.changed") == rounds
+
+
+async def fail_over(pair: Pair, place: Place, chance: random.Random) -> None:
+    """Kill the primary at some moment, and promote its standby."""
+    async with await AsyncConnection.connect(pair.primary.dsn, autocommit=True) as conn:
+        await pair.is_synchronised(conn, place.slot)
+    await pause(chance.uniform(0, 1))
+    await pair.primary.kill()
+    await pair.promote()
+
+
+@pytest.mark.slow
+async def test_a_daemon_that_is_started_on_the_promoted_standby_goes_on(
+    synced: tuple[Pair, Place], chance: random.Random
+) -> None:
+    """Where nothing finds the new primary by itself."""
+    pair, place = synced
+    first, second = (replace(place, dsn=each.dsn) for each in (pair.primary, pair.standby))
+    with running(Daemon(first, settings=settings())) as daemon:
+        await attached(daemon, place)
+        with running(start_writer(place, seed=chance.randrange(2**32), changes=800)) as writer:
+            await fail_over(pair, place, chance)
+            daemon.kill()
+            with running(Daemon(second, settings=settings())) as next_one:
+                assert await writer.ended() == 0
+                async with await connect_again(place.dsn) as conn:
+                    await until(conn, ALL_ENDED, alive=next_one.is_alive)
+                    await all_is_well(conn)
 
 
 @pytest.mark.slow
@@ -199,6 +231,32 @@ async def test_a_claim_of_a_lost_primary_is_nobodys(both: tuple[Pair, Place]) ->
             await conn.execute("select agent.fence(%s, %s)", before)
         assert caught.value.sqlstate == "WA001"
         await conn.execute("select agent.fence(%s, %s)", after)
+
+
+@pytest.mark.slow
+async def test_a_run_whose_latest_steps_are_lost_is_worked_again_from_there(
+    synced: tuple[Pair, Place],
+) -> None:
+    """The worker still knows them, and holds the lease: but what it adds would stand on nothing."""
+    pair, place = synced
+    set_latency(place, 2)
+    async with AsyncExitStack() as stack:
+        daemon = stack.enter_context(running(Daemon(place, settings=settings())))
+        await attached(daemon, place)
+        await pair.is_synchronised(place.conn, place.slot)
+        async with await AsyncConnection.connect(pair.primary.dsn) as other:
+            await other.execute("lock table effect in exclusive mode")
+            await place.conn.execute(WRITE)
+            await until(place.conn, "select count(*) = 1 from agent.step", alive=daemon.is_alive)
+            await stack.enter_async_context(pair.cut_off(place.conn))
+        await until(place.conn, "select count(*) = 3 from agent.step", alive=daemon.is_alive)
+        await pair.primary.kill()
+        await pair.promote()
+        async with await connect_again(place.dsn) as conn:
+            assert await fetch(conn, "select seq from agent.step") == [(0,)]
+            await until(conn, ALL_ENDED, alive=daemon.is_alive)
+            await all_is_well(conn)
+        assert sum(each.get("state") == "left" for each in daemon.events) == 1
 
 
 async def test_a_daemon_on_a_standby_waits_for_its_promotion(both: tuple[Pair, Place]) -> None:

@@ -78,6 +78,21 @@ async def test_a_step_is_recorded_once(conn: AsyncConnection) -> None:
     assert await one_run(conn, "state::text", held.run_id) == ("running",)
 
 
+async def test_no_step_is_recorded_after_one_that_is_missing(conn: AsyncConnection) -> None:
+    """A promoted standby may lack the latest steps: what was to follow them is nobody's."""
+    held = await held_run(conn)
+    record = "select agent.record_step(%s, %s, 1, 'reply', '{}')"
+    await refused(conn, record, held.run_id, held.lease, state="WA001")
+    await refused(conn, CALL_TOOL, held.run_id, held.lease, 1, PAY, state="WA001")
+    finish = (
+        "select agent.finish_with_step(%s, %s, 1, 'reply', '{}', null, null, 1,"
+        " 'succeeded', null, null, 0, null)"
+    )
+    await refused(conn, finish, held.run_id, held.lease, state="WA001")
+    assert await rows(conn, "select * from refund") == []
+    assert await value(conn, "select state = 'running' from agent.run")
+
+
 async def test_two_writers_of_one_step_do_not_both_succeed(conn: AsyncConnection, dsn: str) -> None:
     """The second waits for the first, and then finds it done."""
     held = await held_run(conn)

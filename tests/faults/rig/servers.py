@@ -259,17 +259,32 @@ class Pair:
 async def primary_and_standby(folder: Path, which: str) -> AsyncIterator[tuple[Pair, Place]]:
     """Run two servers, one following the other, with one migrated database."""
     async with own_server(folder, which) as (primary, place):
-        await place.conn.execute("select pg_create_physical_replication_slot(%s, true)", [STANDBY])
-        await asyncio.to_thread(_copy, primary, folder / "standby")
-        standby = OwnServer(folder, which, name="standby", settings=_following(primary, which))
-        await standby.start()
+        follower = OwnServer(folder, which, name="standby", settings=_following(primary, which))
+        async with _paired(primary, follower) as pair:
+            yield pair, Place(place.conn, pair.dsn, place.slot, folder)
+
+
+@asynccontextmanager
+async def exchanged(pair: Pair, folder: Path, which: str) -> AsyncIterator[Pair]:
+    """Let the dead primary's place be taken by a new standby of the promoted one."""
+    await asyncio.to_thread(shutil.rmtree, pair.primary.folder)
+    name, settings = pair.primary.folder.name, _following(pair.standby, which)
+    async with _paired(pair.standby, OwnServer(folder, which, name=name, settings=settings)) as new:
+        yield new
+
+
+@asynccontextmanager
+async def _paired(primary: OwnServer, follower: OwnServer) -> AsyncIterator[Pair]:
+    async with await AsyncConnection.connect(primary.dsn, autocommit=True) as conn:
+        await conn.execute("select pg_create_physical_replication_slot(%s, true)", [STANDBY])
+        await asyncio.to_thread(_copy, primary, follower.folder)
+        await follower.start()
         try:
-            dsn = _either(primary.dsn, standby.dsn)
-            pair = Pair(primary, standby, dsn)
-            await pair.wait_for_standby(place.conn)
-            yield pair, Place(place.conn, dsn, place.slot, folder)
+            pair = Pair(primary, follower, _either(primary.dsn, follower.dsn))
+            await pair.wait_for_standby(conn)
+            yield pair
         finally:
-            await standby.stop()
+            await follower.stop()
 
 
 def _copy(primary: OwnServer, folder: Path) -> None:
