@@ -31,6 +31,11 @@ slot_retained_bytes = Gauge(
     "WAL that the server keeps because our slot still needs it",
     registry=registry,
 )
+slot_alarm = Gauge(
+    "walagent_slot_alarm",
+    "1 while the server keeps more WAL for our slot than replication.alarm_bytes",
+    registry=registry,
+)
 replication_lag_bytes = Gauge(
     "walagent_replication_lag_bytes",
     "WAL between the server's last position and the one that is durable on our side",

@@ -20,7 +20,7 @@ import asyncio, os, signal, subprocess, time
 from walagent.app.systemd import Systemd, Watchdog
 
 class State:
-    streaming, progress_age, lag_bytes, reasons = True, 0.0, 0, ()
+    streaming, progress_age, lag_bytes, retained_bytes, reasons, warnings = True, 0.0, 0, 0, (), ()
 
 async def main():
     systemd = Systemd.from_environment()

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from walagent.app.environment import Environment
 from walagent.app.loading import load_config, parse_text
 from walagent.config import Config
+from walagent.config.base import in_bytes, to_bytes
 from walagent.config.schema import json_schema
 from walagent.errors import ConfigError
 
@@ -131,6 +132,37 @@ def test_a_time_is_a_number_of_seconds_or_has_a_unit(written: str, seconds: floa
 def test_what_is_no_time_is_refused(written: str) -> None:
     """A month has no length, and no time runs backwards."""
     assert "workers.lease" in refusal(f"workers: {{lease: {written}}}")
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("1048576", 1 << 20),
+        ("512MB", 512 << 20),
+        ("1.5 GB", 3 << 29),
+        ("16 kB", 1 << 14),
+        ("100 B", 100),
+    ],
+)
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(written: str, size: int) -> None:
+    """PostgreSQL's units, written as PostgreSQL has them."""
+    found = read(f"replication: {{give_up_bytes: {written}}}").replication.give_up_bytes
+    assert found == size
+    assert found is not None
+    assert to_bytes(in_bytes(found)) == size
+
+
+@pytest.mark.parametrize("written", ["much", "5 gb", "-3", "0", "1.5", "nan GB"])
+def test_what_is_no_size_is_refused(written: str) -> None:
+    """Small letters are other units elsewhere."""
+    assert "replication.alarm_bytes" in refusal(f"replication: {{alarm_bytes: {written}}}")
+
+
+def test_an_alarm_can_be_switched_off() -> None:
+    """It is on at 1 GB; giving up is off until somebody asks for it."""
+    assert read("replication: {alarm_bytes: null}").replication.alarm_bytes is None
+    found = read("{}").replication
+    assert (found.alarm_bytes, found.give_up_bytes) == (1 << 30, None)
 
 
 def test_variables_are_read_in_any_text() -> None:

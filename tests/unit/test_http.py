@@ -23,6 +23,8 @@ class State:
     streaming: bool = True
     progress_age: float = 0.5
     lag_bytes: int = 1024
+    retained_bytes: int = 2048
+    warnings: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
@@ -72,7 +74,17 @@ async def test_a_streaming_daemon_is_ready() -> None:
         "streaming": True,
         "progress_age_seconds": 0.5,
         "lag_bytes": 1024,
+        "retained_bytes": 2048,
+        "warnings": [],
     }
+
+
+async def test_a_warning_leaves_a_daemon_ready() -> None:
+    """It does its work; what a person should know stands in the body."""
+    async with _served(State(warnings=["the slot keeps 2 GB of WAL"])) as port:
+        status, _, body = await _get(port, "/readyz")
+    assert status == 200
+    assert json.loads(body)["warnings"] == ["the slot keeps 2 GB of WAL"]
 
 
 @pytest.mark.parametrize(

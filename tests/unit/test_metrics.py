@@ -8,6 +8,7 @@ from walagent import metrics
 # Changing a name, kind or label is a breaking change and belongs into the changelog.
 INTERFACE = {
     "walagent_slot_retained_bytes": ("gauge", set[str]()),
+    "walagent_slot_alarm": ("gauge", set[str]()),
     "walagent_replication_lag_bytes": ("gauge", set[str]()),
     "walagent_changes_total": ("counter", {"result"}),
     "walagent_runs": ("gauge", {"state"}),

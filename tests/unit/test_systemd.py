@@ -22,6 +22,8 @@ class State:
     streaming: bool = True
     progress_age: float = 0.0
     lag_bytes: int = 0
+    retained_bytes: int = 0
+    warnings: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
@@ -148,6 +150,7 @@ async def test_without_systemd_there_is_nothing_to_feed() -> None:
     ("state", "line"),
     [
         (State(lag_bytes=0), "streaming, 0 bytes behind"),
+        (State(warnings=["the slot keeps much"]), "streaming, 0 bytes behind; the slot keeps much"),
         (State(lag_bytes=10_239), "streaming, 10239 bytes behind"),
         (State(lag_bytes=10_240), "streaming, 10 kB behind"),
         (State(lag_bytes=3 * 1024**3), "streaming, 3072 MB behind"),

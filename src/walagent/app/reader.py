@@ -16,7 +16,9 @@ from walagent import metrics
 from walagent.app.ground import watch_ground
 from walagent.app.locks import check_locks
 from walagent.app.pruning import keep_pruning
-from walagent.app.setup import PUBLICATIONS, Source, check_source, ensure_slot
+from walagent.app.publications import watch_publications
+from walagent.app.setup import PUBLICATIONS, Source, check_source, ensure_slot, let_go
+from walagent.app.slot_watch import SlotWatch
 from walagent.attachment import Attachment
 from walagent.config import Replication, Retention
 from walagent.engine.backfill import Backfill
@@ -27,6 +29,7 @@ from walagent.engine.pausing import pause_lost
 from walagent.errors import (
     DatabaseLostError,
     FencedError,
+    GapError,
     LoginRefusedError,
     SlotBusyError,
     StreamLostError,
@@ -35,18 +38,19 @@ from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching.document import ROOM, Room
 from walagent.matching.registry import Registry
-from walagent.store import attachments, backfills, budgets, status
+from walagent.store import attachments, backfills, budgets, gaps, status
 from walagent.store import ledger as ledgers
 from walagent.store.connections import connect
 from walagent.store.translate import translating
 from walagent.wal.fanout import FanOut
 from walagent.wal.options import StreamOptions
+from walagent.wal.refusals import LOST
 from walagent.wal.slots import Blocker
 from walagent.wal.stream import ReplicationStream, open_stream
 
 _STANDBY = 0.5  # seconds between two tries of a standby; a take-over must be quick
 _HEALTHY = 60.0  # seconds of streaming after which delays start small again
-_LOOK = 5.0  # seconds between two looks at the slot's lag
+_LOOK = 5.0  # seconds between two looks at what waits
 _WITHHELD = (
     "the server keeps changes back until the standbys in synchronized_standby_slots have them"
 )
@@ -109,7 +113,11 @@ class Reader:
         self._withholding = False  # whether the server waited for a standby at the last look
         self._withheld: str | None = None  # the same, when it did so twice
         self._hurry = asyncio.Event()
-        self._lag = 0
+        self._found: ledgers.Ledger | None = None  # as it was read last
+        self._held: ledgers.Ledger | None = None  # as it was when this process took it last
+        self._slot_watch = SlotWatch(
+            lambda: self._dsn, settings, lambda: self._held.epoch if self._held else None
+        )
         self.turned_at = time.monotonic()  # for the watchdog: when this part last did something
         self.attached = asyncio.Event()
         self._described = asyncio.Event()
@@ -129,7 +137,17 @@ class Reader:
     @property
     def lag_bytes(self) -> int:
         """WAL that the server has and our ledger has not."""
-        return self._lag
+        return self._slot_watch.behind
+
+    @property
+    def retained_bytes(self) -> int:
+        """WAL that the server keeps for the slot."""
+        return self._slot_watch.retained
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What a person should know although changes are taken in."""
+        return self._slot_watch.warnings
 
     @property
     def reasons(self) -> Sequence[str]:
@@ -137,12 +155,43 @@ class Reader:
         return [reason for reason in (self._trouble, self._withheld) if reason]
 
     async def run(self) -> None:
-        """Follow the slot for ever.
+        """Follow the slot for ever, or until it is given up.
 
         Raises:
             GapError, PreconditionError, DecodeError: a person must act.
             LoginRefusedError: the same, if we were never let in.
         """
+        following = asyncio.create_task(self._keep_following(), name="follow")
+        watching = asyncio.create_task(self._slot_watch.run(), name="slot")
+        try:
+            await asyncio.wait({following, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not watching.done():
+                following.result()
+            reason = watching.result()
+        finally:
+            for part in (following, watching):
+                part.cancel()
+            await asyncio.gather(following, watching, return_exceptions=True)
+        await self._drop()
+        raise GapError(reason, hint=LOST)
+
+    async def _drop(self) -> None:
+        """Drop the slot that is given up, however long that takes: it is why we give up."""
+        failures = 0
+        while True:
+            try:
+                return await let_go(self._replication_dsn, self._settings.slot)
+            except (
+                StreamLostError,
+                DatabaseLostError,
+                SlotBusyError,
+                LoginRefusedError,
+            ) as error:
+                failures += 1
+                self._note(f"the slot is given up, and cannot be dropped yet: {error}", error)
+            await self._pause(pause_after(failures))
+
+    async def _keep_following(self) -> None:
         failures = 0
         while True:
             started = time.monotonic()
@@ -163,9 +212,29 @@ class Reader:
                 failures = 0 if self._was_healthy(started) else failures + 1
                 self._failed = True
                 self._note(str(error), error)
+            except GapError as error:
+                if await self._is_recorded(error):
+                    raise
+                failures += 1
             finally:
                 self._intake = self._withheld = None
             await self._pause(pause_after(failures))
+
+    async def _is_recorded(self, error: GapError) -> bool:
+        """Record a gap that showed while the stream was opened or read, unless that was done.
+
+        Where it cannot be, or a new slot was made meanwhile, we look again later.
+        """
+        found = self._found
+        if found is None:
+            return True
+        try:
+            async with await connect(self._dsn) as conn:
+                with translating():
+                    return await gaps.record_gap(conn, found.slot, found.generation, str(error))
+        except (DatabaseLostError, LoginRefusedError) as trouble:
+            self._note(f"{error}; and that cannot be recorded: {trouble}", trouble)
+            return False
 
     def _was_healthy(self, started: float) -> bool:
         """Whether the last stream brought something, or at least stood long: then try soon."""
@@ -204,6 +273,7 @@ class Reader:
                     await check_locks(conn, looker, self._settings.slot)
                 login = self._replication_dsn
                 ledger = await ensure_slot(conn, login, self._settings, _tell)
+                self._found = ledger
                 source = await check_source(conn, login, self._settings, ledger)
                 self._let_in = True
                 registry = Registry(await attachments.active_attachments(conn))
@@ -232,7 +302,7 @@ class Reader:
             running = await backfills.running(parts.intake)
             key = await attachments.secret_key(parts.intake)
             await pause_lost(parts.intake)  # before anything starts that could not go on
-        self._began = ledger.end_lsn
+        self._began, self._held = ledger.end_lsn, ledger
         self._intake = intake = Intake(
             stream,
             parts.intake,
@@ -254,7 +324,7 @@ class Reader:
         self._on_streaming()
         judge = Judge(parts.filler)
         backfill = Backfill(parts.filler, judge, running, lambda: intake.settled, room=self._room)
-        await self._beside(intake, backfill, parts.looker)
+        await self._beside(intake, backfill, parts.looker, ledger)
 
     async def _note_timeline(
         self, conn: AsyncConnection[Any], ledger: ledgers.Ledger, source: Source
@@ -268,7 +338,11 @@ class Reader:
             )
 
     async def _beside(
-        self, intake: Intake, backfill: Backfill, looker: AsyncConnection[Any]
+        self,
+        intake: Intake,
+        backfill: Backfill,
+        looker: AsyncConnection[Any],
+        ledger: ledgers.Ledger,
     ) -> None:
         """Take changes in, and look after lag, backfills and ground; the first error ends all."""
         parts = [
@@ -277,6 +351,9 @@ class Reader:
             asyncio.create_task(self._fill(backfill), name="backfill"),
             asyncio.create_task(watch_ground(looker, self._described), name="ground"),
         ]
+        if self._settings.plugin == "pgoutput":
+            watching = watch_publications(looker, ledger)
+            parts.append(asyncio.create_task(watching, name="publications"))
         if self._retention.runs is not None:
             pruning = keep_pruning(lambda: self._dsn, self._retention)
             parts.append(asyncio.create_task(pruning, name="retention"))
@@ -303,10 +380,7 @@ class Reader:
                         for each in await budgets.standings(conn)
                     )
             turns += 1
-            self._lag = seen.behind
             self._note_withheld(seen)
-            metrics.slot_retained_bytes.set(seen.retained)
-            metrics.replication_lag_bytes.set(seen.behind)
             metrics.approvals_pending.set(seen.approvals)
             self.turned_at = time.monotonic()
             await asyncio.sleep(_LOOK)

@@ -234,7 +234,9 @@ class _Resync:
         former = await ledgers.read_ledger(self._conn, self._slot)
         self._zone = await resyncing.time_zone(self._conn)
         found = await resyncing.candidates(self._past)
-        await gaps.record_gap(self._conn, self._slot, "a new slot was made", to_lsn=slot.start)
+        if former is not None:
+            reason = "a new slot was made"
+            await gaps.record_gap(self._conn, self._slot, former.generation, reason)
         lost = await gaps.open_gaps(self._conn, self._slot)
         generation = await ledgers.open_ledger(
             self._conn,

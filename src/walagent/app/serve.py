@@ -297,6 +297,16 @@ class _Health:
         return 0 if self.reader is None else self.reader.lag_bytes
 
     @property
+    def retained_bytes(self) -> int:
+        """WAL that the server keeps for the slot."""
+        return 0 if self.reader is None else self.reader.retained_bytes
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What a person should know although the parts do their work."""
+        return () if self.reader is None else self.reader.warnings
+
+    @property
     def reasons(self) -> Sequence[str]:
         """What keeps the parts from their work."""
         reasons = list(self.reader.reasons) if self.reader is not None else []

@@ -29,6 +29,10 @@ from walagent.wal.slots import (
 )
 
 PUBLICATIONS = ("walagent", "walagent_inserts")  # made by the migrations
+SILENCED = (
+    "what was committed meanwhile was not sent, and never will be: `walagent resync` mends the "
+    "publications, makes a new slot, and runs the agents on the rows that you choose"
+)
 _NOBODY_KNOWS = datetime.fromtimestamp(0, UTC)
 
 Waiting = Callable[[Sequence[Blocker]], None]
@@ -195,7 +199,9 @@ async def check_source(
         if now != ledger:  # its last reader moved it after we had read it, and the slot after that
             raise StreamLostError("the ledger has moved meanwhile") from error
         reason = f"{error}{_elsewhere(identity, ledger)}"
-        await gaps.record_gap(conn, settings.slot, reason, to_lsn=identity.wal_end)
+        lost = await gaps.record_gap(conn, settings.slot, ledger.generation, reason)
+        if not lost:
+            raise StreamLostError("somebody has made a new slot meanwhile") from error
         raise GapError(reason, hint=error.hint) from error
     if settings.failover and not slot.failover:
         await allow_failover(replication_dsn, settings.slot)
@@ -232,11 +238,21 @@ async def _check_given_up(replication_dsn: str, settings: Replication, ledger: L
     """Drop a slot that was given up, if nobody came to it yet."""
     if ledger.given_up_at is None:
         return
-    async with await connect(replication_dsn) as conn:
-        await drop_slot(conn, settings.slot)
+    await let_go(replication_dsn, settings.slot)
     raise GapError(
         f"slot {settings.slot} was given up at {ledger.given_up_at:%Y-%m-%d %H:%M:%S %Z}", hint=LOST
     )
+
+
+async def let_go(replication_dsn: str, slot: str) -> None:
+    """Drop a slot, if it is there.
+
+    Raises:
+        SlotBusyError: somebody still reads it.
+        DatabaseLostError: the server cannot be reached.
+    """
+    async with await connect(replication_dsn) as conn:
+        await drop_slot(conn, slot)
 
 
 async def check_publications(conn: AsyncConnection[Any], settings: Replication) -> None:
@@ -249,10 +265,4 @@ async def check_publications(conn: AsyncConnection[Any], settings: Replication) 
     if settings.plugin != "pgoutput":  # wal2json knows no publications
         return
     if trouble := await gaps.publication_trouble(conn):
-        raise GapError("; ".join(trouble), hint=_SILENCED)
-
-
-_SILENCED = (
-    "what was committed meanwhile was not sent, and never will be: `walagent resync` mends the "
-    "publications, makes a new slot, and runs the agents on the rows that you choose"
-)
+        raise GapError("; ".join(trouble), hint=SILENCED)

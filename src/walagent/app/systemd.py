@@ -111,10 +111,10 @@ class Watchdog:
 def status_line(health: Health) -> str:
     """Write *health* as the line that ``systemctl status`` shows."""
     if health.reasons:
-        return "; ".join(health.reasons)
+        return "; ".join([*health.reasons, *health.warnings])
     if not health.streaming:
-        return "waiting for the replication stream"
-    return f"streaming, {_size(health.lag_bytes)} behind"
+        return "; ".join(["waiting for the replication stream", *health.warnings])
+    return "; ".join([f"streaming, {_size(health.lag_bytes)} behind", *health.warnings])
 
 
 def _size(count: int) -> str:

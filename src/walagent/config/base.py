@@ -10,6 +10,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
+_SIZES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_SIZE = r"(\d+(\.\d+)?)\s*(B|kB|MB|GB|TB)"
+_SIZE_SCHEMA = {
+    "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": rf"^\s*{_SIZE}\s*$"}]
+}
+
 _UNIT = r"(ms|s(ec(ond)?s?)?|m(in(ute)?s?)?|h(ours?)?|d(ays?)?|w(eeks?)?)"
 _TIME = rf"^\s*(\d+(\.\d+)?\s*{_UNIT}\s*)+$"
 _TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "pattern": _TIME}]}
@@ -35,6 +41,25 @@ def to_seconds(value: object) -> object:
     if not re.fullmatch(_TIME, rest):
         raise ValueError("should be a time such as 30s, 2 minutes or 7 days")
     return sum(float(number) * _UNITS[_unit(unit)] for number, unit in _PART.findall(rest))
+
+
+def to_bytes(value: object) -> object:
+    """Read ``1048576``, ``512 MB`` or ``1.5GB`` as bytes; the units are PostgreSQL's, of 1024.
+
+    Raises:
+        ValueError: it is a text, and none of these.
+    """
+    if not isinstance(value, str) or not value.strip() or _is_number(value):
+        return value
+    if (found := re.fullmatch(_SIZE, value.strip())) is None:
+        raise ValueError("should be a size such as 512MB, 1 GB or 1048576")
+    return int(float(found[1]) * _SIZES[found[3]])
+
+
+def in_bytes(count: int) -> str:
+    """Write a size as `to_bytes` reads it, about exactly."""
+    unit = next((unit for unit in ("TB", "GB", "MB", "kB") if count >= _SIZES[unit]), "B")
+    return f"{count / _SIZES[unit]:.3g} {unit}"
 
 
 def _unit(word: str) -> str:
@@ -67,6 +92,8 @@ to_list = BeforeValidator(_to_list)
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[_Positive, BeforeValidator(to_seconds), WithJsonSchema(_TIME_SCHEMA)]
+_Count = Annotated[int, Field(gt=0)]
+Bytes = Annotated[_Count, BeforeValidator(to_bytes), WithJsonSchema(_SIZE_SCHEMA)]
 Duration = Annotated[
     timedelta, Field(gt=timedelta(0)), BeforeValidator(to_seconds), WithJsonSchema(_TIME_SCHEMA)
 ]

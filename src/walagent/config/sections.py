@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from walagent.config.base import Duration, Name, Names, Part, Seconds
+from walagent.config.base import Bytes, Duration, Name, Names, Part, Seconds
 
 
 class Database(Part):
@@ -36,6 +36,13 @@ class Replication(Part):
     stall_timeout: Seconds = 20.0
     """How long the reader waits for our side before it disconnects: an unread socket can hold
     up the server's checkpoints."""
+    alarm_bytes: Bytes | None = 1 << 30
+    """WAL kept for the slot beyond which an alarm is raised; null: never."""
+    give_up_bytes: Bytes | None = None
+    """WAL kept for the slot beyond which a reader that does not catch up drops it and stops, with a
+    recorded gap; null, the default: never."""
+    give_up_after: Seconds = 60.0
+    """How long the reader may come no closer, beyond that."""
 
 
 class Changes(Part):

@@ -23,6 +23,16 @@ class Health(Protocol):
         ...
 
     @property
+    def retained_bytes(self) -> int:
+        """WAL that the server keeps because our slot still needs it."""
+        ...
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What a person should know although the daemon does its work, a sentence each."""
+        ...
+
+    @property
     def reasons(self) -> Sequence[str]:
         """What else keeps the daemon from its work, a sentence each; empty when nothing does."""
         ...

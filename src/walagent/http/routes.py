@@ -52,6 +52,8 @@ async def _ready(health: Health, max_progress_age: float, _request: Request) -> 
         "streaming": health.streaming,
         "progress_age_seconds": round(health.progress_age, 1),
         "lag_bytes": health.lag_bytes,
+        "retained_bytes": health.retained_bytes,
+        "warnings": list(health.warnings),
     }
     return JSONResponse(body, status_code=503 if reasons else 200)
 

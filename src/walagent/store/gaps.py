@@ -53,28 +53,37 @@ class Made:
 async def record_gap(  # noqa: PLR0913 - a row's columns
     conn: Connection,
     slot: str,
+    generation: int,
     reason: str,
     *,
-    to_lsn: Lsn | None,
+    to_lsn: Lsn | None = None,
     from_lsn: Lsn | None = None,
     since: datetime | None = None,
-) -> None:
+) -> bool:
     """Record that WAL is lost to us; nothing to do while a gap of the same slot is open.
 
     Args:
+        generation: of the slot that was lost.
+        to_lsn: until where, as is known now; None: where the WAL ends.
         from_lsn, since: from where on; never later than where the ledger ends, which is meant where
             they are not given.
+
+    Returns:
+        False where somebody has made a new slot meanwhile: then nothing is lost of that.
     """
-    await conn.execute(
-        query("record_gap"),
-        {
-            "slot": slot,
-            "reason": reason,
-            "from": None if from_lsn is None else str(from_lsn),
-            "to": None if to_lsn is None else str(to_lsn),
-            "since": since,
-        },
+    parameters = {
+        "slot": slot,
+        "generation": generation,
+        "reason": reason,
+        "from": None if from_lsn is None else str(from_lsn),
+        "to": None if to_lsn is None else str(to_lsn),
+        "since": since,
+    }
+    await conn.execute(query("record_gap"), parameters)
+    cursor = await conn.execute(
+        "select from agent.progress where slot = %s and generation = %s", [slot, generation]
     )
+    return cursor.rowcount > 0
 
 
 async def open_gaps(conn: Connection, slot: str) -> list[Gap]:
@@ -135,6 +144,14 @@ async def give_up(conn: Connection, slot: str, epoch: int, reason: str) -> int |
     cursor = await conn.execute("select agent.give_up(%s, %s, %s)", [slot, epoch, reason])
     row = await cursor.fetchone()
     return row[0] if row else None
+
+
+async def present(conn: Connection) -> tuple[Lsn, datetime]:
+    """Tell where the WAL ends now, and the server's time."""
+    cursor = await conn.execute("select pg_current_wal_insert_lsn()::text, clock_timestamp()")
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - a select without a table
+    return Lsn.parse(row[0]), row[1]
 
 
 async def publication_trouble(conn: Connection) -> list[str]:

@@ -1,7 +1,10 @@
--- Write down that WAL is lost to us, from where the ledger ends or before.
+-- Write down that WAL is lost to us, from where the ledger ends or before.  The lock waits for a
+-- resync that is about to open the ledger's next generation.
+with lost as (
+    select * from agent.progress where slot = %(slot)s and generation = %(generation)s for share
+)
 insert into agent.gap (slot, generation, from_lsn, to_lsn, since, reason)
-select p.slot, p.generation, least(p.end_lsn, %(from)s::pg_lsn), %(to)s::pg_lsn,
-       least(p.committed_at, %(since)s::timestamptz), %(reason)s
-  from agent.progress p
- where p.slot = %(slot)s
+select slot, generation, least(end_lsn, %(from)s::pg_lsn), coalesce(%(to)s::pg_lsn, pg_current_wal_lsn()),
+       least(committed_at, %(since)s::timestamptz), %(reason)s
+  from lost
 on conflict (slot, generation) where resolved_at is null do nothing
