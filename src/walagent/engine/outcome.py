@@ -7,6 +7,7 @@ from walagent.engine.backoff import delay
 from walagent.errors import (
     BudgetExceededError,
     ConflictError,
+    DatabaseLostError,
     GroundLostError,
     ModelLimitedError,
     ModelUnauthorizedError,
@@ -78,7 +79,7 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True, refusal=refusal)
         case ModelLimitedError() | ModelUnavailableError(counts=False):
             return _later(claim, reason, error.retry_after)
-        case ConflictError():
+        case ConflictError() | DatabaseLostError(sqlstate="53100"):  # the disk is full
             # Each claim that came to nothing makes the wait longer; the attempts do not tell.
             wait = delay(claim.lease)
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)

@@ -306,10 +306,10 @@ class ReplicationStream:
     def _fail(self, error: BaseException) -> None:
         """End everything at once; the server is free of us when this returns."""
         self._error = error
+        self._arrival.set()
+        self._ended.set()
         self._stop_timers()
         self._deadman.stop()
         self._wire.close()
         self._transactions.close()
         self._buffer.clear()
-        self._arrival.set()
-        self._ended.set()
