@@ -4,4 +4,26 @@ Rows are committed, the WAL reader sees them, attached agents run step by step, 
 do is written back once.  `ARCHITECTURE.md` tells the way of the data.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from walagent.app.client import AsyncClient, Client
+    from walagent.app.supervisor import CoordinationPattern, Supervisor
+
 __version__ = "0.1.0"
+__all__ = ["AsyncClient", "Client", "CoordinationPattern", "Supervisor", "__version__"]
+
+_HOMES = {
+    "AsyncClient": "walagent.app.client",
+    "Client": "walagent.app.client",
+    "CoordinationPattern": "walagent.app.supervisor",
+    "Supervisor": "walagent.app.supervisor",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the library when it is asked for: the daemon and the command line are quicker so."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

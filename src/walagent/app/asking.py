@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from psycopg.sql import SQL, Identifier
 
+from walagent.agent.model import Model
+from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits
 from walagent.app.dsn import Places
 from walagent.app.serve import make_model, process_name
@@ -28,12 +31,18 @@ _CANNOT_PLAN = "embedded"  # the provider whose model decides by embeddings
 
 @asynccontextmanager
 async def open_asker(
-    places: Places, settings: Ask, options: Options, *, model: str | None = None
+    places: Places,
+    settings: Ask,
+    options: Options,
+    *,
+    model: str | ModelSpec | None = None,
+    api_key: str | None = None,
 ) -> AsyncGenerator[Asker]:
     """Open everything that answering takes; closed at the end of the block.
 
     Args:
-        model: its name, where the command line says.
+        model: its name, where somebody says; or a model that is in no registry.
+        api_key: the model's key, instead of what its credential names.
 
     Raises:
         PreconditionError: the analyst is missing, or could write; there is no model.
@@ -50,8 +59,12 @@ async def open_asker(
                 await stack.enter_async_context(_guard(places.dsn, settings))
                 for _ in range(settings.connections)
             ]
-            spec = choose_model(specs, model or settings.model)
-            chosen = Limits().wrap(make_model(spec))
+            spec = (
+                model
+                if isinstance(model, ModelSpec)
+                else choose_model(specs, model or settings.model)
+            )
+            chosen = Limits().wrap(_made(spec, api_key))
             stack.push_async_callback(chosen.aclose)
         reading = guards[0].conn
 
@@ -73,6 +86,12 @@ async def open_asker(
 
         desk = Desk(pool, Executor(guards), chosen, schema, settings.rows)
         yield Asker(desk, options, name=process_name())
+
+
+def _made(spec: ModelSpec, api_key: str | None) -> Model:
+    if api_key is None:
+        return make_model(spec)
+    return build_model(replace(spec, credential="API_KEY"), environ={"API_KEY": api_key})
 
 
 def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:

@@ -61,6 +61,10 @@ class Asker:
         self._options = options
         self._name = name
 
+    def with_options(self, options: Options) -> "Asker":
+        """Give the same with other options."""
+        return Asker(self._desk, options, name=self._name)
+
     async def ask(
         self, text: str, session: str, on_event: Callable[[Event], None] = lambda _: None
     ) -> Outcome:
