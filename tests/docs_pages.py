@@ -12,6 +12,7 @@ A block's info string says what a test does with it:
     yaml                   must be a valid agents.yaml
     yaml script            must be a valid script of the scripted model
     python                 executed
+    python by hand         its imports are executed
 """
 
 import re

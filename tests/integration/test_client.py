@@ -96,6 +96,13 @@ def test_a_client_without_a_database_says_so() -> None:
         client.index()
 
 
+async def test_a_client_inside_an_event_loop_says_what_to_use() -> None:
+    """As in a notebook."""
+    with pytest.raises(ConfigError, match="an event loop runs here") as caught, Client("x"):
+        pass
+    assert "AsyncClient" in caught.value.hint
+
+
 def test_the_package_has_no_other_attributes() -> None:
     """And says so as every module does."""
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):

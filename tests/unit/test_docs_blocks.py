@@ -51,8 +51,14 @@ def test_every_configuration_and_script_is_valid(block: Block, tmp_path: Path) -
 
 @_blocks("python")
 async def test_every_python_block_runs(block: Block) -> None:
-    """Imports, names and calls are those of this version; its own asserts hold."""
-    code = compile(block.text, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    """Imports, names and calls are those of this version; its own asserts hold.
+
+    Of one that needs somebody's own database, the imports.
+    """
+    tree = ast.parse(block.text)
+    if "by" in block.words:
+        tree.body = [each for each in tree.body if isinstance(each, ast.Import | ast.ImportFrom)]
+    code = compile(tree, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     module = ModuleType("page")  # tools are found by the module that they are defined in
     sys.modules["page"] = module
     try:

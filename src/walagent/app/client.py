@@ -169,7 +169,7 @@ class Client:
         try:
             self._run(self._client.__aenter__())
         except BaseException:
-            self.close()
+            self._runner.close()
             raise
         return self
 
@@ -200,6 +200,9 @@ class Client:
         return self._run(self._client.index())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising
+            work.close()
+            raise ConfigError("an event loop runs here already", hint="use AsyncClient")
         return self._runner.run(work)
 
 
