@@ -1,6 +1,5 @@
 """The models of a worker, by the name that agents use: made once, each with its limiter."""
 
-import time
 from collections.abc import Callable, Mapping
 
 from walagent.agent.model import Model
@@ -9,7 +8,6 @@ from walagent.agent.models.limits import LimitedModel, Limits
 from walagent.errors import ModelUnavailableError
 from walagent.message import ModelSpec
 
-_ANOTHER_KEY = 5.0  # seconds between two looks for another key where the last one was refused
 _SHARE = 4  # see `Models.tight`
 
 
@@ -23,7 +21,6 @@ class Models:
         self._build = build
         self._limits = limits
         self._made: dict[str, LimitedModel] = {}
-        self._renewed_at: dict[str, float] = {}
         self._retired: list[LimitedModel] = []
 
     def get(self, name: str) -> Model:
@@ -37,19 +34,15 @@ class Models:
             ModelUnauthorizedError: its credential is not there.
         """
         made = self._made.get(name)
-        if made is not None and not (made.refused and self._may_renew(name)):
+        if made is not None and not made.refused:
             return made
         if name not in self._specs:
             raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
         model = self._limits.wrap(self._build(self._specs[name]))
         if made is not None:
             self._retired.append(made)
-            self._renewed_at[name] = time.monotonic()
         self._made[name] = model
         return model
-
-    def _may_renew(self, name: str) -> bool:
-        return time.monotonic() - self._renewed_at.get(name, -_ANOTHER_KEY) >= _ANOTHER_KEY
 
     async def prepare(self, name: str) -> None:
         """Let the first `get` of a model be quick."""
