@@ -90,7 +90,11 @@ async def connect(dsn: str, *, application: str = "walagent") -> AsyncConnection
             raise refusal from error
         told, state = _told(error)
         raise DatabaseLostError(f"cannot connect: {told}", sqlstate=state) from error
-    await _configure(conn)
+    try:
+        await _configure(conn)
+    except BaseException:  # cancelled, too: nobody else has it yet
+        await conn.close()
+        raise
     return conn
 
 
