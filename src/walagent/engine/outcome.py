@@ -64,7 +64,7 @@ def _outcome_of(error: Exception, claim: Claim) -> Outcome:
         case WalagentError(next=Next.YIELD_RUN):
             return Outcome(None, reason)
         case WalagentError(next=Next.RETRY):
-            return _again(claim, reason)
+            return _again(claim, reason, getattr(error, "retry_after", None))
         case WalagentError():
             return Outcome(RunState.FAILED, reason)
         case _:
