@@ -231,6 +231,26 @@ async def test_a_worker_that_dies_with_a_reservation_leaks_nothing(
     ]
 
 
+async def test_a_run_that_ends_without_its_worker_leaks_nothing(place: Place) -> None:
+    """Nobody takes it up again, so nobody reserves for it: the clockwork gives it back."""
+    await make_ready(place)
+    await place.conn.execute(PRICES)
+    await place.conn.execute(BUDGET, [1])
+    with running(Daemon(place, failpoint="model.asking:1:kill")) as daemon:
+        await daemon.has_said("reader.streaming")
+        await place.conn.execute(CHANGE, [1, 1])
+        assert await daemon.ended() == -signal.SIGKILL
+    assert await fetch(place.conn, OPEN) == [(True,)]
+    await place.conn.execute("select agent.cancel(id) from agent.run")
+    with running(Daemon(place)) as daemon:
+        ended = "select state = 'cancelled' from agent.run"
+        await until(place.conn, ended, alive=daemon.is_alive)
+        await until(place.conn, f"select not exists ({OPEN.removeprefix('select exists (')}")
+    assert await fetch(
+        place.conn, "select spent_cost, reserved_cost from agent.budget_overview"
+    ) == [(0, 0)]
+
+
 @pytest.mark.slow
 async def test_the_last_reply_of_a_dead_worker_is_paid_once(place: Place) -> None:
     """A process that was frozen for longer than its lease settles nothing when it thaws."""

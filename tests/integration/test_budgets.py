@@ -809,6 +809,15 @@ def test_a_wrong_budget_is_told_with_its_entry(user: User) -> None:
     assert "support" in ended.err
 
 
+def test_whoever_attaches_is_told_that_a_budget_refuses_it(user: User, db: Connection) -> None:
+    """On stderr, with what helps."""
+    db.execute("insert into agent.budget (name, max_cost) values ('all', 1)")
+    db.execute("update agent.model set input_price = null where name = 'gpt-4o'")
+    said = user.types("attach", "support_tickets", "model=gpt-4o, tools=[refund_user]").worked().err
+    assert 'warning: model "gpt-4o" has no price' in said
+    assert "hint: set input_price and output_price of the model" in said
+
+
 def test_the_list_says_what_is_left(user: User, db: Connection) -> None:
     """For people only what there is, for programs all."""
     assert user.types("budgets").worked().err == "no budgets: add them to agents.yaml\n"

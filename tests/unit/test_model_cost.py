@@ -1,11 +1,18 @@
 """What calls cost."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walagent.agent.models.cost import cost_of, input_bound, worst_case_cost
+from walagent.agent.models.cost import (
+    cost_of,
+    input_bound,
+    is_free,
+    worst_case,
+    worst_case_cost,
+)
 from walagent.message import Example, Message, ModelSpec, Request, Text, ToolCall, ToolSpec, Usage
 
 SPEC = ModelSpec(
@@ -40,6 +47,25 @@ def test_a_server_that_does_not_count_has_an_unknown_cost() -> None:
     assert cost_of(Usage(), SPEC) is None
     free = ModelSpec("m", "embedded", "e5", input_price=0, output_price=0)
     assert cost_of(Usage(), free) == 0
+
+
+def test_tools_that_are_sent_twice_are_counted_twice() -> None:
+    """With tool_mode: schema they stand in the prompt, and in the schema of the answer."""
+    tools = (ToolSpec("t", "x" * 5_000, {"type": "object"}),)
+    request = Request("", (), tools, max_tokens=1)
+    roomy = replace(SPEC, context_window=100_000)
+    (once, _), (twice, _) = (
+        worst_case(request, replace(roomy, tool_mode=mode)) for mode in ("native", "schema")
+    )
+    assert twice - once > 5_000
+
+
+def test_only_a_model_without_any_price_is_free() -> None:
+    """Unknown is not free."""
+    free = ModelSpec("m", "openai", "x", input_price=0, output_price=0)
+    assert is_free(free)
+    assert not is_free(replace(free, cache_write_price=1.0))
+    assert not is_free(ModelSpec("m", "openai", "x"))
 
 
 def test_the_worst_case_is_bounded_by_the_window_and_the_output_limit() -> None:

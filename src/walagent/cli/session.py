@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import click
+from psycopg.errors import Diagnostic
 
 from walagent.app.dsn import Choice, Places, choose, open_places
 from walagent.app.environment import Environment, load_env_file
 from walagent.app.loading import load_config
+from walagent.cli.output import say
 from walagent.config import Config
 from walagent.store.connections import connect
 from walagent.store.reading import Connection
@@ -59,6 +61,7 @@ class Session:
         dsn = places.replication_dsn if replication else places.dsn
         with translating():
             async with await connect(dsn, application="walagent cli") as conn:
+                conn.add_notice_handler(_pass_on)
                 yield conn
 
     @asynccontextmanager
@@ -66,6 +69,14 @@ class Session:
         """Give a connection to the database that is meant, and to nothing else."""
         async with self.places(create=create) as places, self.connect(places) as conn:
             yield conn
+
+
+def _pass_on(notice: Diagnostic) -> None:
+    """Tell what our SQL warns of; PostgreSQL's lesser notices are not for people."""
+    if notice.severity_nonlocalized == "WARNING":
+        say(f"warning: {notice.message_primary}")
+        if notice.message_hint:
+            say(f"hint: {notice.message_hint}")
 
 
 def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]:

@@ -47,7 +47,8 @@ def worst_case_cost(request: Request, spec: ModelSpec) -> Decimal | None:
 
 def worst_case(request: Request, spec: ModelSpec) -> tuple[int, Decimal | None]:
     """Give the tokens, input and output, and the cost that a call cannot exceed."""
-    tokens = min(spec.context_window, input_bound(request))
+    bound = input_bound(request, schema=spec.tool_mode == "schema")
+    tokens = min(spec.context_window, bound)
     output = min(request.max_tokens, spec.max_output_tokens)
     if spec.input_price is None or spec.output_price is None:
         return tokens + output, None
@@ -63,9 +64,14 @@ def is_free(spec: ModelSpec) -> bool:
     return spec.input_price == 0 and spec.output_price == 0 and not any(cached)
 
 
-def input_bound(request: Request) -> int:
-    """Give a number of tokens that the request's input cannot exceed."""
-    pieces = (request.system, request.messages, request.tools, request.examples)
+def input_bound(request: Request, *, schema: bool = False) -> int:
+    """Give a number of tokens that the request's input cannot exceed.
+
+    Args:
+        schema: tools are sent twice, in words and as the schema of the answer.
+    """
+    tools = request.tools * 2 if schema else request.tools
+    pieces = (request.system, request.messages, tools, request.examples)
     document = orjson.dumps(pieces, default=_plain)
     parts = sum(len(message.parts) for message in request.messages)
     each = parts + len(request.messages) + len(request.tools) + len(request.examples)
