@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 
@@ -238,7 +238,7 @@ def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
 
 def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
     """A run that was started as it was inserted: the first attempt, nothing recorded yet."""
-    now = datetime.now(tz=UTC)
+    now = run.committed_at  # by the database's clock; ours may be wrong
     return Claim(
         run_id=run_id,
         attachment_id=run.attachment_id,
