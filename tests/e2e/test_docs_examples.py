@@ -58,7 +58,10 @@ def stage(page: Path, place: str, request: pytest.FixtureRequest) -> Iterator[st
             admin.execute(_DROP_SLOTS, [name])
             admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
             for role in _roles(admin) - roles:
-                admin.execute(sql.SQL("drop role {}").format(sql.Identifier(role)))
+                # What it may do with settings belongs to the server, and stays otherwise.
+                admin.execute(
+                    sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role))
+                )
 
 
 def _roles(admin: psycopg.Connection) -> set[str]:
