@@ -11,14 +11,17 @@ from psycopg import AsyncConnection
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, pause, running, start_writer
-from tests.faults.rig.stage import ATTACH, Place, set_up
+from tests.faults.rig.stage import ATTACH, Figure, Place, set_up
 from tests.faults.rig.waiting import fetch, until, until_true
 from walagent.app.setup import check_source, ensure_slot
 from walagent.config import Replication
 from walagent.errors import StreamLostError
 
+pytestmark = pytest.mark.scenario(6)
+
 SETTINGS = {"replication": {"sender_timeout": 1}}  # a frozen reader loses the slot after this
 TAKE_OVER = 5.0  # seconds
+TOOL = 2  # seconds; a frozen worker keeps the transaction of a tool for a little longer than this
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
 WRITE = """
 with new as (insert into item values (%s, 1) returning id, version)
@@ -30,6 +33,9 @@ select exists (select from pg_stat_activity
                   and wait_event_type = 'Lock')
 """
 SEEN = "select seen_at > %s from agent.worker where name ~ %s"
+HELD = "select id from agent.run where state = 'running' and worker ~ %s"
+WORKS = "select exists (select from agent.run where worker ~ %s and id > %s)"
+TAKEN = "select count(*) from agent.run where id = any (%s) and attempt = 2 and worker ~ %s"
 EPOCH = "select epoch from agent.progress"
 
 
@@ -44,6 +50,7 @@ async def two(place: Place, *, latency: float = 0.0) -> AsyncIterator[tuple[Daem
     await set_up(place, latency=latency)
     with running(daemon(place, "1")) as first:
         await first.has_said("reader.streaming")
+        await place.conn.execute("update agent.tool set timeout_seconds = %s", [TOOL])
         await place.conn.execute(ATTACH.encode())
         await first.has_said("attachment.active")
         with running(daemon(place, "2")) as second:
@@ -97,7 +104,7 @@ async def test_a_reader_that_looked_a_moment_too_early_sees_no_gap(place: Place)
 
 
 async def test_a_standby_takes_over_from_a_killed_reader_within_seconds(
-    place: Place, chance: random.Random
+    place: Place, chance: random.Random, figure: Figure
 ) -> None:
     """The slot is free at once, and the standby has been trying."""
     async with two(place) as (first, second):
@@ -105,7 +112,9 @@ async def test_a_standby_takes_over_from_a_killed_reader_within_seconds(
             await until(place.conn, ENDED, chance.randrange(200), alive=first.is_alive)
             assert second.count("reader.streaming") == 0
             first.kill()
-            assert await second.has_said("reader.streaming") < TAKE_OVER
+            seconds = await second.has_said("reader.streaming")
+            figure("take-over from a killed reader", seconds, "s")
+            assert seconds < TAKE_OVER
             assert await writer.ended() == 0
         await until(place.conn, ALL_ENDED, alive=second.is_alive)
         await all_is_well(place.conn)
@@ -129,10 +138,54 @@ async def test_a_reader_that_was_frozen_writes_nothing_when_it_thaws(place: Plac
         first.signal(signal.SIGCONT)
         await first.has_said("reader.waiting")
         (waiting, *_) = (each for each in first.events if each["event"] == "reader.waiting")
-        assert waiting["error"].startswith("FencedError")
+        assert waiting["error"].startswith(("FencedError", "StreamLostError"))
         await place.conn.execute(WRITE, [2])
         await until(place.conn, ALL_ENDED, alive=second.is_alive)
         await all_is_well(place.conn)
+
+
+async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_ledger(
+    place: Place, figure: Figure
+) -> None:
+    """It has lost the slot, and the server ends what it has written and not committed."""
+    await set_up(place)
+    stalls = Daemon(place, name="1", settings=SETTINGS, failpoint="intake.progress_moved:1:stall")
+    with running(stalls) as first:
+        await first.has_said("reader.streaming")
+        with running(daemon(place, "2")) as second:
+            await second.has_said("reader.waiting")
+            await place.conn.execute(ATTACH.encode())
+            figure("take-over from a hung reader", await second.has_said("attachment.active"), "s")
+            await place.conn.execute(WRITE, [1])
+            await until(place.conn, ALL_ENDED, alive=second.is_alive)
+            await all_is_well(place.conn)
+
+
+@pytest.mark.parametrize("seconds", [5.0, pytest.param(60.0, marks=pytest.mark.slow)])
+async def test_a_daemon_that_was_frozen_under_load_is_nobody_when_it_thaws(
+    place: Place, chance: random.Random, figure: Figure, seconds: float
+) -> None:
+    """Reader and worker have lost slot, ledger and leases, and what they held is another's."""
+    async with two(place, latency=0.2) as (first, second):
+        before = await epoch(place.conn)
+        with running(start_writer(place, seed=chance.randrange(2**32), changes=10_000)) as writer:
+            await until(place.conn, ENDED, chance.randrange(20, 60), alive=first.is_alive)
+            first.signal(signal.SIGSTOP)
+            held = {run for (run,) in await fetch(place.conn, HELD, f"-{first.pid}-")}
+            figure("take-over from a frozen reader", await second.has_said("reader.streaming"), "s")
+            await pause(seconds)
+            await until(place.conn, f"select not exists ({HELD})", f"-{first.pid}-")
+            first.signal(signal.SIGCONT)
+            await first.has_said("reader.waiting")
+            await until(place.conn, WORKS, f"-{first.pid}-", max(held), alive=first.is_alive)
+            writer.kill()
+        await until(place.conn, ALL_ENDED, alive=second.is_alive)
+        await all_is_well(place.conn)
+        ((reader,),) = await fetch(place.conn, "select reader from agent.progress")
+        assert f"-{second.pid}-" in reader
+        assert await epoch(place.conn) == before + 1
+        assert await fetch(place.conn, TAKEN, list(held), f"-{second.pid}-") == [(len(held),)]
+        assert first.count("reader.streaming") == 1
 
 
 @pytest.mark.slow

@@ -50,6 +50,7 @@ from walagent.wal.stream import ReplicationStream, open_stream
 
 _STANDBY = 0.5  # seconds between two tries of a standby; a take-over must be quick
 _HEALTHY = 60.0  # seconds of streaming after which delays start small again
+_IDLE = 60.0  # seconds that a transaction of ours may rest
 _LOOK = 5.0  # seconds between two looks at what waits
 _WITHHELD = (
     "the server keeps changes back until the standbys in synchronized_standby_slots have them"
@@ -264,9 +265,15 @@ class Reader:
         async with AsyncExitStack() as stack:
             conn, judge, looker, filler = [
                 await stack.enter_async_context(
-                    await connect(self._dsn, application=f"walagent {part}")
+                    await connect(self._dsn, application=f"walagent {part}", idle=idle)
                 )
-                for part in ("intake", "judge", "status", "backfill")
+                for part, idle in (
+                    # Who takes the slot over must not wait for a ledger that we hold, frozen.
+                    ("intake", (self._settings.sender_timeout or _IDLE) + 1),
+                    ("judge", _IDLE),
+                    ("status", _IDLE),
+                    ("backfill", _IDLE),
+                )
             ]
             with translating():
                 if self._failed:  # perhaps because we could not write; then leave the slot alone

@@ -84,7 +84,10 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
     async with (
         open_pool(
-            logins.dsn, size=config.workers.connections, application="walagent worker"
+            logins.dsn,
+            size=config.workers.connections,
+            application="walagent worker",
+            idle=config.workers.lease,
         ) as pool,
         _signals() as signals,
     ):

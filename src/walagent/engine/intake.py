@@ -33,6 +33,8 @@ from walagent.store.translate import translating
 
 IDLE_SECONDS = 30.0  # how long a position without runs may wait to be written down
 IDLE_BYTES = 16 << 20  # of WAL passed meanwhile
+# Between two pieces of a large transaction, the stream and the judge may take their time.
+_REST = "set local idle_in_transaction_session_timeout = '60s'"
 
 
 class Stream(Protocol):
@@ -284,6 +286,7 @@ class Intake:
         if self._spilled is None:
             await self._write_group()
             await self._conn.execute("begin")
+            await self._conn.execute(_REST)
             self._spilled = set()
         runs = await self._runs(gathered.found)
         await self._insert(runs, gathered)

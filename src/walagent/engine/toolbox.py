@@ -38,6 +38,7 @@ from walagent.store.translate import is_conflict, is_passing
 # Seconds for which a call is tried again while others are in the way.  Their transactions are
 # short as a rule; where one is not, the run waits without a slot.
 _PATIENCE = 2.0
+_MARGIN = 5.0  # seconds after a tool's time in which its transaction must go on
 _MOST_TEXT = 65_536  # characters of a result that are kept
 
 
@@ -176,7 +177,8 @@ class Toolbox:
         function = self._function(move.tool)
         async with self._within(attachment, move.tool) as conn, conn.transaction():
             faults.hit("tool.started")
-            transaction = await runs.begin_write(conn, claim)
+            rest = move.tool.timeout + _MARGIN
+            transaction = await runs.begin_write(conn, claim, rest)
             content = await self._inside(conn, claim, attachment, move.call, function, arguments)
             if await runs.clean_session(conn) != transaction:
                 raise _broken(move.call)

@@ -1,5 +1,6 @@
 """Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
 
+import os
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from typing import Any, Self, cast
 import orjson
 from psycopg import AsyncConnection, OperationalError
 from psycopg.adapt import AdaptersMap
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
@@ -76,15 +78,21 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     )
 
 
-async def connect(dsn: str, *, application: str = "walagent") -> AsyncConnection[Any]:
+async def connect(
+    dsn: str, *, application: str = "walagent", idle: float | None = None
+) -> AsyncConnection[Any]:
     """Open a connection in autocommit mode.
+
+    Args:
+        idle: seconds after which the server ends it, when we rest in an open transaction.
 
     Raises:
         LoginRefusedError: the server does not let us in.
         DatabaseLostError: the server cannot be reached, or has no room for us for now.
     """
     try:
-        conn = await Session.connect(dsn, autocommit=True, application_name=application, **_TCP)
+        settings = _settings(dsn, idle)
+        conn = await Session.connect(dsn, autocommit=True, application_name=application, **settings)
     except OperationalError as error:
         if (refusal := login_refused(str(error))) is not None:
             raise refusal from error
@@ -96,6 +104,21 @@ async def connect(dsn: str, *, application: str = "walagent") -> AsyncConnection
         await conn.close()
         raise
     return conn
+
+
+def _settings(dsn: str, idle: float | None) -> dict[str, Any]:
+    """Say how a connection to *dsn* is to be, where that does not say it itself.
+
+    A process that is frozen, or cut off, would otherwise hold the locks of its open transaction for
+    hours, also those on the application's rows.  RESET comes back to what is an option of libpq.
+    """
+    given = conninfo_to_dict(dsn)
+    settings = {name: value for name, value in _TCP.items() if name not in given}
+    if idle is not None:
+        options = given.get("options") or os.environ.get("PGOPTIONS", "")
+        more = f"-c idle_in_transaction_session_timeout={round(idle * 1000)}"
+        settings["options"] = f"{options} {more}".strip()
+    return settings
 
 
 def _told(error: OperationalError) -> tuple[str, str | None]:
@@ -134,7 +157,7 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
             told, state = _told(self.refused)
             raise NoConnectionError(f"{error}: {told}", state) from error
 
-    def watching(self) -> type[AsyncConnection[Any]]:
+    def watching(self, idle: float | None) -> type[AsyncConnection[Any]]:
         """Make the class of this pool's connections, which notes how connecting goes."""
         pool = self
 
@@ -142,7 +165,7 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
             @classmethod
             async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
                 try:
-                    conn = await super().connect(conninfo, **kwargs)
+                    conn = await super().connect(conninfo, **kwargs, **_settings(conninfo, idle))
                 except OperationalError as error:
                     pool.refused = error
                     raise
@@ -160,12 +183,13 @@ def why_not(pool: Pool) -> tuple[str, str | None]:
 
 @asynccontextmanager
 async def open_pool(
-    dsn: str | Callable[[], str], *, size: int, application: str
+    dsn: str | Callable[[], str], *, size: int, application: str, idle: float | None = None
 ) -> AsyncGenerator[Pool]:
     """Open a pool of up to *size* connections; the first is made before it returns.
 
     Args:
         dsn: of the connections; a function is asked anew for each of them.
+        idle: as for `connect`.
 
     Raises:
         DatabaseLostError: no connection could be made.
@@ -176,12 +200,12 @@ async def open_pool(
         max_size=size,
         open=False,
         name=application,
-        kwargs={"autocommit": True, "application_name": application, **_TCP},
+        kwargs={"autocommit": True, "application_name": application},
         configure=_configure,
         timeout=30,
         reconnect_timeout=5,
     )
-    pool.connection_class = pool.watching()
+    pool.connection_class = pool.watching(idle)
     try:
         await pool.open(wait=True, timeout=15)
         yield pool

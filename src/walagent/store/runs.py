@@ -247,15 +247,20 @@ async def tick(conn: Connection) -> float | None:
     return row[0] if row else None
 
 
-async def begin_write(conn: Connection, claim: Claim) -> str:
+async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str:
     """Start a write-back transaction: fence the run, and tag the transaction as ours.
+
+    Args:
+        rest: seconds that it may rest before the server ends it.
 
     Returns:
         the transaction's id.
     """
     cursor = await conn.execute(
-        "select pg_current_xact_id()::text from agent.begin_write(%s, %s)",
-        [claim.run_id, claim.lease],
+        "select pg_current_xact_id()::text,"
+        "       set_config('idle_in_transaction_session_timeout', %s, true)"
+        "  from agent.begin_write(%s, %s)",
+        [str(round(rest * 1000)), claim.run_id, claim.lease],
     )
     row = await cursor.fetchone()
     return row[0] if row else ""
