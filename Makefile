@@ -8,13 +8,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 REPORT ?= build/faults.json
+SOAK ?= 3600
 
 # python3 where it is new enough, else a newer one beside it.
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults guarantees bench docs schema dist clean
+.PHONY: help venv demo test check lint format faults soak guarantees bench docs schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -25,7 +26,7 @@ $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; set PYTHON=" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[local,ask]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,ask,mcp]' --group dev
 	@touch $@
 
 demo: $(STAMP)  ## Play support tickets through an embedded PostgreSQL and a local model
@@ -48,6 +49,10 @@ format: $(STAMP)  ## Let ruff format the code and mend what it can
 
 faults: $(STAMP)  ## Run every fault and every slow test; takes up to an hour
 	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -m "faults or slow" $(ARGS)
+
+soak: $(STAMP)  ## Let small faults happen for an hour (SOAK=7200 for two) and see that nothing grows
+	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \
+		-o faulthandler_timeout=0 tests/faults/test_soak.py -k nothing_grows $(ARGS)
 
 guarantees: $(STAMP)  ## Write the results of `make faults` into docs/guarantees.md
 	$(BIN)/python -m tests.faults.rig.report $(REPORT)

@@ -1,0 +1,333 @@
+"""Small faults all the time, under load: nothing grows, nothing is lost, nothing happens twice.
+
+WALAGENT_SOAK says for how many seconds; `make soak` has it go on for an hour.
+"""
+
+import asyncio
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from tests.faults.rig.processes import Daemon, pause
+from tests.faults.rig.proxy import Proxy
+from tests.faults.rig.servers import OwnServer, own_server
+from tests.faults.rig.slopes import Sample, growth, slope, take_sample
+from tests.faults.rig.stage import CREDENTIAL, Figure, Place, add_model
+from tests.faults.rig.waiting import connect_again, fetch, until
+from walagent.message import Request
+from walagent.testing import Answer, FakeProvider, Fault, call
+
+LONG = float(os.environ.get("WALAGENT_SOAK") or 120)  # seconds
+WARM = 0.3  # of the time: caches fill, tables reach their size
+BACKLOG = 200  # changes that the agents may be behind
+
+SCENE = """
+create table deed (id bigint primary key, version integer not null, kind text not null);
+create table written (deed bigint not null, version integer not null);
+create table done (
+    seq     bigint generated always as identity,
+    deed    bigint not null,
+    version integer not null
+);
+create table pruned (
+    run     bigint not null,
+    deed    bigint not null,
+    version integer not null,
+    state   text not null
+);
+create function note_deed(deed bigint, version integer)
+    returns text
+    language sql
+as $$ insert into public.done (deed, version) values (deed, version) returning 'noted' $$;
+
+-- Runs that are removed leave a trace, so that in the end all can be counted.
+create function note_pruned()
+    returns trigger
+    language plpgsql
+as $$
+begin
+    insert into public.pruned
+    values (old.id, (old.change -> 'new' ->> 'id')::bigint,
+            (old.change -> 'new' ->> 'version')::integer, old.state);
+    return null;
+end;
+$$;
+create trigger note_pruned after delete on agent.run for each row execute function note_pruned();
+"""
+# What is removed is to be gone soon, so that tables reach their size within seconds.
+VACUUM = {
+    "autovacuum_naptime": "1s",
+    "autovacuum_vacuum_scale_factor": "0.05",
+    "autovacuum_vacuum_cost_delay": "0",
+}
+ATTACH = """
+select agent.attach('deed', 'name=near, model=near, tools=[note_deed], on=[insert, update],
+    when="new.kind = ''near''", bind=[deed=id, version=version], max_attempts=100');
+select agent.attach('deed', 'name=far, model=far, tools=[note_deed], on=[insert, update],
+    when="new.kind = ''far''", bind=[deed=id, version=version], max_attempts=100');
+"""
+INSERT = """
+with new as (insert into deed values (%s, 1, %s) returning id, version)
+insert into written select * from new
+"""
+UPDATE = """
+with new as (update deed set version = version + 1 where id = %s returning id, version)
+insert into written select * from new
+"""
+
+_DEEDS = """
+select id, (change -> 'new' ->> 'id')::bigint as deed,
+       (change -> 'new' ->> 'version')::integer as version, state::text
+  from agent.run
+union all select run, deed, version, state from pruned
+"""
+WRONG = {
+    "runs": f"""
+        select deed, version, count(w.deed), count(r.deed)
+          from (select deed, version from written) w full join ({_DEEDS}) r using (deed, version)
+         group by 1, 2 having count(w.deed) <> 1 or count(r.deed) <> 1 limit 20""",
+    "effects": """
+        select deed, version, count(w.deed), count(d.deed)
+          from (select deed, version from written) w full join done d using (deed, version)
+         group by 1, 2 having count(w.deed) <> 1 or count(d.deed) <> 1 limit 20""",
+    "order": """
+        select deed, version, before
+          from (select deed, version,
+                       lag(version) over (partition by deed order by seq) as before
+                  from done) d
+         where before >= version limit 20""",
+    "states": f"select state, count(*) from ({_DEEDS}) r where state <> 'succeeded' group by 1",
+    "promises": "select * from agent.broken_invariant limit 20",
+    "gaps": "select * from agent.gap",
+}
+SETTINGS = {
+    "replication": {"sender_timeout": 4},
+    "workers": {"connections": 4, "slots": 50},
+    "retention": {"runs": 5, "every": 2},
+    "log": {"level": "info"},
+}
+
+
+FAULTS = (Fault(429, "1"), Fault(500), Fault(503), Fault(cut=True), Fault(drop=True))
+
+
+@dataclass
+class Soak:
+    """Everything that runs, and what may be done to it."""
+
+    dsn: str  # of the server itself
+    place: Place  # reached through the proxy
+    server: OwnServer
+    proxy: Proxy
+    chance: random.Random
+    reader: Daemon
+    worker: Daemon
+    samples: list[Sample] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    over: bool = False
+
+    async def trouble(self) -> None:
+        """Do something small, again and again."""
+        kinds: Mapping[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+            "backend terminated": (5, self._terminate),
+            "connection cut": (5, self._cut),
+            "worker killed": (2, self._kill),
+            "process frozen": (3, self._freeze),
+            "server restarted": (1, self._restart),
+        }
+        weights = [weight for weight, _ in kinds.values()]
+        while not self.over:
+            await pause(self.chance.uniform(0.3, 1.5))
+            (kind,) = self.chance.choices([*kinds], weights)
+            self.seen[kind] += 1
+            with suppress(psycopg.OperationalError):  # the server is on its way down or up
+                await kinds[kind][1]()
+
+    async def _terminate(self) -> None:
+        async with await AsyncConnection.connect(self.dsn, autocommit=True) as conn:
+            ours = (
+                "select pid from pg_stat_activity where application_name ~ '^walagent' order by 1"
+            )
+            pids = [pid for (pid,) in await fetch(conn, ours)]
+            await conn.execute("select pg_terminate_backend(%s)", [self.chance.choice(pids or [0])])
+
+    async def _cut(self) -> None:
+        if self.proxy.links:
+            self.chance.choice(self.proxy.links).cut()
+
+    async def _kill(self) -> None:
+        self.worker.kill()
+        self.worker = start(self.place, "worker")
+
+    async def _freeze(self) -> None:
+        process = self.chance.choice((self.reader, self.worker))
+        process.signal(signal.SIGSTOP)
+        await pause(self.chance.uniform(0.1, 0.8))
+        process.signal(signal.SIGCONT)
+
+    async def _restart(self) -> None:
+        await self.server.stop()
+        await self.server.start()
+
+    async def write(self) -> None:
+        """Change rows, never far ahead of the agents."""
+        while not self.over:
+            with suppress(psycopg.OperationalError):
+                async with await connect_again(self.dsn) as conn:
+                    await self._write_on(conn)
+
+    async def _write_on(self, conn: AsyncConnection[Any]) -> None:
+        ((made, new),) = await fetch(conn, MADE)
+        while not self.over:
+            behind = made - (await fetch(conn, DONE))[0][0]
+            for _ in range(0 if behind > BACKLOG else 20):
+                await self._change(conn, new)
+                made, new = made + 1, new + 1
+            await pause(0.1)
+
+    async def _change(self, conn: AsyncConnection[Any], new: int) -> None:
+        if new > 10 and self.chance.random() < 0.3:
+            await conn.execute(UPDATE, [self.chance.randrange(new - 10, new)])
+        else:
+            await conn.execute(INSERT, [new, self.chance.choice(("near", "near", "near", "far"))])
+
+    async def sample(self) -> None:
+        """Look every second."""
+        while not self.over:
+            with suppress(psycopg.OperationalError):
+                async with await connect_again(self.dsn) as conn:
+                    while not self.over:
+                        self.samples.append(await take_sample(conn, self.reader))
+                        self.reader.is_alive()
+                        await pause(1)
+
+
+DONE = "select coalesce(pg_sequence_last_value('done_seq_seq'), 0)"
+MADE = "select (select count(*) from written), (select coalesce(max(id), 0) + 1 from deed)"
+
+
+def start(place: Place, command: str) -> Daemon:
+    """One of the two processes."""
+    return Daemon(place, name=command, command=command, settings=SETTINGS)
+
+
+@asynccontextmanager
+async def soaking(place: Place, server: OwnServer, chance: random.Random) -> AsyncIterator[Soak]:
+    """Run reader, worker, proxy and provider until the block ends."""
+
+    def often(answer: Answer) -> Callable[[Request], Answer]:
+        return lambda _: chance.choice(FAULTS) if chance.random() < 0.02 else answer
+
+    replies = [often(call("note_deed")), often("Noted.")]
+    async with AsyncExitStack() as stack:
+        provider = await stack.enter_async_context(FakeProvider(replies, keep=False))
+        await place.conn.execute(SCENE)
+        for name, value in VACUUM.items():
+            await place.conn.execute(f"alter system set {name} = '{value}'".encode())
+        await place.conn.execute("select pg_reload_conf()")
+        await add_model(place, "near", {"replies": [{"call": "note_deed"}, "Noted."]})
+        await add_model(place, "far")
+        await place.conn.execute(
+            "update agent.model set provider = 'openai', base_url = %s, credential = %s"
+            " where name = 'far'",
+            [f"http://127.0.0.1:{provider.port}/v1", CREDENTIAL],
+        )
+        proxy = await stack.enter_async_context(Proxy(server.dsn).listen())
+        through = replace(place, dsn=proxy.dsn)
+        soak = Soak(
+            server.dsn,
+            through,
+            server,
+            proxy,
+            chance,
+            start(through, "run"),
+            start(through, "worker"),
+        )
+        try:
+            yield soak
+        finally:
+            for process in (soak.reader, soak.worker):
+                process.signal(signal.SIGCONT)
+                process.kill()
+
+
+@asynccontextmanager
+async def soaked(
+    folder: Path, which: str, chance: random.Random, seconds: float
+) -> AsyncIterator[Soak]:
+    """Let it all run for a time, let the agents catch up, and see that everything happened once."""
+    async with own_server(folder, which) as (server, place), soaking(place, server, chance) as soak:
+        await soak.reader.has_said("reader.streaming")
+        await place.conn.execute(ATTACH.encode())
+        await soak.reader.has_said("attachment.active", times=2)
+        async with asyncio.TaskGroup() as group:
+            for part in (soak.trouble(), soak.write(), soak.sample()):
+                group.create_task(part)
+            await pause(seconds)
+            soak.over = True
+        alive = soak.reader.is_alive
+        async with await connect_again(soak.dsn) as conn:
+            await until(conn, ALL_DONE, alive=alive, seconds=120)
+            await until(conn, ALL_ENDED, alive=alive)
+            wrong = {what: await fetch(conn, query) for what, query in WRONG.items()}
+            assert not any(wrong.values()), wrong
+            assert await fetch(conn, "select exists (select from pruned)") == [(True,)]
+        yield soak
+
+
+ALL_DONE = "select (select count(*) from done) >= (select count(*) from written)"
+ALL_ENDED = "select coalesce(bool_and(agent.is_final(state)), true) from agent.run"
+
+
+@pytest.mark.scenario(20)
+async def test_small_faults_all_the_time_cost_nothing(
+    tmp_path: Path, request: pytest.FixtureRequest, chance: random.Random
+) -> None:
+    """Old runs are removed meanwhile, and each change has had its one run and its one effect."""
+    which = str(request.config.getoption("--server"))
+    async with soaked(tmp_path, which, chance, 10) as soak:
+        assert sum(soak.seen.values()) >= 3, soak.seen
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(20)
+async def test_nothing_grows(
+    tmp_path: Path, request: pytest.FixtureRequest, chance: random.Random, figure: Figure
+) -> None:
+    """Memory, files, connections, tables, and what the slot keeps: flat once they are warm."""
+    which = str(request.config.getoption("--server"))
+    async with soaked(tmp_path, which, chance, LONG) as soak:
+        began = soak.samples[0].seconds
+        warm = [each for each in soak.samples if each.seconds > began + WARM * LONG]
+    memory, tables = (slope(warm, what, over="runs") for what in ("memory", "tables"))
+    files, connections = (growth(warm, what) for what in ("files", "connections"))
+    # Of all WAL, and of all transactions: 1 where the slot does not move at all.  The server moves
+    # catalog_xmin in leaps, minutes apart, so how young it has become says more than a line.
+    lag = growth(warm, "lag") / growth(warm, "wal")
+    late = warm[-len(warm) // 3 :]
+    xmin = min(each.xmin_age for each in late) / (late[0].transactions - warm[0].transactions)
+    figure(f"runs in {LONG:g} s", soak.samples[-1].runs)
+    figure("faults", sum(soak.seen.values()))
+    figure("memory", soak.samples[-1].memory / (1 << 20), "MB")
+    figure("memory's growth", memory, "bytes a run")
+    figure("tables' growth", tables, "bytes a run")
+    figure("growth of open files", files)
+    figure("growth of connections", connections)
+    figure("catalog_xmin's age, of all transactions", xmin)
+    figure("growth of lag for each byte of WAL", lag)
+    assert memory < 500
+    assert tables < 400
+    assert files < 10
+    assert connections < 8
+    assert xmin < 0.3
+    assert lag < 0.05
