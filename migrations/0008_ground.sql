@@ -166,7 +166,9 @@ create function agent.lost_identity(_relation regclass, _definition jsonb)
     set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(
-        (select format('the primary key of %s is (%s) now, and was (%s)', _relation, array_to_string(k.now, ', '), array_to_string(k.was, ', '))
+        (select case k.now when '{}' then format('%s has no primary key any more; it was (%s)', _relation, array_to_string(k.was, ', '))
+                     else format('the primary key of %s is (%s) now, and was (%s)', _relation, array_to_string(k.now, ', '),
+                                 array_to_string(k.was, ', ')) end
            from (select agent.key_columns(_relation), array(select jsonb_array_elements_text(_definition -> 'key_columns'))) as k (now, was)
           where k.now <> k.was),
         (select format('%s has no replica identity any more: the application''s own UPDATE and DELETE fail', _relation)
@@ -209,15 +211,18 @@ create function agent.lost_tool(_relation regclass, _definition jsonb)
     stable
     set search_path = pg_catalog, pg_temp
 as $$
+    with called (tool, function) as materialized (
+        -- Before version 16, to_regprocedure() raises on what is no function at all: asked of the others never.
+        select t, case when t ->> 'kind' = 'sql' then to_regprocedure(t ->> 'target') end
+          from jsonb_array_elements(_definition -> 'tools') t
+    )
     select coalesce(
-        (select format('the function %s is gone, which tool %s calls', t ->> 'target', t ->> 'name')
-           from jsonb_array_elements(_definition -> 'tools') t
-          where t ->> 'kind' = 'sql' and to_regprocedure(t ->> 'target') is null
+        (select format('the function %s is gone, which tool %s calls', tool ->> 'target', tool ->> 'name')
+           from called where tool ->> 'kind' = 'sql' and function is null
           limit 1),
-        (select format('the arguments of %s have other names now, and tool %s calls it by them', t ->> 'target', t ->> 'name')
-           from jsonb_array_elements(_definition -> 'tools') t
-          where t ->> 'kind' = 'sql'
-            and agent.argument_names(to_regprocedure(t ->> 'target')) <> array(select a ->> 'name' from jsonb_array_elements(t -> 'arguments') a)
+        (select format('the arguments of %s have other names now, and tool %s calls it by them', tool ->> 'target', tool ->> 'name')
+           from called
+          where agent.argument_names(function) <> array(select a ->> 'name' from jsonb_array_elements(tool -> 'arguments') a)
           limit 1),
         (select format('"%s" is no value of %s.%s any more, and tool %s offers it', v.label, _relation, p.key, t ->> 'name')
            from jsonb_array_elements(_definition -> 'tools') t,

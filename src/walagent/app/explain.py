@@ -14,7 +14,7 @@ from walagent.app.reasons import Facts, Reason, Verdict, explain_attachment, rea
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Relation
 from walagent.config import Config
-from walagent.engine.judge import Judge, Raised
+from walagent.engine.judge import Judge, Raised, Unjudged
 from walagent.errors import ConfigError
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
@@ -99,17 +99,19 @@ async def _condition(
     conn: Connection, attachment: Attachment, row: PresentRow | None
 ) -> tuple[ConditionState, str]:
     """Judge the condition on the row as it is now, as if it had just been inserted."""
-    if attachment.condition is None:
-        return "none", ""
-    if row is None:
+    if attachment.condition is None or row is None:
         return "none", ""
     relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
     change = Change(Lsn(0), 0, Op.INSERT, relation, dict(row.values), None)
-    match = Match(attachment, change, None)
-    for verdict in await Judge(conn).judge([match]):
-        if isinstance(verdict, Raised):
-            return "raises", f"{verdict.message} (SQLSTATE {verdict.sqlstate})"
-        return "true", ""
+    matched = Match(attachment, change, None)
+    for verdict in await Judge(conn).judge([matched]):
+        match verdict:
+            case Raised(_, sqlstate, message):
+                return "raises", f"{message} (SQLSTATE {sqlstate})"
+            case Unjudged(_, reason):
+                return "raises", reason
+            case _:
+                return "true", ""
     return "false", ""
 
 

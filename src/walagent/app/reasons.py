@@ -79,9 +79,12 @@ def _told_runs(facts: Facts) -> Iterator[Reason]:
 
 
 def _pause(attached: Attached) -> Iterator[Reason]:
+    """Say why nothing of it starts, whether anybody has paused it yet or not."""
     if attached.paused:
         why = f": {attached.paused_reason}" if attached.paused_reason else ""
         yield Reason("paused", f"paused{why}; runs that wait start after walagent resume")
+    elif attached.lost:
+        yield Reason("paused", f"about to be paused: {attached.lost}")
 
 
 def _missing(facts: Facts) -> Iterator[Reason]:
@@ -90,6 +93,7 @@ def _missing(facts: Facts) -> Iterator[Reason]:
     if not facts.attached.active:
         text = f"version {attachment.version} waits for the reader to come to it"
         yield Reason("not_active", text)
+    yield from _pause(facts.attached)
     if facts.condition == "raises":
         yield Reason("condition", f"its condition raises an error on this row: {facts.problem}")
     if facts.condition == "false":

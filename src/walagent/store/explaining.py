@@ -34,6 +34,7 @@ class Attached:
     attached_at: datetime
     active: bool  # whether the reader has come to this version
     backfill: str | None  # its state
+    lost: str | None  # why it cannot go on as it was defined
 
 
 @dataclass(frozen=True, slots=True)

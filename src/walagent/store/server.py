@@ -51,6 +51,7 @@ class AttachedTable:
     may_become: bool  # whether we may become the role
     paused: bool
     paused_reason: str | None
+    lost: str | None  # why it cannot go on as it was defined
 
 
 async def read_server(conn: Connection) -> ServerFacts:

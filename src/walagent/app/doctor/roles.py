@@ -37,8 +37,9 @@ def check_tables(tables: Iterable[AttachedTable], role: str) -> Iterator[Finding
 def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
     if not table.table_exists:
         yield problem(
-            f"the table of attachment {table.attachment} was dropped",
-            f"select agent.detach({_literal(table.attachment)});",
+            f"attachment {table.attachment}: {table.lost}",
+            f"select agent.detach({_literal(table.attachment)});"
+            f" -- or give it another one and resume it: {_other_table(table)}",
         )
         return
     if not table.owner_may_publish:
@@ -47,11 +48,21 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
             f"grant {_name(table.owner or '')} to {_name(table.schema_owner)};",
         )
     yield from _check_role(table, role)
-    if table.paused and table.paused_reason:
+    if table.lost:
+        yield problem(
+            f"attachment {table.attachment} cannot go on as it was defined: {table.lost}",
+            f"walagent resume {table.attachment} -- takes the table as it is, or says what to mend",
+        )
+    elif table.paused and table.paused_reason:
         yield warning(
             f"attachment {table.attachment} is paused: {table.paused_reason}",
             f"walagent resume {table.attachment} -- once the reason is gone",
         )
+
+
+def _other_table(table: AttachedTable) -> str:
+    name, relation = _literal(table.attachment), _literal(table.relation)
+    return f"update agent.attachment set relation = {relation} where name = {name};"  # noqa: S608 - for a person to read
 
 
 def _check_role(table: AttachedTable, role: str) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 -- Attachments with what their table and their role are like, for us.
 select a.name as attachment,
        a.relation::oid::bigint as relation_oid,
-       a.relation::text as relation,
+       case when c.oid is null then quote_ident(a.definition ->> 'schema') || '.' || quote_ident(a.definition ->> 'table')
+            else a.relation::text end as relation,
        c.oid is not null as table_exists,
        pg_get_userbyid(c.relowner) as owner,
        pg_get_userbyid((select relowner from pg_class where oid = 'agent.attachment'::regclass)) as schema_owner,
@@ -13,7 +14,8 @@ select a.name as attachment,
        coalesce(pg_has_role(current_user, r.oid, case when current_setting('server_version_num')::integer >= 160000
                                                       then 'set' else 'member' end), false) as may_become,
        a.paused,
-       a.paused_reason
+       a.paused_reason,
+       agent.lost_ground(a.definition) as lost
   from agent.attachment a
        left join pg_class c on c.oid = a.relation
        left join pg_roles r on r.rolname = a.run_as

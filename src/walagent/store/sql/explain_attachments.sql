@@ -1,13 +1,20 @@
--- The attachments of a table, with what decides whether a change starts a run.
+-- The attachments of a table, with what decides whether a change starts a run; and those of a table
+-- that had its name, and was dropped.
 select v.definition,
        a.name,
        a.paused,
        a.paused_reason,
        a.attached_at,
        v.active_from is not null as active,
-       b.state as backfill
+       b.state as backfill,
+       agent.lost_ground(a.definition) as lost
   from agent.attachment a
        join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
        left join agent.backfill b on b.attachment_id = a.id
  where a.relation = %(relation)s
+    or not exists (select from pg_catalog.pg_class where oid = a.relation)
+       and (a.definition ->> 'schema', a.definition ->> 'table')
+           = (select n.nspname, c.relname
+                from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+               where c.oid = %(relation)s)
  order by a.name

@@ -2,7 +2,9 @@
 select g.name as agent,
        g.model,
        a.name as attachment,
-       a.relation::text as relation,
+       case when a.id is not null and not exists (select from pg_catalog.pg_class where oid = a.relation)
+            then format('%%I.%%I (dropped)', a.definition ->> 'schema', a.definition ->> 'table')
+            else a.relation::text end as relation,
        a.ops as "on",
        a.condition as "when",
        a.run_as,
