@@ -23,7 +23,10 @@ pytestmark = pytest.mark.scenario(19)
 
 HOUR = timedelta(hours=1)
 LEASE, LONGER = 5.0, 7.0  # seconds; a busy machine may stop for some, too
-SETTINGS = {"workers": {"lease": LEASE, "slots": 20}}
+SETTINGS = {
+    "workers": {"lease": LEASE, "slots": 20},
+    "replication": {"sender_timeout": 10},
+}
 # One kind of waiting each; `history` notes by the database's clock when a run goes where.
 SCENE = """
 create table thing (id bigint primary key generated always as identity, kind text not null);
