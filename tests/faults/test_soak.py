@@ -7,11 +7,14 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
+from statistics import quantiles
 from typing import Any
 
 import psycopg
@@ -24,7 +27,11 @@ from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.slopes import Sample, growth, slope, take_sample
 from tests.faults.rig.stage import CREDENTIAL, Figure, Place, add_model
 from tests.faults.rig.waiting import connect_again, fetch, until
+from walagent.engine.pruning import prune
 from walagent.message import Request
+from walagent.run import RunState
+from walagent.store import runs
+from walagent.store.connections import connect
 from walagent.testing import Answer, FakeProvider, Fault, call
 
 LONG = float(os.environ.get("WALAGENT_SOAK") or 120)  # seconds
@@ -331,3 +338,59 @@ async def test_nothing_grows(
     assert connections < 8
     assert xmin < 0.3
     assert lag < 0.05
+
+
+OLD = """
+insert into agent.run (reason, attachment_id, attachment_version, change, key, state, finished_at,
+                       created_at)
+select 'manual', 0, 1, jsonb_build_object('new', jsonb_build_object('id', n)), n::text, 'succeeded',
+       now() - interval '30 days', now() - interval '31 days'
+  from generate_series(1, %s::int) n
+"""
+OLD_STEPS = """
+insert into agent.step (run_id, seq, kind, content)
+select r.id, n, 'reply', '{"parts": []}' from agent.run r cross join generate_series(0, 2) n
+"""
+NEW = """
+insert into agent.run (reason, attachment_id, attachment_version, change)
+select 'manual', id, 1, '{}' from agent.attachment cross join generate_series(1, 2000)
+"""
+LEFT = "select count(*) from agent.run where attachment_id = 0"
+
+
+@pytest.mark.scenario(20)
+@pytest.mark.parametrize("old", [5000, pytest.param(100_000, marks=pytest.mark.slow)])
+async def test_pruning_holds_no_claim_up(place: Place, figure: Figure, old: int) -> None:
+    """Runs are claimed and ended beside it, and none of that waits for a lock."""
+    conn = place.conn
+    await add_model(place, "near", {})
+    await conn.execute("create table deed (id bigint primary key)")
+    await conn.execute("select agent.attach('deed', 'model=near')")
+    await conn.execute(OLD, [old])
+    await conn.execute(OLD_STEPS)
+    await conn.execute(NEW)
+    await conn.execute("update agent.lane set queued = true")
+    async with await connect(place.dsn) as pruner, await connect(place.dsn) as worker:
+        await worker.execute("set lock_timeout = '250ms'")
+        alone = [await claim_and_finish(worker) for _ in range(200)]
+        started = time.monotonic()
+        pruning = asyncio.create_task(prune(pruner, timedelta(days=7), None))
+        beside = [await claim_and_finish(worker) for _ in range(200)]
+        while not pruning.done() and len(beside) < 1800:
+            beside.append(await claim_and_finish(worker))
+        assert await pruning == old
+        took = time.monotonic() - started
+    assert await fetch(conn, LEFT) == [(0,)]
+    figure("runs pruned with their steps", old / took, "a second")
+    figure("claim and end, median", quantiles(alone, n=100)[49] * 1000, "ms")
+    figure("claim and end beside pruning, median", quantiles(beside, n=100)[49] * 1000, "ms")
+
+
+async def claim_and_finish(conn: AsyncConnection[Any]) -> float:
+    """Do what a worker does with one run; return the seconds that it took."""
+    started = time.monotonic()
+    (claim,), _ = await runs.claim_runs(conn, "w", 1, timedelta(seconds=30), {})
+    await runs.finish_run(
+        conn, claim, RunState.SUCCEEDED, result="", error=None, spent=runs.Spent(0, None)
+    )
+    return time.monotonic() - started
