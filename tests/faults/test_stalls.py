@@ -16,8 +16,10 @@ from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, free_port, running
 from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.stage import Figure, Place, set_up
-from tests.faults.rig.waiting import connect_again, fetch, until
+from tests.faults.rig.waiting import connect_again, fetch, until, until_true
 from walagent.app.migrating import migrate
+from walagent.app.reader import Reader
+from walagent.config import Replication
 
 # Rows that nobody acts on are sent all the same, so they fill what lies between the server and us.
 ATTACH = """
@@ -209,3 +211,32 @@ async def test_a_server_that_stops_does_not_wait_for_us(
                 await conn.execute(WRITE, [10])
                 await until(conn, ALL_ENDED, alive=daemon.is_alive)
                 await all_is_well(conn)
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(9, 18)
+async def test_a_lock_on_our_tables_is_no_hang_of_ours(place: Place) -> None:
+    """The watchdog must not end a daemon because somebody alters a table."""
+    streaming = asyncio.Event()
+    settings = Replication(slot=place.slot)
+    reader = Reader(place.dsn, place.dsn, settings, name="reader", on_streaming=streaming.set)
+    reading = asyncio.create_task(reader.run())
+    try:
+        await streaming.wait()
+        async with locked(place.dsn, "agent.approval"):
+            await until(place.conn, STATUS_WAITS)
+            since = time.monotonic()
+
+            async def turned() -> bool:
+                return reader.turned_at > since
+
+            await until_true(turned, "the reader turns", seconds=20)
+            await until_true(turned, "and turns again", seconds=20)
+        assert not reading.done()
+        assert reader.streaming
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+
+
+STATUS_WAITS = INTAKE_WAITS.replace("walagent intake", "walagent status")

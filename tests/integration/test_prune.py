@@ -3,7 +3,6 @@
 import asyncio
 from datetime import timedelta
 
-import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, column, rows, run_all, value
@@ -95,17 +94,14 @@ async def test_what_a_person_has_decided_is_kept_by_a_time_of_its_own(
     assert await value(conn, keep, "29 days") == 2
 
 
-async def test_every_old_run_is_found_among_those_that_stay(
-    conn: AsyncConnection, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_old_run_is_found_among_those_that_stay(conn: AsyncConnection) -> None:
     """Also behind whole batches of such as are kept; and the look ends where the young begin."""
-    monkeypatch.setattr(pruning, "BATCH", 2)
     added = await old_runs(conn, 9)
     for kept in added[1:6]:
         await conn.execute(DECIDED, [kept])
     young = await add_runs(conn, await attach(conn, "name=young"), *[None] * 5)
     await conn.execute("update agent.run set created_at = agent.now() where id = any (%s)", [young])
-    assert await pruning.prune(conn, WEEK, None) == 4
+    assert await pruning.prune(conn, WEEK, None, batch=2) == 4
     assert await column(conn, "select id from agent.run order by 1") == [*added[1:6], *young]
     assert await rows(conn, "select * from agent.prune_some('7 days', null, %s, 2)", added[-1]) == [
         (0, None)

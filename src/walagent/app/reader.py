@@ -374,23 +374,27 @@ class Reader:
             await asyncio.gather(*parts, return_exceptions=True)
 
     async def _look(self, conn: AsyncConnection[Any]) -> None:
+        """Look at slot and runs now and then; while somebody has our tables locked, do without."""
         turns = 0
         while True:
-            with translating():
-                seen = await status.read_status(conn, self._settings.slot)
-                if turns % 6 == 0:
-                    counts = await status.count_runs(conn)
-                    for state in metrics.RUN_STATES:
-                        metrics.runs.labels(state).set(counts.get(state, 0))
-                    metrics.set_budgets(
-                        (each.name, each.spent, each.reserved)
-                        for each in await budgets.standings(conn)
-                    )
+            with suppress(TimeoutError), translating():
+                async with asyncio.timeout(_LOOK):
+                    seen = await status.read_status(conn, self._settings.slot)
+                    self._note_withheld(seen)
+                    metrics.approvals_pending.set(seen.approvals)
+                    if turns % 6 == 0:
+                        await self._count(conn)
             turns += 1
-            self._note_withheld(seen)
-            metrics.approvals_pending.set(seen.approvals)
             self.turned_at = time.monotonic()
             await asyncio.sleep(_LOOK)
+
+    async def _count(self, conn: AsyncConnection[Any]) -> None:
+        counts = await status.count_runs(conn)
+        for state in metrics.RUN_STATES:
+            metrics.runs.labels(state).set(counts.get(state, 0))
+        metrics.set_budgets(
+            (each.name, each.spent, each.reserved) for each in await budgets.standings(conn)
+        )
 
     def _note_withheld(self, seen: status.Status) -> None:
         """Say that the server keeps changes back, once two looks in a row have seen it."""

@@ -16,15 +16,22 @@ from walagent.log import log
 from walagent.store import pruning
 from walagent.store.translate import translating
 
-BATCH = 500  # runs looked at in one transaction: some 20 ms
+BATCH = 500  # some 20 ms
 _REST = 1.0  # as long as the last batch took, so that half of the time is everybody else's
 
 
-async def prune(conn: AsyncConnection[Any], keep: timedelta, keep_decided: timedelta | None) -> int:
+async def prune(
+    conn: AsyncConnection[Any],
+    keep: timedelta,
+    keep_decided: timedelta | None,
+    *,
+    batch: int = BATCH,
+) -> int:
     """Remove every run that ended longer than *keep* ago; return how many.
 
     Args:
         keep_decided: the same for runs in which a person has decided something; None: for ever.
+        batch: how many runs are looked at in one transaction.
 
     Raises:
         DatabaseLostError: what was removed so far stays removed.
@@ -33,7 +40,7 @@ async def prune(conn: AsyncConnection[Any], keep: timedelta, keep_decided: timed
     with translating():
         while True:
             began = time.monotonic()
-            some, last = await pruning.prune_some(conn, keep, keep_decided, after, BATCH)
+            some, last = await pruning.prune_some(conn, keep, keep_decided, after, batch)
             removed += some
             metrics.runs_pruned.inc(some)
             if last is None:
