@@ -62,6 +62,7 @@ class Worker:
         self._lease = timedelta(seconds=settings.lease)
         self._active: dict[int, tuple[Claim, asyncio.Task[None]]] = {}
         self._cancelled: set[int] = set()  # runs whose task was cancelled because a person asked
+        self._settling: set[int] = set()  # runs of which is being written down how they go on
         self._done: Counter[int] = Counter()  # runs let go of per attachment, since the last claim
         self._definitions: dict[tuple[int, int], Attachment] = {}
         self._models: dict[int, str] = {}  # of each attachment, in the newest version we know
@@ -246,6 +247,7 @@ class Worker:
         was_full = len(self._active) >= self._settings.slots
         self._active.pop(claim.run_id, None)
         self._cancelled.discard(claim.run_id)
+        self._settling.discard(claim.run_id)
         self._done[claim.attachment_id] += 1
         attachment = self._definitions.get((claim.attachment_id, claim.attachment_version))
         more = was_full or self._more or self._held
@@ -308,6 +310,7 @@ class Worker:
         state, wait = outcome.state, outcome.delay
         if state is None:
             return None
+        self._settling.add(claim.run_id)
         spent = work.spent if work else runs.Spent(0, None)
         reserved = work is not None and work.reserved
         try:
@@ -379,9 +382,9 @@ class Worker:
     def _abandon(self, claim: Claim, *, cancelled: bool) -> None:
         """Stop working a run; closing the model's socket is part of that.
 
-        Once: a second time would stop its end from being written down.
+        Not twice, and not one that has just raised: its end would not be written down.
         """
-        if claim.run_id in self._cancelled:
+        if claim.run_id in self._cancelled | self._settling:
             return
         held, task = self._active.get(claim.run_id, (None, None))
         if held is claim and task is not None:  # it may have ended, and be ours again by now
