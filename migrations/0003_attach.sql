@@ -893,6 +893,12 @@ begin
                 using errcode = 'WA013', hint = agent.told_reattach(old);
         end if;
         new.version := old.version + case when _same then 0 else 1 end;
+        -- A file names its table, and a table of that name may be a new one: nobody adopts it unasked.
+        if new.relation <> old.relation and not old.paused
+           and not exists (select from pg_catalog.pg_class where oid = old.relation) then
+            new.paused := true;
+            new.paused_reason := agent.told_dropped(old.definition) || '; resuming takes that';
+        end if;
     else
         new.attached_by := current_user;
         new.attached_at := now();

@@ -535,6 +535,28 @@ async def test_a_new_table_of_the_old_name_is_not_adopted(
     await nothing_went_wrong(conn)
 
 
+async def test_a_file_adopts_no_new_table_either(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """It names the table, and is applied at every start; a person resumes what has moved."""
+    await run_all(conn, SCENE)
+    (tmp_path / "agents.yaml").write_text(
+        "agents: {desk: {model: fake, attach: [{table: ticket, writes: [status]}]}}"
+    )
+    user = User(tmp_path, dsn)
+    user.types("apply").worked()
+    again = "drop table ticket; create table ticket (id int primary key, status text)"
+    await run_all(conn, again)
+    user.types("apply").worked()
+    assert await value(
+        conn, "select paused and relation = 'ticket'::regclass from agent.attachment"
+    )
+    assert "was dropped; the one of that name now is another" in await value(conn, REASON, "desk")
+    user.types("resume", "desk").worked()
+    user.types("apply").worked()
+    assert not await value(conn, PAUSED, "desk")
+
+
 async def test_what_waited_for_a_dropped_table_does_not_reach_the_next(
     conn: AsyncConnection, dsn: str
 ) -> None:
