@@ -301,6 +301,7 @@ create table agent.merged_change (
     ordinal       integer not null,
     run_id        bigint not null references agent.run on delete cascade,
     change        jsonb not null,
+    size          integer generated always as (octet_length(change::text)) stored,
     primary key (attachment_id, generation, commit_lsn, ordinal)
 );
 create index merged_change_run on agent.merged_change (run_id);

@@ -1,6 +1,7 @@
 """Changes that come close together are one run, which lists them all."""
 
 import json
+from itertools import chain
 
 from psycopg import AsyncConnection
 
@@ -160,3 +161,31 @@ async def test_the_model_is_shown_every_change(conn: AsyncConnection, dsn: str) 
     assert isinstance(part, Text)
     shown = json.loads(part.text.split("\n")[1])
     assert [change["new"]["id"] for change in shown] == [1, 2, 3, 4, 5]
+
+
+async def test_a_run_collects_no_more_than_a_model_or_a_claim_can_hold(
+    conn: AsyncConnection,
+) -> None:
+    """By their number and by their size; what comes then collects in another run."""
+    on = await desk(conn)
+    stream = ScriptedStream()
+    made = await intake(conn, stream)
+    small = [row(on, n, "a") for n in range(1, 1301)]
+    large = [
+        inserted(on, {"id": n, "status": "b", "issue": f"{n:06}" + "x" * 250_000})
+        for n in range(2001, 2041)
+    ]
+    await take(made, stream, transaction(100, *small), transaction(200, *large))
+    await set_clock(conn, "2 minutes")
+    await runs.tick(conn)
+    seen = dict[str, list[list[int]]]()
+    while claims := await claim(conn):
+        for held in claims:
+            numbers = [change["new"]["id"] for change in held.changes]
+            seen.setdefault(held.change["new"]["status"], []).append(numbers)
+            await finish(conn, held)
+        await runs.tick(conn)
+    assert [len(numbers) for numbers in seen["a"]] == [1001, 299]
+    assert [*chain(*seen["a"])] == list(range(1, 1301))
+    assert all(len(numbers) < 20 for numbers in seen["b"])
+    assert [*chain(*seen["b"])] == list(range(2001, 2041))

@@ -6,6 +6,9 @@ with collecting as (
      where r.attachment_id = %(attachment)s
        and r.lane is not distinct from %(lane)s
        and r.state = 'pending' and r.not_before is not null
+       -- A claim hands over all changes of a run as one document, and a model reads it as one.
+       and (select count(*) < 1000 and coalesce(sum(m.size), 0) < 4 << 20
+              from agent.merged_change m where m.run_id = r.id)
      order by r.id + 0
      limit 1
        for no key update
