@@ -182,7 +182,7 @@ def test_lines_that_nobody_reads_are_lost_and_counted() -> None:
         with bound(run_id=7):
             for number in range(5000):  # some 500 kB; a pipe holds 64
                 log.info("run.finished", steps=number)
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < 30  # for each line to wait would take hours
         assert len(lost) > 1000
         os.set_blocking(reading, False)
         before = bytearray()
