@@ -71,7 +71,7 @@ begin
     execute format('grant execute on all functions in schema agent to %I', role);
     execute format('revoke execute on function agent.freeze_attachment(), agent.forget_attachment(), agent.settle_lane(), agent.forget_lane(), '
         'agent.continue_decided(), agent.publish_relation(regclass), agent.note_published(regclass, oid), '
-        'agent.mend_publications(), agent.publish_again(), agent.grant_runner(name), agent.grant_developer(name), '
+        'agent.mend_publications(), agent.publish_again(), agent.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name) from %I', role);
 end;
 $$;

@@ -79,6 +79,36 @@ comment on function agent.publish_again() is 'Mend the publications';
 
 select agent.publish_again();
 
+-- Follow tables into a database that was restored from a dump: there they have the same names and
+-- other numbers.  A table that was dropped and made again is no such case: its attachment still has
+-- the number of the one that is gone.
+--
+-- Returns the attachments that go on.
+create function agent.adopt_tables()
+    returns setof text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _moved record;
+begin
+    for _moved in
+        select a.id, a.name, a.relation::oid::bigint as relation_oid, a.definition -> 'relation_oid' as former
+          from agent.attachment a join pg_class c on c.oid = a.relation
+         where (a.definition ->> 'relation_oid')::bigint <> a.relation::oid::bigint
+         order by a.id
+    loop
+        -- Runs that were begun stay with their version, so that has to know the table, too.
+        update agent.attachment_version
+           set definition = definition || jsonb_build_object('relation_oid', _moved.relation_oid)
+         where attachment_id = _moved.id and definition -> 'relation_oid' = _moved.former;
+        update agent.attachment set version = version + 1 where id = _moved.id;
+        return next _moved.name;
+    end loop;
+end;
+$$;
+comment on function agent.adopt_tables() is 'Let attachments go on in a database that was restored from a dump';
+
 -- Give a slot up: write the gap down and fence its reader.  Dropping the slot comes after the commit;
 -- who dies in between leaves that to whoever comes next.
 --
@@ -101,4 +131,4 @@ $$;
 comment on function agent.give_up(text, bigint, text) is 'Give a slot up that keeps too much WAL; called by its reader';
 
 revoke all on function agent.note_published(regclass, oid), agent.publication_trouble(), agent.publish_again(),
-    agent.give_up(text, bigint, text) from public;
+    agent.adopt_tables(), agent.give_up(text, bigint, text) from public;

@@ -143,6 +143,8 @@ async def resync(  # noqa: PLR0913 - two logins, settings, the plan, and who wan
         PreconditionError: the server or the role is not set up for it.
     """
     async with alone(conn):
+        if await gaps.may_publish(conn):
+            await gaps.adopt_tables(conn)
         await _check_plan(conn, plan)
         mend = await can_mend(conn, settings)
         await _drop(conn, replication_dsn, settings)

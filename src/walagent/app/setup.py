@@ -101,6 +101,8 @@ async def _begin(
     if state is not None:
         await _open(conn, replication_dsn, settings, state.confirmed or Lsn(0), None, _NOBODY_KNOWS)
         return
+    if await gaps.may_publish(conn):
+        await gaps.adopt_tables(conn)
     if await can_mend(conn, settings):
         await gaps.publish_again(conn)
     at = await clock(conn)

@@ -167,6 +167,16 @@ async def may_publish(conn: Connection) -> bool:
     return bool(row and row[0])
 
 
+async def adopt_tables(conn: Connection) -> list[str]:
+    """Let attachments follow their tables into a database that was restored from a dump.
+
+    Returns:
+        the attachments that have moved.
+    """
+    cursor = await conn.execute("select agent.adopt_tables()")
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def publish_again(conn: Connection) -> None:
     """Mend the publications.
 

@@ -277,7 +277,7 @@ async def exchanged(pair: Pair, folder: Path, which: str) -> AsyncIterator[Pair]
 async def _paired(primary: OwnServer, follower: OwnServer) -> AsyncIterator[Pair]:
     async with await AsyncConnection.connect(primary.dsn, autocommit=True) as conn:
         await conn.execute("select pg_create_physical_replication_slot(%s, true)", [STANDBY])
-        await asyncio.to_thread(_copy, primary, follower.folder)
+        await base_backup(primary, follower.folder, standby=True)
         await follower.start()
         try:
             pair = Pair(primary, follower, _either(primary.dsn, follower.dsn))
@@ -287,16 +287,25 @@ async def _paired(primary: OwnServer, follower: OwnServer) -> AsyncIterator[Pair
             await follower.stop()
 
 
+async def base_backup(primary: OwnServer, folder: Path, *, standby: bool) -> None:
+    """Copy a running server into *folder*, without its slots.
+
+    Args:
+        standby: whether the copy follows, or waits to be promoted, when it is started.
+    """
+    await asyncio.to_thread(_copy, primary, folder)
+    if standby:
+        (folder / "standby.signal").touch()
+        our_identity().give(folder / "standby.signal")
+
+
 def _copy(primary: OwnServer, folder: Path) -> None:
-    """Take a base backup."""
     folder.mkdir(mode=0o700)
     our_identity().give(folder)
     command = [str(primary.bindir / "pg_basebackup"), "-D", str(folder), "-d", primary.dsn]
     _run(*our_identity().command(*command, "-c", "fast", "-X", "stream", "--no-sync"))
     for path in folder.glob(".s.PGSQL.*"):  # the primary's socket lives in its data directory
         path.unlink()
-    (folder / "standby.signal").touch()
-    our_identity().give(folder / "standby.signal")
 
 
 def _run(*command: str) -> None:
