@@ -14,10 +14,11 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.errors import SerializationFailure
 
+from tests.faults.rig.processes import LEASE
 from tests.faults.rig.roles import roles
 from tests.faults.rig.serving import Serving, serving
 from tests.faults.rig.stage import Figure, Place, add_model, make_ready
-from tests.faults.rig.waiting import fetch, until
+from tests.faults.rig.waiting import fetch, until, until_true
 from walagent.message import Json
 
 pytestmark = pytest.mark.scenario(16)
@@ -260,6 +261,24 @@ async def test_a_lock_that_is_held_for_long_costs_a_run_nothing_but_time(
     assert await fetch(place.conn, "select count(*) from effect where tool = 'take'") == [(20,)]
 
 
+@pytest.mark.slow
+async def test_tools_that_take_long_leave_connections_for_leases(place: Place) -> None:
+    """More of them than there are connections, each longer than a lease: nobody loses a run."""
+    await make_ready(place, attach="")
+    await place.conn.execute(STOCK)
+    nothing = {"first": 0, "second": 0, "pause": 1.5 * LEASE}  # no row, and so no lock
+    await add_model(place, "take", calls(nothing))
+    await add_model(place, "other", {"latency": 2 * LEASE, "replies": ["Done."]})
+    other = "select agent.attach('news', 'name=other, model=other')"
+    async with at_work(place, [TAKE, other]) as daemon:
+        await place.conn.execute("insert into item (id, version) select generate_series(1, 10), 1")
+        await place.conn.execute("insert into news (id) select generate_series(1, 5)")
+        # Another worker would look, too, whose lease has run out.
+        ticking = f"select ({MEANWHILE}) = 15 from agent.tick()"
+        await until(place.conn, ticking, alive=daemon.is_alive)
+    assert await fetch(place.conn, "select max(attempt) from agent.run") == [(1,)]
+
+
 async def test_an_alter_table_does_not_queue_behind_us(
     place: Place, chance: random.Random, figure: Figure
 ) -> None:
@@ -279,6 +298,54 @@ async def test_an_alter_table_does_not_queue_behind_us(
     figure("longest wait of an ALTER TABLE", max(waits) * 1000, "ms")
     assert max(waits) < 1.0
     assert await fetch(place.conn, "select count(*) from effect where tool = 'take'") == [(60,)]
+
+
+JUDGED = """
+select agent.attach('page', $$name=page, model=take, on=update, tools=[note_change],
+    bind=[item=id, version=version], when="length(new.body) > 9 and new.version > 1"$$)
+"""
+LOCKING = """
+select exists (select from pg_locks where not granted and relation = 'page'::regclass)
+"""
+
+
+@pytest.mark.slow
+async def test_a_condition_that_needs_a_locked_row_waits_for_it(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The WAL left a large value out; the stream waits with the reason, and loses nothing."""
+    await make_ready(place, attach="")
+    await place.conn.execute(
+        "create table page (id bigint primary key, version int, body text);"
+        "alter table page alter column body set storage external;"
+        "insert into page values (1, 1, repeat('x', 10000))"
+    )
+    await add_model(place, "take", {"replies": [{"call": "note_change"}, "Done."]})
+
+    async def waited() -> bool:
+        return "ConflictError (55P03)" in caplog.text
+
+    async with at_work(place, [JUDGED]) as daemon, application(place) as app:
+        # In one transaction, so that the table is locked before the change can be judged.
+        async with await AsyncConnection.connect(place.dsn) as locking:
+            await app.execute("begin")
+            await app.execute("update page set version = 2")
+            waiting = asyncio.create_task(
+                locking.execute("lock table page in access exclusive mode")
+            )
+            await until(place.conn, LOCKING)
+            await app.execute("commit")
+            await waiting
+
+            await until_true(waited, "the reader says what it waits for")
+        await until(
+            place.conn,
+            f"select exists ({EFFECTS} having count(*) = 1)",
+            1,
+            alive=daemon.is_alive,
+        )
+    assert await fetch(place.conn, "select state::text from agent.run") == [("succeeded",)]
+    assert await fetch(place.conn, "select paused from agent.attachment") == [(False,)]
 
 
 # Isolation.

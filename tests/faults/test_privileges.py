@@ -48,6 +48,9 @@ EFFECTS = "select tool, count(*) from effect where item = %s group by 1 order by
 ONCE = [("python", 1), ("sql", 1)]
 SEEN = "select status from item where id = %s"
 IN_EFFECT = "select exists (select from agent.attachment_version where active_from is not null)"
+VERSION_2 = """
+select exists (select from agent.attachment_version where version = 2 and active_from is not null)
+"""
 SQLSTATES = f"""
 select s.content ->> 'sqlstate'
   from agent.step s join (select id {OF_ITEM}) r on r.id = s.run_id
@@ -219,6 +222,24 @@ async def test_a_column_that_the_role_may_not_read_any_more_is_not_shown(
     await conn.execute("select agent.resume('item')")
     await until(conn, ENDED, 2, alive=daemon.is_alive)
     assert await fetch(conn, RUN, 2) == [("succeeded", 1, None)]
+
+
+async def test_a_condition_is_judged_as_the_role_or_not_at_all(r: Roles, daemon: Serving) -> None:
+    """The stream goes on; changes that nobody may judge wait, and are judged when it is mended."""
+    conn = r.place.conn
+    condition = "update agent.attachment set condition = 'new.id % 2 = 1' where name = 'item'"
+    await conn.execute(condition.encode())
+    await until(conn, VERSION_2, alive=daemon.is_alive)
+    await r.do("revoke {agent} from {runner}")
+    await conn.execute("insert into item (id, version) values (1, 1), (2, 1)")
+    await until(conn, PAUSED, alive=daemon.is_alive)
+    assert "(SQLSTATE 42501)" in (await fetch(conn, WHY))[0][0]
+    assert await fetch(conn, "select * from effect") == []
+    await r.let_agent_act()
+    await conn.execute("select agent.resume('item')")
+    await until(conn, ENDED, 1, alive=daemon.is_alive)
+    assert await fetch(conn, EFFECTS, 1) == ONCE
+    assert await fetch(conn, EFFECTS, 2) == []
 
 
 # The daemon's own logins.

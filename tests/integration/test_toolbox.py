@@ -474,6 +474,8 @@ async def pay(ctx: ToolContext, how: str = "") -> object:  # noqa: C901, PLR0912
         case "begin":
             await ctx.conn.execute("commit")
             await ctx.conn.execute("begin")
+        case "clever":
+            await ctx.conn.execute("commit; begin; savepoint _pg3_1; savepoint _pg3_2")
         case "commit" | "rollback":
             await ctx.conn.execute(how.encode())
         case "polite":
@@ -550,7 +552,7 @@ async def test_what_a_python_tool_says_no_to_is_taken_back(
         assert await b.answer("pay") == "paid"
 
 
-@pytest.mark.parametrize("how", ["commit", "rollback", "begin"])
+@pytest.mark.parametrize("how", ["commit", "rollback", "begin", "clever"])
 async def test_a_python_tool_that_ends_its_steps_transaction_is_found_out(
     conn: AsyncConnection, dsn: str, how: str
 ) -> None:
