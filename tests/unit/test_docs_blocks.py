@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import re
 import shlex
 import sys
@@ -19,7 +20,7 @@ from walagent.app.loading import parse_text
 from walagent.cli import main
 from walagent.testing import read_script
 
-LANGUAGES = {"", "console", "ini", "mermaid", "python", "sql", "text", "yaml"}
+LANGUAGES = {"", "console", "ini", "json", "mermaid", "python", "sql", "text", "yaml"}
 KINDS = {"sql": {"run", "by"}, "text": {"result"}}  # words that say what a test does with a block
 MAKE_TARGETS = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
@@ -47,6 +48,12 @@ def test_every_configuration_and_script_is_valid(block: Block, tmp_path: Path) -
     else:
         config = parse_text(block.text, "agents.yaml", Environment({}))
         assert config.model_fields_set
+
+
+@_blocks("json")
+def test_every_json_block_is_json(block: Block) -> None:
+    """What is copied into another program's configuration can be read by it."""
+    assert json.loads(block.text)
 
 
 @_blocks("python")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from walagent.ask.context import SchemaContext
 from walagent.ask.outcome import Event, Outcome
 from walagent.ask.work import Desk, Options, Work
 from walagent.errors import (
@@ -114,7 +115,11 @@ class Asker:
 
     async def count_tables(self) -> int:
         """Read the schema, and count what questions can be about."""
-        return len((await self._desk.schema("")).tables)
+        return len((await self.describe_schema("")).tables)
+
+    async def describe_schema(self, words: str) -> SchemaContext:
+        """Describe what questions can be about: all of it, or what fits *words* best."""
+        return await self._desk.schema(words)
 
     async def _work(self, asked: Asked, session: str, on_event: Callable[[Event], None]) -> Outcome:
         with translating():

@@ -66,6 +66,14 @@ class Outcome:
         """What the planner took for granted."""
         return self.plan.assumptions if self.plan else ()
 
+    @property
+    def last_rows(self) -> StepResult | None:
+        """The result that the answer rests on: the last step's that has rows."""
+        steps = self.plan.steps if self.plan else ()
+        found = [self.results[step.id] for step in steps if step.id in self.results]
+        with_rows = [each for each in found if each.rows.texts and each.type != "VERIFY"]
+        return with_rows[-1] if with_rows else None
+
     def to_json(self) -> dict[str, Json]:
         """Write it for programs."""
         return {

@@ -12,7 +12,6 @@ import click
 from walagent.app.asking import open_asker
 from walagent.ask.asking import check_question
 from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking
-from walagent.ask.results import StepResult
 from walagent.ask.work import Options
 from walagent.cli.ending import FAILED
 from walagent.cli.output import cell, clean, json_option, print_json, print_rows, say
@@ -108,7 +107,7 @@ def show(outcome: Outcome, *, output: Format = "table") -> None:
 def show_answer(outcome: Outcome, output: Format = "table") -> None:
     """Print an answer: words and rows to stdout, what they rest on to stderr."""
     click.echo(clean(outcome.text))
-    if (last := _last(outcome)) is not None:
+    if (last := outcome.last_rows) is not None:
         click.echo()
         print_result(last.rows, output)
     for sql in outcome.sql:
@@ -117,14 +116,6 @@ def show_answer(outcome: Outcome, output: Format = "table") -> None:
         say(f"assumed: {assumed}")
     for caveat in outcome.caveats:
         say(f"note: {caveat}")
-
-
-def _last(outcome: Outcome) -> StepResult | None:
-    """Give the result that the answer rests on: the last step's that has rows."""
-    steps = outcome.plan.steps if outcome.plan else ()
-    found = [outcome.results[step.id] for step in steps if step.id in outcome.results]
-    with_rows = [each for each in found if each.rows.texts and each.type != "VERIFY"]
-    return with_rows[-1] if with_rows else None
 
 
 def print_result(rows: Rows, output: Format) -> None:

@@ -61,6 +61,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("ask", "walagent.cli.ask", "Ask the database a question in plain words."),
         Command("chat", "walagent.cli.chat", "Ask one question after the other."),
         Command("guard", "walagent.cli.guard", "Say whether SQL of somebody else's may run."),
+        Command("mcp", "walagent.cli.mcp", "Offer questions and runs to programs that speak MCP."),
     ),
     "More": (
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),

@@ -33,6 +33,7 @@ async def list_runs(  # noqa: PLR0913 - filters, each by its name
     attachment: str | None = None,
     relation: str | None = None,
     key: str | None = None,
+    run: int | None = None,
     limit: int = 50,
 ) -> list[Found]:
     """List runs, newest first; what is not given does not filter.
@@ -40,8 +41,8 @@ async def list_runs(  # noqa: PLR0913 - filters, each by its name
     Args:
         relation: as ``schema.table``, not quoted.
     """
-    filters = {"attachment": attachment, "relation": relation, "key": key, "limit": limit}
-    return await _fetch(conn, "list_runs", states=list(states) or None, **filters)
+    filters = {"attachment": attachment, "relation": relation, "key": key, "run": run}
+    return await _fetch(conn, "list_runs", states=list(states) or None, limit=limit, **filters)
 
 
 async def show_run(conn: Connection, run_id: int) -> Found | None:

@@ -18,5 +18,6 @@ select o.id,
    and (%(attachment)s::text is null or o.attachment = %(attachment)s)
    and (%(relation)s::text is null or o.relation = %(relation)s)
    and (%(key)s::text is null or o.key = %(key)s)
+   and (%(run)s::bigint is null or o.id = %(run)s)
  order by o.id desc
  limit %(limit)s
