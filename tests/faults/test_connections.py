@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import time
+from dataclasses import dataclass
 
 import pytest
 
@@ -9,12 +11,12 @@ from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import pause, running, start_writer
 from tests.faults.rig.proxy import REPLICATION, Proxy
 from tests.faults.rig.serving import serving
-from tests.faults.rig.stage import ATTACH, REPLIES, Place, set_up
-from tests.faults.rig.waiting import until, until_true
-from walagent import metrics
+from tests.faults.rig.stage import ATTACH, ATTACH_ALL, REPLIES, Figure, Place, set_up
+from tests.faults.rig.waiting import fetch, until, until_true
+from walagent import faults, metrics
 
-WORKER, INTAKE = "walagent worker", "walagent intake"
-PARTS = (REPLICATION, INTAKE, WORKER, "walagent judge", "walagent status", "walagent backfill")
+WORKER, INTAKE, JUDGE = "walagent worker", "walagent intake", "walagent judge"
+PARTS = (REPLICATION, INTAKE, WORKER, JUDGE, "walagent status", "walagent backfill")
 IN_EFFECT = "select exists (select from agent.attachment_version where active_from is not null)"
 WRITE = """
 with new as (insert into item values (%s, 1) returning id, version)
@@ -23,30 +25,62 @@ insert into written (item, version) select * from new
 ANSWERS = "select count(*) from agent.step where kind = 'reply'"
 
 
-@pytest.mark.parametrize(
-    ("part", "statement"),
-    [
-        (INTAKE, "agent.take_in"),
-        (INTAKE, "commit"),
-        (WORKER, "agent.claim_runs"),
-        (WORKER, "agent.record_step"),
-        (WORKER, "agent.call_tool"),
-        (WORKER, "commit"),  # of the tool in Python
-        (WORKER, "agent.finish"),
-    ],
-)
-async def test_a_commit_whose_answer_is_lost_is_done_once(
-    place: Place, part: str, statement: str
-) -> None:
-    """Nobody knows whether it happened, so what is there is looked at again."""
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A statement that is lost on the way, or whose answer is."""
+
+    part: str
+    statement: str
+    request: bool
+
+    def lose(self, proxy: Proxy) -> None:
+        """Have the proxy lose the next one."""
+        if self.request:
+            proxy.drop_request(self.part, self.statement)
+        else:
+            rows = self.statement == "agent.claim_runs"
+            proxy.drop_reply(self.part, self.statement, rows=rows)
+
+
+COMMITS = [
+    (INTAKE, "agent.take_in"),
+    (INTAKE, "commit"),
+    (WORKER, "agent.claim_runs"),
+    (WORKER, "agent.record_step"),
+    (WORKER, "agent.call_tool"),
+    (WORKER, "commit"),  # of the tool in Python
+    (WORKER, "agent.finish"),
+]
+FAST = {
+    (INTAKE, "agent.take_in", False),
+    (WORKER, "commit", False),
+    (WORKER, "agent.call_tool", False),
+    (WORKER, "agent.finish", True),
+}
+LOST = [
+    pytest.param(
+        Lost(part, statement, request),
+        id=f"{statement} of {part}, {'not carried out' if request else 'answer lost'}",
+        marks=() if (part, statement, request) in FAST else pytest.mark.slow,
+    )
+    for part, statement in COMMITS
+    for request in (False, True)
+]
+
+
+@pytest.mark.scenario(2)
+@pytest.mark.parametrize("lost", LOST)
+async def test_a_commit_whose_outcome_is_unknown_is_done_once(place: Place, lost: Lost) -> None:
+    """Whether it happened or not: what is there is looked at, and no model is asked again."""
     await set_up(place)
+    answered = answers_of_models()
     async with Proxy(place.dsn).listen() as proxy, serving(place, proxy.dsn) as daemon:
-        if part == INTAKE and statement == "commit":
-            proxy.drop_reply(part, statement)
+        if (lost.part, lost.statement) == (INTAKE, "commit"):
+            lost.lose(proxy)  # only attaching takes intake more than one statement here
         await place.conn.execute(ATTACH.encode())
         await until(place.conn, IN_EFFECT, alive=daemon.is_alive)
         if proxy.dropped == 0:
-            proxy.drop_reply(part, statement, rows=statement == "agent.claim_runs")
+            lost.lose(proxy)
         for number in range(1, 6):
             await place.conn.execute(WRITE, [number])
             # A second change of the row must wait for its lane, so it is claimed, not started.
@@ -55,8 +89,72 @@ async def test_a_commit_whose_answer_is_lost_is_done_once(
         await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
         await all_is_well(place.conn)
         assert proxy.dropped == 1
+    assert answers_of_models() - answered == 10 * REPLIES
 
 
+APPROVED = ATTACH.replace("max_attempts", "approve=[note_change], max_attempts")
+WAITING = "select count(*) = 1 from agent.run where state = 'waiting_approval'"
+ASKED = "select state, count(*) from agent.approval group by 1"
+
+
+@pytest.mark.scenario(2)
+@pytest.mark.parametrize("request_too", [False, pytest.param(True, marks=pytest.mark.slow)])
+async def test_an_approval_whose_outcome_is_unknown_is_asked_for_once(
+    place: Place, *, request_too: bool
+) -> None:
+    """One question is there for the person, whether the first try committed or not."""
+    await set_up(place)
+    answered = answers_of_models()
+    async with Proxy(place.dsn).listen() as proxy, serving(place, proxy.dsn) as daemon:
+        await place.conn.execute(APPROVED.encode())
+        await until(place.conn, IN_EFFECT, alive=daemon.is_alive)
+        Lost(WORKER, "commit", request_too).lose(proxy)
+        await place.conn.execute(WRITE, [1])
+        await until(place.conn, WAITING, alive=daemon.is_alive)
+        assert proxy.dropped == 1
+        assert await fetch(place.conn, ASKED) == [("pending", 1)]
+        await place.conn.execute("select agent.approve(id) from agent.approval")
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        await all_is_well(place.conn, shapes=False)
+        assert await fetch(place.conn, ASKED) == [("approved", 1)]
+    assert answers_of_models() - answered == REPLIES
+
+
+# All that a part sends, one after the other, whatever it is called.
+SENT = {INTAKE: 16, WORKER: 32}
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(2, 4)
+@pytest.mark.parametrize("request_too", [False, True])
+@pytest.mark.parametrize("part", [INTAKE, WORKER])
+async def test_whatever_is_lost_is_made_up_for(
+    place: Place, figure: Figure, *, part: str, request_too: bool
+) -> None:
+    """The first statement, the second and so on is lost, or its answer is: all is done once."""
+    await set_up(place)
+    answered, changes = answers_of_models(), 0
+    async with Proxy(place.dsn).listen() as proxy, serving(place, proxy.dsn) as daemon:
+        await place.conn.execute(ATTACH_ALL.encode())
+        await until(place.conn, IN_EFFECT, alive=daemon.is_alive)
+        for skip in range(SENT[part]):
+            proxy.drop_nth(part, skip, request=request_too)
+            while proxy.dropped <= skip:
+                changes += 1
+                await place.conn.execute(WRITE, [changes])
+                await place.conn.execute("insert into topic default values")
+                await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        await all_is_well(place.conn)
+    assert answers_of_models() - answered == await replies_stored(place)
+    figure("statements or answers lost", SENT[part])
+
+
+async def replies_stored(place: Place) -> int:
+    """How many answers of models are kept."""
+    return (await fetch(place.conn, ANSWERS))[0][0]
+
+
+@pytest.mark.scenario(4)
 @pytest.mark.parametrize(
     ("changes", "cuts"), [(300, 18), pytest.param(4000, 200, marks=pytest.mark.slow)]
 )
@@ -88,6 +186,7 @@ async def cut_one(proxy: Proxy, chance: random.Random, part: str) -> None:
         link.cut()
 
 
+@pytest.mark.scenario(4)
 async def test_a_cut_connection_costs_no_answer_of_a_model(place: Place) -> None:
     """What a model has answered stands: only the death of the process makes it asked again."""
     await set_up(place, latency=0.4)
@@ -113,6 +212,7 @@ def answers_of_models() -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.scenario(4)
 async def test_a_slow_and_choppy_network_changes_nothing(place: Place) -> None:
     """Messages arrive in pieces of a few bytes, each a little late."""
     await set_up(place)
@@ -128,6 +228,7 @@ async def test_a_slow_and_choppy_network_changes_nothing(place: Place) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.scenario(4)
 async def test_a_reader_whose_server_has_vanished_finds_out(place: Place) -> None:
     """The server is gone without a word, as after a power cut: asked, waited for, given up."""
     await set_up(place)
@@ -144,6 +245,89 @@ async def test_a_reader_whose_server_has_vanished_finds_out(place: Place) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.scenario(4)
+@pytest.mark.parametrize("part", [REPLICATION, INTAKE, JUDGE, WORKER, ""])
+async def test_a_connection_that_swallows_everything_is_found_out(
+    place: Place, figure: Figure, part: str
+) -> None:
+    """Nobody ends it, and whoever stands between acknowledges what is lost."""
+    await set_up(place, latency=0.05)
+    answered = answers_of_models()
+    async with Proxy(place.dsn).listen() as proxy, serving(place, proxy.dsn) as daemon:
+        # A condition, so that the judge is asked.
+        attach = ATTACH.replace("'item', '", "'item', 'when=\"new.id > 0\", ")
+        await place.conn.execute(attach.encode())
+        await until(place.conn, IN_EFFECT, alive=daemon.is_alive)
+        for number in range(1, 4):
+            await place.conn.execute(WRITE, [number])
+        await until(place.conn, f"select ({ANSWERS}) >= 1", alive=daemon.is_alive)
+        for link in proxy.of(part) if part else list(proxy.links):
+            link.swallow()
+        swallowed = time.monotonic()
+        for number in range(4, 7):
+            await place.conn.execute(WRITE, [number])
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        figure("until a silent connection was given up", time.monotonic() - swallowed, "s")
+        await all_is_well(place.conn)
+    assert answers_of_models() - answered == 6 * REPLIES
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(4)
+async def test_a_transaction_that_is_left_open_in_silence_is_ended(
+    place: Place, figure: Figure
+) -> None:
+    """The server does not hear that its client is gone, and the run's row stays locked for it."""
+    await set_up(place)
+    answered = answers_of_models()
+    swallowed = 0.0
+
+    def swallow() -> None:
+        nonlocal swallowed
+        swallowed = time.monotonic()
+        for link in proxy.of(WORKER):
+            link.swallow()
+
+    async with Proxy(place.dsn).listen() as proxy, serving(place, proxy.dsn) as daemon:
+        await place.conn.execute(ATTACH.encode())
+        await until(place.conn, IN_EFFECT, alive=daemon.is_alive)
+        with faults.armed("tool.done", mode=swallow):
+            await place.conn.execute(WRITE, [1])
+            await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        figure("until a forgotten transaction was ended", time.monotonic() - swallowed, "s")
+        await all_is_well(place.conn)
+    assert answers_of_models() - answered == REPLIES
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(4)
+async def test_half_a_second_each_way_changes_nothing_but_the_time(
+    place: Place, chance: random.Random, figure: Figure
+) -> None:
+    """A second for each round trip, with the leases and time-outs that operators have."""
+    await set_up(place)
+    answered = answers_of_models()
+    proxy = Proxy(place.dsn)
+    proxy.latency = 0.5
+    settings = {
+        "workers": {"lease": 30, "poll": 5, "connections": 20},
+        "replication": {"sender_timeout": 4},
+    }
+    async with proxy.listen(), serving(place, proxy.dsn, settings) as daemon:
+        await place.conn.execute(ATTACH_ALL.encode())
+        await until(place.conn, IN_EFFECT, alive=daemon.is_alive)
+        began = time.monotonic()
+        with running(start_writer(place, seed=chance.randrange(2**32), changes=40)) as writer:
+            assert await writer.ended() == 0
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive, seconds=150)
+        figure("40 changes with a second for each round trip", time.monotonic() - began, "s")
+        await all_is_well(place.conn)
+        assert daemon.streams == 1
+    assert answers_of_models() - answered == await replies_stored(place)
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(4)
 async def test_a_network_that_stands_still_for_a_while_costs_nothing(place: Place) -> None:
     """Longer than the server's patience and every lease, and then it moves again."""
     await set_up(place)

@@ -34,6 +34,7 @@ from walagent.store.ledger import Start
 from walagent.store.translate import translating
 
 _GOODBYE = 3.0  # seconds that signing off may take
+_EAR = 20.0  # seconds between two looks whether the ear is still one
 _HELD = 1.0  # seconds between two looks for work that a model's limiter has held back
 _BUSY = 5.0  # seconds until a run comes again whose attachment somebody was changing
 _GATHER = 0.003  # seconds that a claim waits for more slots to come free while runs are short
@@ -426,5 +427,7 @@ async def _listen_on(conn: AsyncConnection[Any], heard: Callable[[str, str], Non
     await conn.execute("listen walagent_runs")
     await conn.execute("listen walagent_cancel")
     await conn.execute("listen walagent_budgets")
-    async for notification in conn.notifies():
-        heard(notification.channel, notification.payload)
+    while True:
+        async for notification in conn.notifies(timeout=_EAR):
+            heard(notification.channel, notification.payload)
+        await conn.execute("select")  # one that nobody ended, and that is dead, has no answer

@@ -5,16 +5,22 @@ is frozen.  TCP notices only where nobody on the way acknowledges in its place. 
 has taken a while makes us ask the server, over a connection of its own, whether that backend is
 still at work.  If it is, we wait on, however long it takes.  If not, or if nobody answers there
 either, we hang up, and what became of the statement is found out as after any lost connection.
+
+The other way round, a client can be gone without a word, and its open transaction holds its locks.
+A backend of ours that rests is ended when we ask; of one whose host is gone the server finds out
+soon, not after two hours, for it is told to look.
 """
 
 import asyncio
 import os
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 from psycopg import AsyncConnection, OperationalError
 from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from walagent.log import log
@@ -28,7 +34,11 @@ _STATE: Final = """
 select pg_backend_pid(), (select state from pg_stat_activity where pid = %s),
        exists (select from pg_stat_activity where pid = %s)
 """
+_END: Final = "select pg_terminate_backend(%s)"
 _AT_REST: Final = ("idle", "idle in transaction", "idle in transaction (aborted)")
+# Seconds of silence until the server looks for us, between two looks, and how often it does:
+# 25 in all, less than a lease.
+_LOOK: Final = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
 
 
 class Session(AsyncConnection[Any]):
@@ -40,7 +50,9 @@ class Session(AsyncConnection[Any]):
     @classmethod
     async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
         """Connect, and keep how: asking takes the same way."""
-        conn = await super().connect(conninfo, **kwargs)
+        options = _options({**conninfo_to_dict(conninfo), **kwargs})
+        complete: dict[str, Any] = {**kwargs, "options": options}
+        conn = await super().connect(conninfo, **complete)
         conn._reached = (conninfo, kwargs)  # noqa: SLF001 - one of ours
         return conn
 
@@ -92,6 +104,8 @@ class Session(AsyncConnection[Any]):
             if row is None or row[0] != other.info.backend_pid:
                 return True  # a pooler stands between, whose numbers are not the server's
             _, state, exists = row
+            if exists and state in _AT_REST:
+                await other.execute(_END, [pid])  # its transaction may be open
             return exists and state not in _AT_REST
 
     def _hang_up(self) -> None:
@@ -101,3 +115,9 @@ class Session(AsyncConnection[Any]):
             socket.socket(fileno=os.dup(self.pgconn.socket)) as wire,
         ):
             wire.shutdown(socket.SHUT_RDWR)
+
+
+def _options(given: Mapping[str, Any]) -> str:
+    """Give libpq's `options` with ours before what is given, so that theirs win."""
+    ours = " ".join(f"-c {name}={value}" for name, value in _LOOK.items())
+    return f"{ours} {given.get('options') or os.environ.get('PGOPTIONS', '')}".rstrip()

@@ -41,8 +41,9 @@ _OURS: dict[str, type[WalagentError]] = {
     "42P01": PreconditionError,  # undefined_table
     "42883": PreconditionError,  # undefined_function
 }
-# Classes of conditions that pass: connection trouble, resources, shutdown, serialization.
-_PASSING = ("08", "53", "57P", "40", "55P03")
+# Classes of conditions that pass: connection trouble, resources, shutdown, serialization, and our
+# own transactions that rested for too long while this process was frozen.
+_PASSING = ("08", "53", "57P", "40", "55P03", "25P03", "25P04")
 # Somebody else's transaction was in the way: serialization, deadlock, lock_timeout.
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
 # The server takes no writes for now: a standby, or told so.  A tool that says this may mean itself.

@@ -148,7 +148,6 @@ class Writer:
 
     def _goes_on(self, conn: Connection, changes: int, window: int) -> bool:
         """Wait until the agents have caught up far enough; False when all is written."""
-        self._quota -= 1
         if self._stopping:
             return False
         while self._quota <= 0:
@@ -156,7 +155,7 @@ class Writer:
             assert row is not None
             if row[0] >= changes or self._stopping:
                 return False
-            self._quota = min(changes - row[0], (window - row[1]) // 4)
+            self._quota = min(changes - row[0], window - row[1])
             if self._quota <= 0:
                 time.sleep(0.01)
         return True
@@ -204,6 +203,7 @@ class Writer:
                 for item in new:
                     copy.write_row((item, 1, None))
             cursor.executemany(_NOTE, [(item, 1) for item in new])
+        self._quota -= len(new)
         self._rows.if_committed(lambda: self._rows.items.extend(new))
 
     def _two_at_once(self, conn: Connection, other: Connection) -> None:
@@ -231,6 +231,7 @@ class Writer:
         item = next(self._ids)
         conn.execute(_NEW, [item, self._chance.choice((None, "short", _WIDE))])
         conn.execute(_NOTE, [item, 1])
+        self._quota -= 1
         self._rows.if_committed(lambda: self._rows.items.append(item))
 
     def _change(self, conn: Connection) -> None:
@@ -240,6 +241,7 @@ class Writer:
         row = conn.execute(_UPDATE, [self._chance.choice(("a", "b")), item]).fetchone()
         if row is not None:  # its insert was lost with the server
             conn.execute(_NOTE, [item, row[0]])
+            self._quota -= 1
 
     # Ways to change `parcel`, whose rows get new keys and go.
 
@@ -298,22 +300,28 @@ class Writer:
         self._rows.things.remove(thing)
         self._rows.free.append(key)
 
-    @staticmethod
-    def _note_parcel(conn: Connection, op: str, thing: int, row: tuple[int, int] | None) -> None:
+    def _note_parcel(
+        self, conn: Connection, op: str, thing: int, row: tuple[int, int] | None
+    ) -> None:
         if row is not None:
             conn.execute(_NOTE_PARCEL, [op, thing, *row])
+            self._quota -= 1
 
     # The rest, and all of it.
 
     def _topic(self, conn: Connection, _: Connection) -> None:
         for _n in range(self._chance.randint(1, 3)):
-            conn.execute(_TOPIC)
+            self._add_topic(conn)
+
+    def _add_topic(self, conn: Connection) -> None:
+        conn.execute(_TOPIC)
+        self._quota -= 1
 
     def _everything(self, conn: Connection, _: Connection) -> None:
         """Several tables in one transaction."""
         with conn.transaction():
             self._add(conn)
-            conn.execute(_TOPIC)
+            self._add_topic(conn)
             self._send_one(conn)
             self._change(conn)
             self._change_parcel(conn)
