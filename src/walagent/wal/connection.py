@@ -22,6 +22,8 @@ TEXT_FORMS: Final = {
     "bytea_output": "hex",
     "timezone": "UTC",
 }
+# As are names inside of values (regclass); without a search path, they tell their schema.
+_NAMES: Final = {"quote_all_identifiers": "off", "search_path": "pg_catalog"}
 _KEEPALIVES: Final = {
     "keepalives": "1",
     "keepalives_idle": "10",  # seconds
@@ -58,7 +60,7 @@ async def connect_replication(
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise ConfigError("the connection string cannot be read") from error
-    settings = TEXT_FORMS | {
+    settings = TEXT_FORMS | _NAMES | {
         "wal_sender_timeout": f"{round(sender_timeout * 1000)}ms",
         "tcp_user_timeout": f"{round((stall_timeout + _MARGIN) * 1000)}ms",
     }

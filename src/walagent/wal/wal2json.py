@@ -1,8 +1,7 @@
 """Frames of wal2json in, items of transactions out: the same as pgoutput gives, but for its losses.
 
 What wal2json itself loses or adds:
-- NaN and the infinities arrive as NULL; a numeric arrives as a JSON number and keeps the 17
-  digits of a double.
+- NaN and the infinities arrive as NULL: JSON has no form for them.
 - A table has no OID (0) and no identity, and `in_key` says primary key, unless the catalog told
   of it before the stream began.
 - Changes of tables without a replica identity, and origins, do not arrive at all.
@@ -23,8 +22,11 @@ transaction, is read as well, from files and other tools.
 Source: wal2json's README, and what its release 2.5 was seen to send.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Final, cast
 
 import orjson
@@ -37,6 +39,9 @@ from walagent.wal.progress import Progress
 from walagent.wal.protocol import HEADER
 from walagent.wal.rowcode import make_change
 from walagent.wal.wal2json_rows import Table, Tables, read_row
+
+# What a parser of ordinary numbers would not keep: the digits of a numeric, the sign of a zero.
+_DELICATE: Final = re.compile(rb'"numeric[("]|:-0[,}]')
 
 # What taking a document apart raises when it is not shaped as wal2json shapes it.
 _MISSHAPEN: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -148,12 +153,19 @@ def parse_document(payload: bytes) -> Document:
         DecodeError: it is not a JSON object.
     """
     try:
-        document = orjson.loads(payload)
-    except orjson.JSONDecodeError as error:
+        if _DELICATE.search(payload):
+            document = json.loads(payload, parse_float=Decimal, parse_int=_integer)
+        else:
+            document = orjson.loads(payload)
+    except json.JSONDecodeError as error:  # orjson's is one, too
         raise DecodeError("not JSON", offset=HEADER + error.pos) from error
     if not isinstance(document, dict):
         raise DecodeError("not a JSON object", offset=HEADER)
     return cast("Document", document)
+
+
+def _integer(text: str) -> int | float:
+    return -0.0 if text == "-0" else int(text)
 
 
 def _begin(document: Document) -> Begin:

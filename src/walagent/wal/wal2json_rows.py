@@ -122,7 +122,7 @@ def _boolean(value: bool) -> bool:  # noqa: FBT001 - the value itself
     return value
 
 
-def _numeric(value: float | str) -> Decimal:
+def _numeric(value: Decimal | float | str) -> Decimal:
     return Decimal(str(value))  # by way of its text: 0.1 is meant, not the double's expansion
 
 
