@@ -44,12 +44,12 @@ async def on_stdio(on: Shell, **variables: str) -> AsyncGenerator[Client]:
 
 
 @asynccontextmanager
-async def over_http(url: str, token: str | None) -> AsyncGenerator[Client]:
-    """A client that shows a token."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+async def over_http(url: str, token: str, mode: str = "auto") -> AsyncGenerator[Client]:
+    """A client that shows a token; "legacy": of the protocol before 2026, with sessions."""
+    headers = {"Authorization": f"Bearer {token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=30) as http,
-        Client(streamable_http_client(url, http_client=http)) as client,
+        Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield client
 
@@ -184,6 +184,13 @@ async def test_over_http_only_the_persons_token_decides(
                 assert found["answer"] == "Twenty in each country."
                 assert "only a person" in await is_refused(program, "reject", given)
                 assert "only a person" in await is_refused(program, "reject", given, token=PERSON)
+            async with (
+                over_http(url, PERSON, "legacy") as person,
+                over_http(url, PROGRAM, "legacy") as program,
+            ):
+                assert await names(person) == EVERYBODY | DECISIONS
+                assert await names(program) == EVERYBODY
+                assert "only a person" in await is_refused(program, "approve", given)
             assert await value(conn, "select state from agent.approval") == "pending"
             async with over_http(url, PERSON) as person:
                 assert await names(person) == EVERYBODY | DECISIONS
