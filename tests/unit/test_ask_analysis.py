@@ -154,7 +154,7 @@ def test_rows_are_bounded_and_it_is_said() -> None:
         ("select nope from sales", "nope"),
         ("selct 1", "failed"),
         ("select count(*) from range(1000000000000) a, range(1000) b", "more than 0.5 s"),
-        ("select list(range) from range(1000000000)", "failed"),
+        ("select list(range) from range(1000000000)", "failed|more than"),
     ],
 )
 def test_what_an_analysis_may_not_do_is_told(sql: str, says: str) -> None:
