@@ -91,7 +91,15 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         ) as pool,
         _signals() as signals,
     ):
-        shop = Workshop(pool, Toolbox(pool, found), models.get, key, models.tight, models.prepare)
+        shop = Workshop(
+            pool,
+            Toolbox(pool, found),
+            models.get,
+            key,
+            models.tight,
+            models.prepare,
+            room=_room(config),
+        )
         settings = WorkerSettings(
             name,
             config.workers.slots,
@@ -116,6 +124,10 @@ async def _set_up(
         async with await connect(places.dsn, application="walagent setup") as conn:
             await tools.register_python_tools(conn, found.values())
             return await attachments.load_models(conn), await attachments.secret_key(conn)
+
+
+def _room(config: Config) -> Room:
+    return Room(config.changes.max_value, config.changes.max_row)
 
 
 def make_model(spec: ModelSpec) -> Model:
@@ -160,7 +172,7 @@ class _Daemon:
                 starter=worker,
                 on_streaming=self._streaming,
                 retention=config.retention,
-                room=Room(config.changes.max_value, config.changes.max_row),
+                room=_room(config),
             )
             if reading
             else None

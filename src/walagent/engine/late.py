@@ -16,6 +16,7 @@ from walagent.engine.unjudged import read_change
 from walagent.errors import GroundLostError
 from walagent.lsn import Lsn
 from walagent.matching import document
+from walagent.matching.document import ROOM, Room
 from walagent.matching.ground import lack
 from walagent.matching.match import Match, touches
 from walagent.run import Claim, RunState
@@ -40,8 +41,13 @@ async def check_ground(pool: Pool, attachment: Attachment) -> None:
         raise GroundLostError(reason)
 
 
-async def judge_late(pool: Pool, claim: Claim, attachment: Attachment) -> Claim | Outcome:
+async def judge_late(
+    pool: Pool, claim: Claim, attachment: Attachment, room: Room = ROOM
+) -> Claim | Outcome:
     """Judge the change of a run.
+
+    Args:
+        room: how much of it the run then keeps.
 
     Returns:
         the run as one like any other, where the change matches; else how it ends.
@@ -64,10 +70,10 @@ async def judge_late(pool: Pool, claim: Claim, attachment: Attachment) -> Claim 
             # The attachment stands; it is this change that it cannot read.
             return Outcome(RunState.DEAD, f"its change cannot be judged: {reason}")
         case _:
-            state, error = state_of(verdict)
+            state, error = state_of(verdict, room)
     if error is not None:
         return Outcome(state, error["reason"], sqlstate=error.get("sqlstate"))
-    shown = document.document(change, attachment)
+    shown = document.document(change, attachment, room)
     key = document.key_of(document.row_of(change), attachment)
     async with pool.connection() as conn:
         await late.accept_judged(conn, claim, shown, key)

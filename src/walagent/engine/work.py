@@ -52,6 +52,7 @@ from walagent.errors import (
     StepTakenError,
     WalagentError,
 )
+from walagent.matching.document import ROOM, Room
 from walagent.message import Json, ModelSpec, Request, Usage
 from walagent.run import Claim, RunState, Step, StepKind
 from walagent.store import budgets, runs
@@ -78,6 +79,7 @@ class Workshop:
     tight: Callable[[int], Mapping[str, int]] = lambda _slots: {}
     prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
     budgets: Budgets = field(default_factory=Budgets)
+    room: Room = ROOM  # how much of a change a run keeps
 
 
 class Work:
@@ -101,7 +103,9 @@ class Work:
     async def carry_on(self) -> RunState:
         """Work until the run ends or waits; return how."""
         if is_unjudged(self._claim):
-            judged = await judge_late(self._shop.pool, self._claim, self._attachment)
+            judged = await judge_late(
+                self._shop.pool, self._claim, self._attachment, self._shop.room
+            )
             if isinstance(judged, Outcome):
                 return await self._end(judged.state or RunState.SKIPPED, error=judged.error)
             self._claim = judged
