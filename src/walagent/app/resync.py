@@ -342,18 +342,26 @@ def is_known(
 ) -> bool:
     """Say whether the row's last run was about the row as it is, so that nothing of it was missed.
 
-    Asked of rows that may have changed before the gap, and of rows that their own runs wrote in it:
-    workers go on while nobody reads.
+    It was, if *column* has not moved since.  If it has, that may have been before the gap, or by
+    the row's own run in it, for workers go on while nobody reads: then what else the run was shown
+    has to be the same.
 
     Args:
-        column: says when the row has changed; not compared.
-        writes: columns that the row's own runs write; not compared where they have done so.
+        column: says when the row has changed.
+        writes: columns that the row's own runs write.
     """
-    if former is None or not (told.early == "t" or former.wrote):
+    before = former.change.get("new") if former is not None else None
+    if former is None or before is None:
         return False
-    apart = {column, *former.change.get("unchanged", ()), *(writes if former.wrote else ())}
-    before, now = former.change.get("new"), to_plain(change)["new"]
-    return before is not None and _without(before, apart) == _without(now, apart)
+    now = to_plain(change)["new"]
+    if column in before and before[column] == now.get(column):
+        return True
+    if not (told.early == "t" or former.wrote):
+        return False
+    apart = {column, *former.change.get("unchanged", ())}
+    if former.wrote or column not in before:
+        apart.update(writes)
+    return _without(before, apart) == _without(now, apart)
 
 
 def _without(row: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
