@@ -116,3 +116,7 @@ create table agent.glossary (
     primary key (owner, term)
 );
 comment on table agent.glossary is 'What words mean in this business: churned is no invoice for 90 days';
+
+-- At the end, so that it holds for what this file makes, too.
+revoke all on all tables in schema agent from public;
+revoke all on all functions in schema agent from public;

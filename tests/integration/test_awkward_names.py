@@ -59,7 +59,11 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
         "create function run_it(q text, p jsonb) returns jsonb language plpgsql as "
         "$$ declare r jsonb; begin execute q into r using p; return r; end $$"
     )
-    cursor = await conn.execute("select run_it(%s, %s)", [text, Jsonb(parameter)])
+    cursor = await conn.execute(
+        "select run_it(agent.on_table(%(text)s, %(table)s, p -> 'key', p -> 'set'), p)"
+        "  from (select %(given)s::jsonb) as g (p)",
+        {"text": text, "table": attachment.relation_oid, "given": Jsonb(parameter)},
+    )
     assert await cursor.fetchone() == ("updated",)
     cursor = await conn.execute('''select present, whole from "sch.ema"."Ta ""ble"''')
     assert await cursor.fetchall() == [("it's", 5)]
