@@ -112,10 +112,16 @@ async def test_a_killed_question_is_finished_by_its_session(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
     """SIGKILL between the rows and the answer: the plan is not asked for, nor the rows, again."""
-    replies = [PLAN, Fault(stall=60.0), ANSWER, PLAN, ANSWER]
+    asked = asyncio.Event()
+
+    def silent(_request: Request) -> Answer:
+        asked.set()
+        return Fault(stall=60.0)
+
+    replies: list[Answer] = [PLAN, silent, ANSWER, PLAN, ANSWER]
     async with shell(conn, dsn, tmp_path, replies) as on:
         with on.user.starts("ask", QUESTION, "--session", "monday", "-v") as killed:
-            await asyncio.to_thread(killed.says, "… answer")
+            await asyncio.wait_for(asked.wait(), PATIENCE)
             assert await asyncio.to_thread(killed.ends, signal.SIGKILL) == -signal.SIGKILL
         assert await value(conn, "select count(*) from agent.step") == 2
         await run_all(conn, "update agent.run set lease_expires_at = agent.now() - interval '1 s'")
