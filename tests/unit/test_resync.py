@@ -11,7 +11,8 @@ from walagent.store.gaps import Choice
 from walagent.store.resyncing import Former
 
 ROW = {"id": 1, "text": "a", "status": "new", "at": "10:00"}
-EARLY, LATE = Told("t", "t"), Told("t", "f")
+EARLY, LATE = Told("10:00:00.5+00", "t"), Told("10:00:00.5+00", "f")
+ROUND = Told("10:00:00+00", "t")
 
 
 def known(now: dict[str, Any], told: Told = EARLY, *, wrote: bool = False, **former: Any) -> bool:  # noqa: ANN401
@@ -31,6 +32,12 @@ def test_a_row_that_has_not_moved_is_known() -> None:
     """Whatever its own agent has written to it by any tool, at whatever time."""
     assert known({})
     assert known({"status": "done", "text": "b"}, LATE)
+
+
+def test_a_round_figure_proves_little() -> None:
+    """Two changes of one second, or of one day, have the same."""
+    assert known({"status": "done"}, ROUND)
+    assert not known({"text": "b"}, ROUND)
 
 
 @pytest.mark.parametrize("change", [{"text": "b"}, {"status": "done"}])

@@ -332,6 +332,11 @@ class Told:
     time: str | None
     early: str | None  # "t": before the gap, perhaps; it may have been taken in
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether no other change has the same time: it is none of whole seconds, or days."""
+        return "." in (self.time or "")
+
 
 def is_known(
     change: Mapping[str, Any],
@@ -342,9 +347,9 @@ def is_known(
 ) -> bool:
     """Say whether the row's last run was about the row as it is, so that nothing of it was missed.
 
-    It was, if *column* has not moved since.  If it has, that may have been before the gap, or by
-    the row's own run in it, for workers go on while nobody reads: then what else the run was shown
-    has to be the same.
+    It was, if *column* has not moved since, and is no round figure.  If it has moved, that may have
+    been before the gap, or by the row's own run in it, for workers go on while nobody reads: then
+    what else the run was shown has to be the same.
 
     Args:
         column: says when the row has changed.
@@ -354,12 +359,13 @@ def is_known(
     if former is None or before is None:
         return False
     now = to_plain(change)["new"]
-    if column in before and before[column] == now.get(column):
+    moved = column in before and before[column] != now.get(column)
+    if column in before and not moved and told.is_exact:
         return True
     if not (told.early == "t" or former.wrote):
         return False
     apart = {column, *former.change.get("unchanged", ())}
-    if former.wrote or column not in before:
+    if former.wrote or not moved:
         apart.update(writes)
     return _without(before, apart) == _without(now, apart)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, LiteralString
+from typing import Any, Final
 
 from psycopg import AsyncConnection, AsyncRawCursor, sql
 from psycopg.rows import class_row
@@ -13,16 +13,10 @@ from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 
-_MOMENT: Mapping[str, LiteralString] = {
-    "timestamptz": "t.{column}",
-    "timestamp": "t.{column} at time zone {zone}",
-    "date": "t.{column}::timestamp at time zone {zone}",
-}
-_BOUND: Mapping[str, LiteralString] = {
-    "timestamptz": "{time}::timestamptz",
-    "timestamp": "({time}::timestamptz at time zone {zone})",
-    "date": "({time}::timestamptz at time zone {zone})::date",
-}
+# A time without a zone is one of the database's zone.
+_MOMENT: Final = "t.{column}::timestamp at time zone {zone}"
+_BOUND: Final = "{time}::timestamptz at time zone {zone}"
+_ZONED: Final = "with time zone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +30,7 @@ class Candidate:
     ops: Sequence[str]
     has_table: bool
     has_key: bool
-    columns: Mapping[str, str]  # that hold times: name to type
+    columns: Mapping[str, str]  # that hold times: name to type, as PostgreSQL writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +90,24 @@ async def open_changed(  # noqa: PLR0913, PLR0917 - what to look for, and how to
         kind: the column's type.
         zone: see `time_zone`.
     """
-    name = sql.Identifier(column)
+    name, here = sql.Identifier(column), sql.Literal(zone)
+    moment = sql.SQL("t.{}").format(name)
+    if not kind.endswith(_ZONED):
+        moment = sql.SQL(_MOMENT).format(column=name, zone=here)
 
     def bound(time: datetime) -> sql.Composed:
-        parts = {"time": sql.Literal(time), "zone": sql.Literal(zone)}
-        return sql.SQL(_BOUND[kind]).format(**parts)
+        """Write a time as the column would hold it: rounded as it rounds."""
+        value: sql.Composable = sql.Literal(time)
+        if not kind.endswith(_ZONED):
+            value = sql.SQL(_BOUND).format(time=value, zone=here)
+        return sql.SQL("cast({} as {})").format(value, sql.SQL(kind))  # pyright: ignore[reportArgumentType] - of the catalog
 
     statement = sql.SQL(
         "declare changed no scroll cursor for"
         " select t.*, {moment}, t.{column} <= {known} from {table} t where t.{column} >= {since}"
         " order by t.{column}, {keys}"
     ).format(
-        moment=sql.SQL(_MOMENT[kind]).format(column=name, zone=sql.Literal(zone)),
+        moment=moment,
         column=name,
         known=bound(span.known_until),
         since=bound(span.since),

@@ -6,7 +6,8 @@ select a.id,
        a.ops,
        c.oid is not null as has_table,
        coalesce(v.definition -> 'key_columns' <> '[]', false) as has_key,
-       coalesce((select jsonb_object_agg(f.attname, coalesce(b.typname, t.typname) order by f.attnum)
+       coalesce((select jsonb_object_agg(f.attname, case when b.oid is null then format_type(t.oid, f.atttypmod)
+                                                              else format_type(b.oid, t.typtypmod) end order by f.attnum)
                    from pg_attribute f
                         join pg_type t on t.oid = f.atttypid
                         left join pg_type b on b.oid = nullif(t.typbasetype, 0)
