@@ -92,7 +92,7 @@ create table agent.agent (
 );
 comment on table agent.agent is 'A model with instructions, tools and limits, under a name';
 comment on column agent.agent.tool_choice is 'auto, required, or the name of the tool that must be called first';
-comment on column agent.agent.examples is 'Worked examples: [{"text": …, "tool": …, "arguments": {…}}]';
+comment on column agent.agent.examples is 'Worked examples: [{"text": ..., "tool": ..., "arguments": {...}}]';
 comment on column agent.agent.max_seconds is 'Wall time of one run, waiting for people and retries not counted';
 
 create table agent.attachment (
@@ -157,7 +157,7 @@ create type agent.run_state as enum (
     'pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review',
     'succeeded', 'failed', 'dead', 'cancelled', 'skipped'
 );
-comment on type agent.run_state is 'pending → running → succeeded | failed | dead | cancelled | skipped, with waits between';
+comment on type agent.run_state is 'pending -> running -> succeeded | failed | dead | cancelled | skipped, with waits between';
 
 create function agent.is_final(_state agent.run_state)
     returns boolean
@@ -241,7 +241,7 @@ create table agent.run (
     next_attempt_at    timestamptz,
     cancel_requested   boolean not null default false,
     result             text,
-    error              jsonb,                       -- {"reason": …, "sqlstate": …}
+    error              jsonb,                       -- {"reason": ..., "sqlstate": ...}
     tokens             bigint not null default 0,   -- settled when the run ends or waits
     cost               numeric,
     created_at         timestamptz not null default now(),

@@ -63,7 +63,7 @@ begin
 end;
 $$;
 
--- " Did you mean …?  Known: …" for an error message.
+-- " Did you mean ...?  Known: ..." for an error message.
 create function agent.suggest(_word text, _known text[])
     returns text
     language sql
@@ -103,7 +103,7 @@ begin
         _key := substring(substr(_spec, _at) from '^[A-Za-z_][A-Za-z0-9_]*');
         if _key is null then
             raise exception 'spec: expected a key at character %, found "%"', _at, substr(_spec, _at, 20)
-                using errcode = 'WA010', hint = 'a spec reads: model=gpt-4o, system_prompt="…", tools=[a, b]';
+                using errcode = 'WA010', hint = 'a spec reads: model=gpt-4o, system_prompt="...", tools=[a, b]';
         end if;
         if _out ? _key then
             raise exception 'spec: "%" is given twice', _key using errcode = 'WA010';
@@ -279,6 +279,22 @@ as $$
      where i.indrelid = _relation and i.indisprimary
 $$;
 
+-- Whether a text is UTF-8, which a database without an encoding (SQL_ASCII) does not see to.
+create function agent.is_utf8(_text text)
+    returns boolean
+    language plpgsql
+    stable
+as $$
+begin
+    if getdatabaseencoding() = 'SQL_ASCII' then
+        perform convert_from(convert_to(_text, 'SQL_ASCII'), 'UTF8');
+    end if;
+    return true;
+exception when character_not_in_repertoire or untranslatable_character then
+    return false;
+end;
+$$;
+
 -- The columns of the old row that the WAL carries with an UPDATE or DELETE.
 create function agent.identity_columns(_relation regclass)
     returns text[]
@@ -392,7 +408,7 @@ begin
              order by p.proargtypes, array_position(_schemas, n.nspname)) f;
     if cardinality(_found) > 1 then
         raise exception 'tool "%" is ambiguous: %', _name, array_to_string(_found, ', ')
-            using errcode = 'WA011', hint = 'register the one you mean: insert into agent.tool (name, kind, target) values (…, ''sql'', ''schema.name(types)'')';
+            using errcode = 'WA011', hint = 'register the one you mean: insert into agent.tool (name, kind, target) values (..., ''sql'', ''schema.name(types)'')';
     end if;
     if _found is null then
         return null;
@@ -520,7 +536,7 @@ declare
 begin
     if _attachment.writes = '{}' then
         raise exception 'the tool update_row needs to know which columns it may write'
-            using errcode = 'WA011', hint = 'give writes=[column, …]';
+            using errcode = 'WA011', hint = 'give writes=[column, ...]';
     end if;
     if agent.key_columns(_attachment.relation) = '{}' then
         raise exception 'the tool update_row needs a primary key on %, to find the row again', _attachment.relation
@@ -566,11 +582,17 @@ $$;
 -- later and fits better can take the place of the one that was checked.
 --
 -- The text before it is compared, not searched for: a table's name may hold whatever its owner likes.
+-- Constants are written as whoever reads the text back reads them, whatever the styles of the session.
 create function agent.where_of(_view regclass, _relation regclass, _aliases text[])
     returns text
     language plpgsql
     stable
     set search_path = ''
+    set datestyle = 'ISO, MDY'
+    set intervalstyle = 'postgres'
+    set bytea_output = 'hex'
+    set extra_float_digits = 3
+    set quote_all_identifiers = off
 as $$
 declare
     _text text := pg_get_viewdef(_view);
@@ -713,6 +735,8 @@ create function agent.row_filter(_relation regclass, _condition text)
     returns text
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set datestyle = 'ISO, MDY'
+    set intervalstyle = 'postgres'
     set standard_conforming_strings = on
 as $$
 declare
@@ -802,7 +826,7 @@ begin
        or _c.relreplident = 'd' and agent.key_columns(_relation) = '{}'
        or _c.relreplident = 'i' and not exists (select from pg_catalog.pg_index where indrelid = _relation and indisreplident) then
         raise exception '% has no replica identity: publishing its updates would make the application''s own UPDATE and DELETE fail', _relation
-            using errcode = 'WA013', hint = format('alter table %s add primary key (…), or: alter table %s replica identity full', _relation, _relation);
+            using errcode = 'WA013', hint = format('alter table %s add primary key (...), or: alter table %s replica identity full', _relation, _relation);
     end if;
     if _c.relreplident = 'f' and exists (select from pg_catalog.pg_attribute
                                           where attrelid = _relation and attgenerated = 'v' and not attisdropped) then
@@ -831,7 +855,7 @@ begin
     if _hidden is not null then
         raise exception 'role "%" may not read column "%" of %, and would be shown it', _run_as, _hidden, _relation
             using errcode = '42501',
-                  hint = format('grant select on %s to %I, or name the columns to be shown in columns=[…]', _relation, _run_as);
+                  hint = format('grant select on %s to %I, or name the columns to be shown in columns=[...]', _relation, _run_as);
     end if;
 end;
 $$;
@@ -926,6 +950,10 @@ begin
         raise exception 'backfill needs a primary key on %', new.relation using errcode = 'WA013';
     end if;
     new.definition := agent.define(new);
+    if not agent.is_utf8(new.definition::text) then
+        raise exception 'attachment "%" holds bytes that are no UTF-8, and no model could read them', new.name
+            using errcode = 'WA013', hint = 'set client_encoding to what the client writes in, or write UTF-8';
+    end if;
     if _same and new.definition <> old.definition then
         new.version := old.version + 1;
         new.definition := new.definition || jsonb_build_object('version', new.version);
@@ -1190,6 +1218,8 @@ create function agent.publish_relation(_relation regclass)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
+    set datestyle = 'ISO, MDY'
+    set intervalstyle = 'postgres'
 as $$
 declare
     _wanted text;
@@ -1395,7 +1425,7 @@ begin
 end;
 $$;
 
--- Attach an agent by a spec: agent.attach('tickets', 'model=gpt-4o, system_prompt="…", tools=[a, b]').
+-- Attach an agent by a spec: agent.attach('tickets', 'model=gpt-4o, system_prompt="...", tools=[a, b]').
 --
 -- Raises WA010 (spec), WA011 (tool), WA012 (condition), WA013 (table, column, name), WA014 (model).
 create function agent.attach(target text, spec text)
@@ -1456,7 +1486,7 @@ begin
         max_attempts  => agent.spec_cast(_spec, 'max_attempts', 'integer', '5')::integer);
 end;
 $$;
-comment on function agent.attach(text, text) is 'Attach an agent to a table: agent.attach(''tickets'', ''model=gpt-4o, system_prompt="…", tools=[a, b]'')';
+comment on function agent.attach(text, text) is 'Attach an agent to a table: agent.attach(''tickets'', ''model=gpt-4o, system_prompt="...", tools=[a, b]'')';
 
 create function agent.spec_list(_spec jsonb, _key text, _default text[])
     returns text[]

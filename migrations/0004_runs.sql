@@ -307,6 +307,17 @@ begin
 end;
 $$;
 
+-- Let the time that a long write-back took not count against its lease: the heartbeat cannot extend
+-- that of a run that is locked, and whoever ticks first after the commit would take the run away.
+create function agent.prolong(_run_id bigint, _lease bigint, _by interval)
+    returns void
+    language sql
+as $$
+    update agent.run set lease_expires_at = lease_expires_at + _by
+     where id = _run_id and lease = _lease and lease_expires_at is not null
+$$;
+comment on function agent.prolong(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
+
 -- Become the role of an attachment for the rest of the transaction, and see to it that the
 -- application wins where the two of us want the same rows.
 --
@@ -454,7 +465,13 @@ begin
             || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
     end;
     perform agent.clean_session(_durable);
+    if clock_timestamp() - _started > interval '1 second' then
+        perform agent.prolong(_run_id, _lease, clock_timestamp() - _started);
+    end if;
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
+    if not agent.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
+        _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
+    end if;
     insert into agent.step (run_id, seq, kind, content, duration_ms)
     select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
      where agent.follows(_run_id, _seq)
@@ -1057,7 +1074,7 @@ $$;
 -- beside ours: agent.retry and backfills share the lock `walagent.start`, and while any does, nothing
 -- is started here.
 --
--- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], …].
+-- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
 create function agent.take_in(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
     _lanes bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null

@@ -17,12 +17,12 @@ pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a fai
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
 
 # In this order: a slot pins its database, and an active slot cannot be dropped.
-_END_READERS = """
+END_READERS = """
 select pg_terminate_backend(active_pid, 5000)
   from pg_replication_slots
  where database = %s and active
 """
-_DROP_SLOTS = """
+DROP_SLOTS = """
 select pg_drop_replication_slot(slot_name)
   from pg_replication_slots
  where database = %s
@@ -85,8 +85,8 @@ def dsn(server: str, template: str) -> Iterator[str]:
             sql.SQL("create database {} template {}").format(identifier, sql.Identifier(template))
         )
         yield make_conninfo(server, dbname=name)
-        admin.execute(_END_READERS, [name])
-        admin.execute(_DROP_SLOTS, [name])
+        admin.execute(END_READERS, [name])
+        admin.execute(DROP_SLOTS, [name])
         admin.execute(sql.SQL("drop database {} with (force)").format(identifier))
 
 

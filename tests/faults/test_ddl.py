@@ -361,7 +361,7 @@ async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change
             len(wanted),
         )
         await d.caught_up()
-    first = "split_part(replace(key, '∅', '0'), ',', 1)::int"
+    first = r"split_part(replace(key, '\N', '0'), ',', 1)::int"
     found = await column(
         conn, f"select {first} from agent.run_overview where attachment = 'desk' order by 1"
     )
@@ -683,7 +683,7 @@ async def test_a_truncate_is_told_where_it_is_asked_for(
         await d.until(ALL_ENDED)
     found = await rows(
         conn,
-        "select attachment, array_agg(op || coalesce(nullif(key, '∅'), '') order by id)"
+        "select attachment, array_agg(op || coalesce(nullif(key, E'\\\\N'), '') order by id)"
         "  from agent.run_overview where attachment <> 'sentinel' group by 1 order by 1",
     )
     assert found == [

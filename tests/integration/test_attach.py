@@ -98,7 +98,7 @@ REFUSED_TABLES = [
     ("passing", "insert", "is temporary and not written to the WAL"),
     ("agent.run", "insert", "is a table of the system"),
     ("pg_catalog.pg_class", "insert", "is a table of the system"),
-    ("no_key", "update", "alter table public.no_key add primary key (…), or: alter table"),
+    ("no_key", "update", "alter table public.no_key add primary key (...), or: alter table"),
     ("no_identity", "delete", "has no replica identity"),
     ("lost_index", "update", "has no replica identity"),
     ("keyless_parts", "update", "has no replica identity"),

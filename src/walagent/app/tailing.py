@@ -14,9 +14,7 @@ from walagent.change import Begin, Change, Commit, Idle, Item, Piece, Tag
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions, quote_name
 from walagent.wal.refusals import refused
-from walagent.wal.stream import ReplicationStream, open_stream
-from walagent.wal.transactions import PgoutputTransactions
-from walagent.wal.wal2json import Wal2jsonTransactions
+from walagent.wal.stream import ReplicationStream, open_stream, prepare_transactions
 from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_tag
 
 
@@ -78,9 +76,8 @@ async def _stream(dsn: str, watch: Watch) -> AsyncGenerator[ReplicationStream]:
     )
     try:
         await _make_slot(conn, options)
+        transactions = await prepare_transactions(conn, options, lambda _: True)
         await start_replication(conn, options)
-        reader = Wal2jsonTransactions if options.plugin == "wal2json" else PgoutputTransactions
-        transactions = reader(lambda _: True, start=options.start, prefixes=options.prefixes)
         stream = ReplicationStream(conn, options, transactions)
         try:
             yield stream

@@ -23,6 +23,7 @@ from walagent.store import tables
 from walagent.store.exact import exact
 from walagent.store.raw import Raw, has_no_encoding
 from walagent.store.translate import is_passing
+from walagent.wal.connection import TEXT_FORMS
 
 _AT_ONCE = 1000  # rows a statement
 _TIMEOUT = "10s"  # for one statement; a condition on one row needs microseconds
@@ -212,16 +213,24 @@ def _too_large(match: Match, column: str, length: int) -> Raised:
 
 
 def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
-    """What holds for the transaction.
+    """What holds for the transaction.  Constants and values are read in the styles they came in.
 
     Args:
         exact: whether to give the server bytes as they are, which it would else refuse as no text.
     """
-    encoding = "set local client_encoding = 'SQL_ASCII';" if exact else ""
-    return sql.SQL(
-        "set transaction read only; set local role {}; set local search_path = '';"
-        " set local statement_timeout = {}; set local lock_timeout = {};" + encoding
-    ).format(sql.Identifier(attachment.run_as), sql.Literal(_TIMEOUT), sql.Literal(_LOCK_TIMEOUT))
+    settings = {
+        "search_path": "",
+        "statement_timeout": _TIMEOUT,
+        "lock_timeout": _LOCK_TIMEOUT,
+        **{style: TEXT_FORMS[style] for style in ("datestyle", "intervalstyle")},
+        **({"client_encoding": "SQL_ASCII"} if exact else {}),
+    }
+    role = sql.SQL("set transaction read only; set local role {}")
+    words = [
+        sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(setting))
+        for name, setting in settings.items()
+    ]
+    return sql.SQL("; ").join([role.format(sql.Identifier(attachment.run_as)), *words])
 
 
 def match_of(verdict: Verdict) -> Match:

@@ -25,6 +25,7 @@ from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
 from walagent.attachment import Attachment, Effect, Tool
+from walagent.encodings import misfit
 from walagent.engine.backoff import brief
 from walagent.engine.gate import Gate
 from walagent.errors import StepBrokenError, ToolBrokenError, ToolFailedError, WalagentError
@@ -39,6 +40,7 @@ from walagent.store.translate import is_conflict, is_passing
 # short as a rule; where one is not, the run waits without a slot.
 _PATIENCE = 2.0
 _MARGIN = 5.0  # seconds after a tool's time in which its transaction must go on
+_LONG = 1.0  # seconds; a heartbeat makes up for less
 _MOST_TEXT = 65_536  # characters of a result that are kept
 
 
@@ -145,6 +147,7 @@ class Toolbox:
     ) -> NewStep:
         text, parameter = statement_of(tool, attachment, arguments, claim.change)
         async with self._within(attachment, tool) as conn:
+            _check_fits(conn, parameter)
             faults.hit("tool.started")
             cursor = await conn.execute(
                 "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
@@ -177,7 +180,7 @@ class Toolbox:
         function = self._function(move.tool)
         async with self._within(attachment, move.tool) as conn, conn.transaction():
             faults.hit("tool.started")
-            rest = move.tool.timeout + _MARGIN
+            rest, started = move.tool.timeout + _MARGIN, time.monotonic()
             transaction = await runs.begin_write(conn, claim, rest)
             content = await self._inside(conn, claim, attachment, move.call, function, arguments)
             if await runs.clean_session(conn) != transaction:
@@ -185,6 +188,8 @@ class Toolbox:
             faults.hit("tool.done")
             step = NewStep(seq, StepKind.RESULT, content)
             await runs.record_step(conn, claim, step)
+            if (took := time.monotonic() - started) > _LONG:
+                await runs.prolong(conn, claim, took)
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
         return step
@@ -262,6 +267,20 @@ class Toolbox:
         faults.hit("tool.done")
         steps.append(await self._record(claim, seq + len(steps), result))
         return steps
+
+
+def _check_fits(conn: AsyncConnection[Any], parameter: Json) -> None:
+    """See that the database can hold what a tool is to write, letter by letter.
+
+    Raises:
+        ToolFailedError: not this letter; nothing was written.
+    """
+    encoding = conn.info.parameter_status("server_encoding") or "UTF8"
+    if (letter := misfit(parameter, encoding)) is not None:
+        raise ToolFailedError(
+            f"the database's encoding {encoding} has no {letter!r}: write it without",
+            sqlstate="22P05",
+        )
 
 
 def _broken(call: ToolCall) -> StepBrokenError:

@@ -22,6 +22,8 @@ _JSON = {114: "json", 3802: "jsonb"}  # by the oid of the type
 _OF_USERS = 16384  # oids from here on are no built-in type's
 _STRAY = re.compile("[\udc80-\udcff]")  # bytes that were no UTF-8, as the decoders keep them
 
+_NULL = r"\N"  # as COPY writes it; a letter that every database has
+
 MAX_TEXT = 256 * 1024  # characters of one value that a run keeps; more goes to no model
 MAX_ROW = 1024 * 1024  # characters of one row
 
@@ -224,7 +226,7 @@ def joined(row: Row | Mapping[str, Any], columns: Iterable[str]) -> str | None:
 
 def _word(value: object) -> str:
     if value is None or value is UNCHANGED:
-        return "∅"
+        return _NULL
     if isinstance(value, Decimal) and value.is_finite():
         return format(value.normalize(), "f")
     return readable(str(value)[:1000])

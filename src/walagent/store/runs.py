@@ -11,6 +11,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.message import Json, ToolCall, Usage
 from walagent.run import Claim, RunState, Step, StepKind
+from walagent.store.told import ToldJson, ToldText
 
 Connection = AsyncConnection[Any]
 
@@ -32,7 +33,7 @@ class NewStep:
         return [
             self.seq,
             self.kind.value,
-            Jsonb(self.content),
+            ToldJson(self.content),
             _usage(self.usage),
             self.cost,
             self.duration_ms,
@@ -133,8 +134,8 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
     Returns:
         whether another run of its lane was waiting for it.
     """
-    text = None if result is None else result.replace("\x00", "\N{REPLACEMENT CHARACTER}")
-    failed = None if error is None else Jsonb(error)
+    text = None if result is None else ToldText(result)
+    failed = None if error is None else ToldJson(error)
     end = [state.value, text, failed, spent.tokens, spent.cost, reserved]
     if last is None:
         cursor = await conn.execute(
@@ -176,7 +177,7 @@ async def park_run(  # noqa: PLR0913 - a row's columns
             state.value,
             timedelta(seconds=delay),
             refund,
-            None if error is None else Jsonb(error),
+            None if error is None else ToldJson(error),
             spent.tokens,
             spent.cost,
             reserved,
@@ -203,7 +204,7 @@ async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
             seq,
             call.id,
             call.name,
-            Jsonb(call.arguments),
+            ToldJson(call.arguments),
             run_as,
             timedelta(seconds=ttl),
             spent.tokens,
@@ -220,7 +221,7 @@ async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
         "select exists (select from agent.approval a"
         " where a.run_id = %s and a.call_id = %s and a.state = 'approved'"
         " and a.digest = agent.call_digest(a.run_id, a.call_id, %s, %s))",
-        [claim.run_id, call.id, call.name, Jsonb(call.arguments)],
+        [claim.run_id, call.id, call.name, ToldJson(call.arguments)],
     )
     row = await cursor.fetchone()
     return bool(row and row[0])
@@ -264,6 +265,13 @@ async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str
     )
     row = await cursor.fetchone()
     return row[0] if row else ""
+
+
+async def prolong(conn: Connection, claim: Claim, seconds: float) -> None:
+    """Let the time for which this transaction has held the run not count against its lease."""
+    await conn.execute(
+        "select agent.prolong(%s, %s, %s)", [claim.run_id, claim.lease, timedelta(seconds=seconds)]
+    )
 
 
 async def become(conn: Connection, role: str, search_path: str) -> None:

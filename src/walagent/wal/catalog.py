@@ -5,13 +5,17 @@ Asked over the replication connection before it streams: it takes plain SQL, but
 Source: PostgreSQL docs, 53.11 pg_class, 53.7 pg_attribute, 53.26 pg_index.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 
 from walagent.change import Column, Relation
+from walagent.encodings import CODECS
+from walagent.errors import PreconditionError
+from walagent.wal.connection import server_encoding, take_bytes
 from walagent.wal.options import quote_text
 from walagent.wal.refusals import refused
 
@@ -38,6 +42,50 @@ select c.oid::int8,
 """
 
 
+_LEFT_OUT: Final = """
+select n.nspname, c.relname, a.attname
+  from pg_catalog.pg_attribute a
+  join pg_catalog.pg_class c on c.oid = a.attrelid
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+ where a.attgenerated <> '' and not a.attisdropped
+   and (a.attgenerated = 'v' or current_setting('server_version_num')::int < 180000)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What a database tells of itself before its changes are read."""
+
+    tables: Sequence[Relation] = ()
+    # By table the columns that pgoutput does not send, which are not told of by wal2json either.
+    left_out: Mapping[tuple[str, str], frozenset[str]] = field(
+        default_factory=dict[tuple[str, str], frozenset[str]]
+    )
+    encoding: str = "UTF8"  # as PostgreSQL calls it
+
+
+async def read_catalog(conn: AsyncConnection, tables: Sequence[tuple[str, str]]) -> Catalog:
+    """Look at the database; see `read_tables`.
+
+    Raises:
+        PreconditionError: wal2json writes what we cannot read.
+        WalagentError: the connection broke, or the role may not look.
+    """
+    if (encoding := server_encoding(conn)) not in CODECS:
+        raise PreconditionError(
+            f"wal2json writes text in the database's encoding {encoding}, which we cannot read",
+            hint="use pgoutput, whose text the server converts: replication: {plugin: pgoutput}",
+        )
+    return Catalog(await read_tables(conn, tables), await _left_out(conn), encoding)
+
+
+async def _left_out(conn: AsyncConnection) -> Mapping[tuple[str, str], frozenset[str]]:
+    found: dict[tuple[str, str], set[str]] = {}
+    for schema, table, column in await _rows(conn, _LEFT_OUT):
+        found.setdefault((schema, table), set()).add(column)
+    return {table: frozenset(columns) for table, columns in found.items()}
+
+
 async def read_tables(
     conn: AsyncConnection, tables: Sequence[tuple[str, str]]
 ) -> Sequence[Relation]:
@@ -48,12 +96,22 @@ async def read_tables(
     """
     names = ", ".join(f"({quote_text(schema)}, {quote_text(name)})" for schema, name in tables)
     wanted = f"and (n.nspname, c.relname) in ({names})" if names else ""
-    try:
-        cursor = await conn.execute(_COLUMNS.format(wanted=wanted).encode())
-        rows: list[tuple[Any, ...]] = await cursor.fetchall()
-    except Error as error:
-        raise refused(error, "") from error
+    rows = await _rows(conn, _COLUMNS.format(wanted=wanted))
     return [
         Relation(oid, schema, name, tuple(Column(*row[4:]) for row in columns), identity)
         for (oid, schema, name, identity), columns in groupby(rows, key=lambda row: row[:4])
     ]
+
+
+async def _rows(conn: AsyncConnection, query: str) -> list[tuple[Any, ...]]:
+    try:
+        await take_bytes(conn)
+        cursor = await conn.execute(query.encode())
+        return [tuple(map(_plain, row)) for row in await cursor.fetchall()]
+    except Error as error:
+        raise refused(error, "") from error
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - what the columns hold
+    """Read a text of a database without an encoding."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

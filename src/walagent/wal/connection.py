@@ -60,10 +60,14 @@ async def connect_replication(
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
         raise ConfigError("the connection string cannot be read") from error
-    settings = TEXT_FORMS | _NAMES | {
-        "wal_sender_timeout": f"{round(sender_timeout * 1000)}ms",
-        "tcp_user_timeout": f"{round((stall_timeout + _MARGIN) * 1000)}ms",
-    }
+    settings = (
+        TEXT_FORMS
+        | _NAMES
+        | {
+            "wal_sender_timeout": f"{round(sender_timeout * 1000)}ms",
+            "tcp_user_timeout": f"{round((stall_timeout + _MARGIN) * 1000)}ms",
+        }
+    )
     words = " ".join(f"-c {name}={value}" for name, value in settings.items())
     parameters = (
         {"connect_timeout": _CONNECT_TIMEOUT}
@@ -87,6 +91,20 @@ async def connect_replication(
         raise unreachable(error) from error
 
 
+async def take_bytes(conn: AsyncConnection) -> None:
+    """Let a database without an encoding send its text as it is: it refuses to send it as UTF-8.
+
+    From here on psycopg gives texts of queries as bytes, too.
+    """
+    if server_encoding(conn) == "SQL_ASCII":
+        await conn.execute("set client_encoding = 'SQL_ASCII'")
+
+
+def server_encoding(conn: AsyncConnection) -> str:
+    """The database's encoding, as PostgreSQL calls it."""
+    return conn.info.parameter_status("server_encoding") or "UTF8"
+
+
 async def start_replication(conn: AsyncConnection, options: StreamOptions) -> None:
     """Start streaming.
 
@@ -98,6 +116,7 @@ async def start_replication(conn: AsyncConnection, options: StreamOptions) -> No
     """
     try:
         async with answering():
+            await take_bytes(conn)
             await conn.execute(start_command(options).encode())
     except Error as error:
         raise refused(error, options.slot) from error

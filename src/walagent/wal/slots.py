@@ -361,7 +361,9 @@ async def _settle(
 @asynccontextmanager
 async def _connection(dsn: str) -> AsyncGenerator[AsyncConnection]:
     try:
-        conn = await AsyncConnection.connect(dsn, autocommit=True, application_name="walagent")
+        conn = await AsyncConnection.connect(
+            dsn, autocommit=True, application_name="walagent", client_encoding="UTF8"
+        )
     except Error as error:
         raise DatabaseLostError("the database cannot be reached") from error
     async with conn:

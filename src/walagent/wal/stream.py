@@ -22,7 +22,7 @@ from walagent import faults
 from walagent.change import Item, Relation
 from walagent.errors import StreamLostError, WalagentError
 from walagent.lsn import Lsn
-from walagent.wal.catalog import read_tables
+from walagent.wal.catalog import read_catalog
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.deadman import Deadman
 from walagent.wal.fanout import FanOut
@@ -66,7 +66,7 @@ async def open_stream(
         stall_timeout=options.stall_timeout,
     )
     try:
-        transactions = await _transactions(conn, options, wanted)
+        transactions = await prepare_transactions(conn, options, wanted)
         await start_replication(conn, options)
         stream = ReplicationStream(conn, options, transactions, fan_out)
         try:
@@ -77,14 +77,20 @@ async def open_stream(
         await conn.close()
 
 
-async def _transactions(
+async def prepare_transactions(
     conn: AsyncConnection, options: StreamOptions, wanted: Callable[[Relation], bool]
 ) -> Transactions:
+    """Get ready for what the plug-in sends, on a connection that does not stream yet.
+
+    Raises:
+        PreconditionError: it writes what we cannot read.
+        WalagentError: the connection broke, or the role may not look at the catalog.
+    """
     start, prefixes = options.start, options.prefixes
     if options.plugin == "pgoutput":
         return PgoutputTransactions(wanted, start=start, prefixes=prefixes)
-    known = await read_tables(conn, options.tables)
-    return Wal2jsonTransactions(wanted, start=start, prefixes=prefixes, known=known)
+    catalog = await read_catalog(conn, options.tables)
+    return Wal2jsonTransactions(wanted, start=start, prefixes=prefixes, catalog=catalog)
 
 
 class ReplicationStream:

@@ -5,8 +5,9 @@ What wal2json itself loses or adds:
 - A table has no OID (0) and no identity, and `in_key` says primary key, unless the catalog told
   of it before the stream began.
 - Changes of tables without a replica identity, and origins, do not arrive at all.
-- Generated columns arrive, which pgoutput leaves out.
-- A logical message must be UTF-8.
+- Generated columns arrive, which pgoutput leaves out; those that the catalog told of before the
+  stream began are left out here, too.
+- A logical message must be text of the database's encoding.
 - An unchanged TOASTed column is left out of an update.  It becomes UNCHANGED if the catalog
   or an earlier change has shown the column.
 - An update always carries its key.  It is left out of `old` when nothing in it changed, as
@@ -24,7 +25,7 @@ Source: wal2json's README, and what its release 2.5 was seen to send.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final, cast
@@ -32,8 +33,10 @@ from typing import Any, Final, cast
 import orjson
 
 from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation, Row, Tag
+from walagent.encodings import to_utf8
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
+from walagent.wal.catalog import Catalog
 from walagent.wal.options import TAG_PREFIX
 from walagent.wal.progress import Progress
 from walagent.wal.protocol import HEADER
@@ -49,6 +52,8 @@ _OPS: Final = {"I": Op.INSERT, "U": Op.UPDATE, "D": Op.DELETE, "T": Op.TRUNCATE}
 _KINDS: Final = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M"}
 _PIECE: Final = 1000
 
+_UNKNOWN: Final = Catalog()
+
 Document = Mapping[str, Any]
 
 
@@ -59,7 +64,7 @@ class Wal2jsonTransactions(Progress):
         wanted: asked whenever a table is new or looks different; see `PgoutputTransactions`.
         start: transactions whose commit LSN is below are left out: they are in the ledger.
         prefixes: logical messages with one of these become a `Tag`; others are left out.
-        known: tables as the catalog has them; so the first update can say what it left out.
+        catalog: what the database told of itself; so the first update can say what it left out.
     """
 
     def __init__(
@@ -68,11 +73,12 @@ class Wal2jsonTransactions(Progress):
         *,
         start: Lsn = Lsn(0),  # noqa: B008 - immutable
         prefixes: Iterable[str] = (TAG_PREFIX,),
-        known: Iterable[Relation] = (),
+        catalog: Catalog = _UNKNOWN,
     ) -> None:
         super().__init__(start)
+        self._catalog = catalog
         self._tables = Tables(wanted)
-        for relation in known:
+        for relation in catalog.tables:
             self._tables.learn(relation)
         self._prefixes = frozenset(prefixes)
 
@@ -103,7 +109,7 @@ class Wal2jsonTransactions(Progress):
             return iter(() if idle is None else (idle,))
         if len(data) <= HEADER:
             raise DecodeError("an XLogData frame without payload", offset=len(data))
-        return self._document(parse_document(data[HEADER:]))
+        return self._document(parse_document(data[HEADER:], self._catalog.encoding))
 
     def _document(self, document: Document) -> Iterator[Item | Change]:
         try:
@@ -139,6 +145,8 @@ class Wal2jsonTransactions(Progress):
     def _change(self, op: Op, document: Document) -> Change | None:
         begin, ordinal = self._transaction(HEADER), self._ordinal
         self._ordinal += 1
+        if names := self._catalog.left_out.get((document["schema"], document["table"])):
+            document = _without(document, names)
         if self._skipping or not (table := self._tables.find(document)).wanted:
             return None
         new = read_row(table, document["columns"]) if op in (Op.INSERT, Op.UPDATE) else None
@@ -146,26 +154,45 @@ class Wal2jsonTransactions(Progress):
         return make_change(begin.commit_lsn, ordinal, op, table.relation, new, old, begin.xid)
 
 
-def parse_document(payload: bytes) -> Document:
-    """Parse one document.
+def parse_document(payload: bytes, encoding: str = "UTF8") -> Document:
+    """Parse one document, of a database with this encoding.
 
     Raises:
         DecodeError: it is not a JSON object.
     """
     try:
-        if _DELICATE.search(payload):
-            document = json.loads(payload, parse_float=Decimal, parse_int=_integer)
-        else:
-            document = orjson.loads(payload)
+        document = _parse(to_utf8(payload, encoding), stray=encoding == "SQL_ASCII")
     except json.JSONDecodeError as error:  # orjson's is one, too
         raise DecodeError("not JSON", offset=HEADER + error.pos) from error
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"not {encoding}", offset=HEADER + error.start) from error
     if not isinstance(document, dict):
         raise DecodeError("not a JSON object", offset=HEADER)
     return cast("Document", document)
 
 
+def _parse(text: bytes, *, stray: bool) -> object:
+    """Parse JSON; with *stray* bytes, which are no UTF-8, in its strings."""
+    if stray and not text.isascii():
+        escaped = text.decode("utf-8", "surrogateescape")
+        return json.loads(escaped, parse_float=Decimal, parse_int=_integer)
+    if _DELICATE.search(text):
+        return json.loads(text, parse_float=Decimal, parse_int=_integer)
+    return orjson.loads(text)
+
+
 def _integer(text: str) -> int | float:
     return -0.0 if text == "-0" else int(text)
+
+
+def _without(document: Document, names: Collection[str]) -> Document:
+    """Leave columns out of a change."""
+    kept = {
+        part: [cell for cell in document[part] if cell["name"] not in names]
+        for part in ("columns", "identity", "pk")
+        if document.get(part)
+    }
+    return {**document, **kept}
 
 
 def _begin(document: Document) -> Begin:

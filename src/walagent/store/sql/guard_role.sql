@@ -20,10 +20,10 @@ with recursive me (oid) as (
      where r.rolname in ('pg_write_all_data', 'pg_write_server_files', 'pg_read_server_files', 'pg_execute_server_program',
                          'pg_signal_backend', 'pg_maintain', 'pg_database_owner', 'pg_create_subscription', 'pg_checkpoint')
     union all
-    select 3, format('%s owns %s', current_user, c.oid::regclass), format('alter %s %s owner to …;', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass)
+    select 3, format('%s owns %s', current_user, c.oid::regclass), format('alter %s %s owner to ...;', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass)
       from pg_class c where c.relowner in (select oid from me) and c.relnamespace in (select oid from ours)
     union all
-    select 3, format('%s owns the schema %I', current_user, n.nspname), format('alter schema %I owner to …;', n.nspname)
+    select 3, format('%s owns the schema %I', current_user, n.nspname), format('alter schema %I owner to ...;', n.nspname)
       from pg_namespace n where n.nspowner in (select oid from me) and n.oid in (select oid from ours)
     union all
     select 3, format('%s owns the database', current_user), 'use a login of its own: create role analyst login; grant usage on schema public to analyst; grant select on all tables in schema public to analyst;'
