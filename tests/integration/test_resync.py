@@ -268,6 +268,14 @@ async def test_all_rows_take_the_place_of_an_older_backfill(
     states = "select generation, state from agent.backfill order by 1"
     assert await rows(conn, states) == [(0, "replaced"), (2, "replaced"), (3, "done")]
     assert len(await column(conn, BACKFILLED)) == 10
+    listed = [each for each in await reading.list_agents(conn) if each["attachment"] == "desk"]
+    assert [each["backfill"] for each in listed] == ["done"]
+    listed = await reading.list_backfills(conn)
+    assert [(each["after"], each["state"]) for each in listed] == [
+        ("attach", "replaced"),
+        ("gap", "replaced"),
+        ("gap", "done"),
+    ]
     assert await column(conn, "select distinct generation from agent.run where key = '11'") == [3]
 
 

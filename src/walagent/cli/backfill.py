@@ -20,7 +20,7 @@ _LOOK = 0.5  # seconds between two looks; a chunk takes about as long
 def backfills_(where: Where, *, wait: bool, as_json: bool) -> None:
     """Show how far backfills are.  The total is PostgreSQL's estimate until one is done."""
     rows = ask(where, _follow if wait else reading.list_backfills)
-    columns = ["attachment", "relation", "state", "rows_done", "rows_total", "runs"]
+    columns = ["attachment", "relation", "after", "state", "rows_done", "rows_total", "runs"]
     columns += ["started_at", "finished_at"]
     columns += ["error"] if any(row["error"] for row in rows) else []
     print_rows(rows, columns, as_json=as_json, empty="no backfills: attach with backfill=true")
@@ -34,17 +34,18 @@ async def _follow(conn: AsyncConnection[Any]) -> list[reading.Found]:
     told = False
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        bars: dict[str, Any] = {}
+        bars: dict[tuple[str, int], Any] = {}
         while True:
             rows = await reading.list_backfills(conn)
             for row in rows:
-                name, total = row["attachment"], max(row["rows_total"] or 0, row["rows_done"])
-                if name not in bars:
-                    bars[name] = progress.add_task(name, total=total or None)
-                progress.update(bars[name], completed=row["rows_done"], total=total or None)
-            if all(row["state"] in {"done", "failed"} for row in rows):
+                total = max(row["rows_total"] or 0, row["rows_done"])
+                which = row["attachment"], row["generation"]
+                if which not in bars:
+                    bars[which] = progress.add_task(row["attachment"], total=total or None)
+                progress.update(bars[which], completed=row["rows_done"], total=total or None)
+            if all(row["state"] not in {"pending", "running"} for row in rows):
                 return rows
-            if not told and all(row["state"] == "pending" for row in rows):
+            if not told and all(row["state"] != "running" for row in rows):
                 told = True
                 say("nothing is read yet: is `walagent run` at work?")
             await asyncio.sleep(_LOOK)

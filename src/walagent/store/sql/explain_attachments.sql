@@ -10,7 +10,8 @@ select v.definition,
        agent.lost_ground(a.definition) as lost
   from agent.attachment a
        join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
-       left join agent.backfill b on b.attachment_id = a.id
+       left join lateral (select * from agent.backfill l where l.attachment_id = a.id
+                           order by l.generation desc limit 1) b on true
  where a.relation = %(relation)s
     or not exists (select from pg_catalog.pg_class where oid = a.relation)
        and (a.definition ->> 'schema', a.definition ->> 'table')

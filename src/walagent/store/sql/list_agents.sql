@@ -25,7 +25,8 @@ select g.name as agent,
   from agent.agent g
        left join agent.attachment a on a.agent = g.name
        left join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
-       left join agent.backfill b on b.attachment_id = a.id
+       left join lateral (select * from agent.backfill l where l.attachment_id = a.id
+                           order by l.generation desc limit 1) b on true
        left join (select attachment_id,
                          count(*) filter (where state = 'pending') as pending,
                          count(*) filter (where state = 'running') as running,
