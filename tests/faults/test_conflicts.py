@@ -62,12 +62,13 @@ def calls(*arguments: dict[str, Json], tool: str = "take") -> dict[str, Json]:
 
 @asynccontextmanager
 async def at_work(
-    place: Place, attachments: Sequence[str], dsn: str = ""
+    place: Place, attachments: Sequence[str], dsn: str = "", *, lease: float = LEASE
 ) -> AsyncIterator[Serving]:
     """The daemon in this process, with these attachments in effect."""
     for attach in attachments:
         await place.conn.execute(attach.encode())
-    async with serving(place, dsn or place.dsn, replication_dsn=place.dsn) as daemon:
+    settings = {"workers": {"lease": lease}}
+    async with serving(place, dsn or place.dsn, settings, replication_dsn=place.dsn) as daemon:
         await until(place.conn, IN_EFFECT, len(attachments), alive=daemon.is_alive)
         yield daemon
 
@@ -261,20 +262,23 @@ async def test_a_lock_that_is_held_for_long_costs_a_run_nothing_but_time(
     assert await fetch(place.conn, "select count(*) from effect where tool = 'take'") == [(20,)]
 
 
+PATIENT = 4.0  # seconds: a lease that a busy machine does not use up
+
+
 @pytest.mark.slow
 async def test_tools_that_take_long_leave_connections_for_leases(place: Place) -> None:
     """More of them than there are connections, each longer than a lease: nobody loses a run."""
     await make_ready(place, attach="")
     await place.conn.execute(STOCK)
-    nothing = {"first": 0, "second": 0, "pause": 1.5 * LEASE}  # no row, and so no lock
+    nothing = {"first": 0, "second": 0, "pause": 1.25 * PATIENT}  # no row, and so no lock
     await add_model(place, "take", calls(nothing))
-    await add_model(place, "other", {"latency": 2 * LEASE, "replies": ["Done."]})
+    await add_model(place, "other", {"latency": 2 * PATIENT, "replies": ["Done."]})
     other = "select agent.attach('news', 'name=other, model=other')"
-    async with at_work(place, [TAKE, other]) as daemon:
-        await place.conn.execute("insert into item (id, version) select generate_series(1, 10), 1")
+    async with at_work(place, [TAKE, other], lease=PATIENT) as daemon:
+        await place.conn.execute("insert into item (id, version) select generate_series(1, 6), 1")
         await place.conn.execute("insert into news (id) select generate_series(1, 5)")
         # Another worker would look, too, whose lease has run out.
-        ticking = f"select ({MEANWHILE}) = 15 from agent.tick()"
+        ticking = f"select ({MEANWHILE}) = 11 from agent.tick()"
         await until(place.conn, ticking, alive=daemon.is_alive)
     assert await fetch(place.conn, "select max(attempt) from agent.run") == [(1,)]
 
