@@ -55,7 +55,7 @@ async def take_away(server: OwnServer, stop: str) -> None:
     ("changes", "stops"),
     [
         (300, ("fast", "immediate", "killed")),
-        pytest.param(4000, ("fast", "immediate", "killed") * 3, marks=pytest.mark.slow),
+        pytest.param(2500, ("fast", "immediate", "killed") * 2, marks=pytest.mark.slow),
     ],
 )
 async def test_a_server_that_restarts_under_load_costs_nothing(

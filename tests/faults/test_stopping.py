@@ -3,13 +3,17 @@
 import random
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, pause, running, start_writer
+from tests.faults.rig.servers import own_server
 from tests.faults.rig.stage import Place, make_ready, set_latency
-from tests.faults.rig.waiting import fetch, until
+from tests.faults.rig.waiting import connect_again, fetch, until
+
+pytestmark = pytest.mark.scenario(18)
 
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
 ASKING = "select count(*) = 3 from agent.run where state = 'running'"
@@ -78,3 +82,26 @@ async def test_a_daemon_that_is_stopped_under_load_leaves_no_lease(
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive, seconds=120)
             await all_is_well(place.conn)
     assert await fetch(place.conn, "select distinct attempt from agent.run") == [(1,)]
+
+
+async def test_a_daemon_that_is_stopped_while_its_server_is_away_ends_soon(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """What it cannot give back, a lease gives back later; it does not wait for the server."""
+    which = str(request.config.getoption("--server"))
+    async with own_server(tmp_path, which) as (server, place):
+        await make_ready(place, latency=60)
+        with running(Daemon(place, settings={"workers": {"drain": 1}})) as daemon:
+            await place.conn.execute(WRITE)
+            await until(place.conn, ASKING, alive=daemon.is_alive)
+            await server.kill()
+            started = time.monotonic()
+            daemon.signal(signal.SIGTERM)
+            assert await daemon.ended() == 0
+            assert time.monotonic() - started < 3 * AT_ONCE
+        await server.start()
+        set_latency(place, 0)
+        async with await connect_again(place.dsn) as conn:
+            with running(Daemon(place)) as daemon:
+                await until(conn, ALL_ENDED, alive=daemon.is_alive)
+                await all_is_well(conn)

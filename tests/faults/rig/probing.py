@@ -5,6 +5,7 @@ import json
 import socket
 import struct
 import tempfile
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -16,18 +17,19 @@ from urllib.request import urlopen
 
 from tests.faults.rig.waiting import DEADLINE, until_true
 
+_LOOK = 0.02  # seconds between two looks at what systemd was sent
 _EVERY = 0.2  # seconds between two looks at /healthz
 _PATIENCE = 5.0  # seconds for an answer on a busy machine
 
 
-async def ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
+async def ask(port: int, path: str, *, patience: float = _PATIENCE) -> tuple[int, dict[str, Any]]:
     """Status and body of what it answers now; status 0 when nobody does."""
-    return await asyncio.to_thread(_ask, port, path)
+    return await asyncio.to_thread(_ask, port, path, patience)
 
 
-def _ask(port: int, path: str) -> tuple[int, dict[str, Any]]:
+def _ask(port: int, path: str, patience: float) -> tuple[int, dict[str, Any]]:
     try:
-        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=_PATIENCE) as answer:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=patience) as answer:
             return answer.status, json.loads(answer.read())
     except HTTPError as error:
         with error:
@@ -100,6 +102,16 @@ class Manager:
 
         await until_true(said, f"systemd hears {words}", seconds=seconds)
         return found[0]
+
+    async def falls_silent(self, seconds: float, *, patience: float = DEADLINE) -> float:
+        """Wait until no sign of life has come for *seconds*; return how long that took."""
+        last = started = time.monotonic()
+        while (now := time.monotonic()) - last < seconds:
+            assert now - started < patience, "signs of life go on"
+            if any("WATCHDOG=1" in message for message in self.read()):
+                last = now
+            await asyncio.sleep(_LOOK)
+        return now - started
 
     async def is_fed(self, seconds: float) -> bool:
         """Whether a sign of life comes within *seconds* from now."""
