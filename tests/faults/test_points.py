@@ -18,7 +18,7 @@ from tests.faults.rig.scene import (
     make_scene,
     take_all_in,
 )
-from tests.faults.rig.stage import Place, let_time_pass
+from tests.faults.rig.stage import Place, let_time_pass, let_waits_end
 from walagent import faults
 
 SKIPS = [0, pytest.param(1, marks=pytest.mark.slow)]  # harmless passes before it fires
@@ -70,7 +70,7 @@ async def test_a_run_in_which_anything_raises_is_worked_again(scene: Scene, poin
     with faults.armed(point, mode="error"):
         passing = asyncio.create_task(scene.work())
         while not passing.done():
-            await let_time_pass(scene.conn)
+            await let_waits_end(scene.conn)
             await asyncio.wait([passing], timeout=0.2)
         assert not passing.result()
     await all_is_well(scene)

@@ -185,6 +185,16 @@ async def add_model(place: Place, name: str, script: Mapping[str, Json] | None =
     )
 
 
+async def let_waits_end(conn: AsyncConnection[Any]) -> None:
+    """Let every wait end while nobody works, where CLOCK is the clock: no lease runs out by it."""
+    async with conn.transaction():
+        await conn.execute("lock table agent.lane in exclusive mode")  # so that nobody claims
+        await conn.execute(
+            "update public.clock set shift = shift + interval '1 hour'"
+            " where not exists (select from agent.run where state = 'running')"
+        )
+
+
 async def let_time_pass(conn: AsyncConnection[Any]) -> None:
     """Let every lease run out and every wait end, where CLOCK is the clock."""
     await conn.execute("update public.clock set shift = shift + interval '1 hour'")
