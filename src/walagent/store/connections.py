@@ -18,6 +18,7 @@ from walagent.login import login_refused, said, sqlstate_of
 from walagent.message import Json
 from walagent.store.exact import exact, read_json
 from walagent.store.session import Session
+from walagent.store.translate import translating
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 
@@ -99,7 +100,8 @@ async def connect(
         told, state = _told(error)
         raise DatabaseLostError(f"cannot connect: {told}", sqlstate=state) from error
     try:
-        await _configure(conn)
+        with translating():  # it may break before it has served anybody
+            await _configure(conn)
     except BaseException:  # cancelled, too: nobody else has it yet
         await conn.close()
         raise
