@@ -40,6 +40,10 @@ select reason like 'slot %% was given up: it kept %%', from_lsn = p.end_lsn, to_
   from agent.gap g join agent.progress p using (slot) where resolved_at is null
 """
 LIMIT = {"give_up_bytes": "24 MB", "give_up_after": "1s"}
+END_WATCH = """
+select count(pg_terminate_backend(pid)) from pg_stat_activity
+ where application_name = 'walagent watch' and datname = current_database()
+"""
 MB = 1 << 20
 
 
@@ -103,6 +107,7 @@ async def test_an_alarm_is_raised_and_cleared_once(place: Place, figure: Figure)
     port, numbers = free_port(), count(101)
     with running(daemon(place, {"alarm_bytes": "24MB"}, port)) as reader:
         await reader.has_said("reader.streaming")
+        assert await fetch(place.conn, END_WATCH) == [(1,)]  # it comes back
         async with stuck(place, "agent.run"):
             await fill(place, 32 * MB)
             figure("alarm raised", await reader.has_said("slot.alarm_raised"), "s")

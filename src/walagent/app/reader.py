@@ -230,8 +230,8 @@ class Reader:
         if found is None:
             return True
         try:
-            async with await connect(self._dsn) as conn:
-                with translating():
+            with translating():
+                async with await connect(self._dsn) as conn:
                     return await gaps.record_gap(conn, found.slot, found.generation, str(error))
         except (DatabaseLostError, LoginRefusedError) as trouble:
             self._note(f"{error}; and that cannot be recorded: {trouble}", trouble)

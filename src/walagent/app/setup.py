@@ -15,6 +15,7 @@ from walagent.store import gaps
 from walagent.store import ledger as ledgers
 from walagent.store.connections import connect
 from walagent.store.ledger import Ledger
+from walagent.store.translate import translating
 from walagent.wal.refusals import LOST
 from walagent.wal.slots import (
     Blocker,
@@ -253,8 +254,9 @@ async def let_go(replication_dsn: str, slot: str) -> None:
         SlotBusyError: somebody still reads it.
         DatabaseLostError: the server cannot be reached.
     """
-    async with await connect(replication_dsn) as conn:
-        await drop_slot(conn, slot)
+    with translating():
+        async with await connect(replication_dsn) as conn:
+            await drop_slot(conn, slot)
 
 
 async def check_publications(conn: AsyncConnection[Any], settings: Replication) -> None:

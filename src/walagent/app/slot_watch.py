@@ -66,9 +66,10 @@ class SlotWatch:
         """
         while True:
             try:
-                async with await connect(self._login(), application="walagent watch") as conn:
-                    await conn.execute(f"set statement_timeout = '{_PATIENCE}'".encode())
-                    return await self._keep_looking(conn)
+                with translating():
+                    async with await connect(self._login(), application="walagent watch") as conn:
+                        await conn.execute(f"set statement_timeout = '{_PATIENCE}'".encode())
+                        return await self._keep_looking(conn)
             except WalagentError:  # the reader and the workers tell of it already
                 await asyncio.sleep(_LOOK)
 
@@ -80,8 +81,7 @@ class SlotWatch:
 
     async def _look(self, conn: AsyncConnection[Any]) -> str | None:
         """Look once; give the reason if the slot was given up."""
-        with translating():
-            seen = await status.read_backlog(conn, self._slot)
+        seen = await status.read_backlog(conn, self._slot)
         self.retained, self.behind = seen.retained, seen.behind
         signs = self._backlog.look(seen.retained, seen.behind, time.monotonic())
         metrics.slot_retained_bytes.set(seen.retained)
