@@ -9,6 +9,8 @@ STAMP := $(VENV)/.installed
 ARGS ?=
 REPORT ?= build/faults.json
 SOAK ?= 3600
+# Processes that test side by side, each on a server of its own.
+JOBS ?= 2
 
 # python3 where it is new enough, else a newer one beside it.
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
@@ -33,7 +35,7 @@ demo: $(STAMP)  ## Play support tickets through an embedded PostgreSQL and a loc
 	$(BIN)/walagent demo $(ARGS)
 
 test: $(STAMP)  ## Run the tests (ARGS="-k slot" picks some)
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
 
 check: lint test  ## All that must pass before a change is taken
 
@@ -48,7 +50,8 @@ format: $(STAMP)  ## Let ruff format the code and mend what it can
 	$(BIN)/ruff format
 
 faults: $(STAMP)  ## Run every fault and every slow test; takes up to an hour
-	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -m "faults or slow" $(ARGS)
+	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) \
+		-m "faults or slow" $(ARGS)
 
 soak: $(STAMP)  ## Let small faults happen for an hour (SOAK=7200 for two) and see that nothing grows
 	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \

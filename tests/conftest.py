@@ -1,6 +1,7 @@
 """Fixtures for everybody: a real server, a migrated template, a fresh database per test."""
 
 import os
+import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +16,8 @@ from tests.servers import run_server
 pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a failure shows
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
+# Chosen once, before the workers of pytest-xdist start: they inherit it.
+SEED = int(os.environ.setdefault("WALAGENT_FAULT_SEED", str(random.randrange(2**32))))
 
 # In this order: a slot pins its database, and an active slot cannot be dropped.
 END_READERS = """
@@ -36,6 +39,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("WALAGENT_TEST_SERVER", "embedded"),
         help="embedded, debian, or a superuser's connection string",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report on the faults where that is asked for; pytest-xdist's workers tell their parent."""
+    path = os.environ.get("WALAGENT_FAULT_REPORT")
+    if path and not hasattr(config, "workerinput"):
+        from tests.faults.rig.report import Reporter  # noqa: PLC0415 - after its rewriting is asked for
+
+        config.pluginmanager.register(Reporter(Path(path), SEED), "fault-report")
+
+
+def pytest_report_header() -> str:
+    """Say how to have the same chance again."""
+    return f"WALAGENT_FAULT_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")

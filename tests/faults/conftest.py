@@ -1,7 +1,6 @@
 """Fixtures for what is killed: a database as `walagent init` makes it, and this test's chance."""
 
 import asyncio
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,41 +11,29 @@ import pytest
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
-from tests.faults.rig.report import SCENARIOS, Reporter
+from tests.conftest import SEED
+from tests.faults.rig.report import SCENARIOS
 from tests.faults.rig.stage import Figure, Place
 from walagent.app.migrating import migrate
 
-_REPORTER = "fault-report"
-SEED = int(os.environ.get("WALAGENT_FAULT_SEED") or random.randrange(2**32))
 
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark every test of this folder, and report on them where that is asked for."""
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder."""
     for item in items:
         if "tests/faults/" in item.path.as_posix():
             item.add_marker("faults")
         numbers = [n for mark in item.iter_markers("scenario") for n in mark.args]
         assert SCENARIOS.keys() >= set(numbers), f"{item.nodeid}: no such scenario"
         item.user_properties.append(("scenarios", numbers))
-    if path := os.environ.get("WALAGENT_FAULT_REPORT"):
-        config.pluginmanager.register(Reporter(Path(path), SEED), _REPORTER)
-
-
-def pytest_report_header() -> str:
-    """Say how to have the same chance again."""
-    return f"WALAGENT_FAULT_SEED={SEED}"
 
 
 @pytest.fixture(scope="session")
-def template(server: str, pytestconfig: pytest.Config) -> Iterator[str]:
+def template(server: str) -> Iterator[str]:
     """A database that the daemon accepts: its migrations are on record."""
     name = f"walagent_migrated_{uuid4().hex[:8]}"
     with psycopg.connect(server, autocommit=True) as admin:
         admin.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
         asyncio.run(_migrate(make_conninfo(server, dbname=name)))
-        if reporter := pytestconfig.pluginmanager.get_plugin(_REPORTER):
-            version = admin.info.parameter_status("server_version") or ""
-            reporter.session.server = version.partition(" ")[0]
         yield name
         admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
@@ -57,8 +44,10 @@ async def _migrate(dsn: str) -> None:
 
 
 @pytest.fixture
-def place(conn: AsyncConnection, dsn: str, tmp_path: Path) -> Place:
+def place(conn: AsyncConnection, dsn: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     """This test's own database; the slot is named after it, for slots belong to the server."""
+    version = conn.info.parameter_status("server_version") or ""
+    request.node.user_properties.append(("server", version.partition(" ")[0]))
     return Place(conn, dsn, conn.info.dbname, tmp_path)
 
 

@@ -75,6 +75,7 @@ class Reporter:
         properties: dict[str, Any] = dict(report.user_properties)
         if "scenarios" not in properties:
             return
+        self.session.server = properties.get("server") or self.session.server
         over = report.when == "call" or report.outcome != "passed"
         if report.failed:
             self.session.failed.append(report.nodeid)
