@@ -9,17 +9,29 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.faults.rig.inprocess import take_in
 from tests.faults.rig.scene import (
     ASKED_AGAIN,
     OF_INTAKE,
     OF_WORKER,
+    STAGES,
     Scene,
     all_is_well,
     make_scene,
     take_all_in,
 )
 from tests.faults.rig.stage import Place, let_time_pass, let_waits_end
+from tests.faults.rig.waiting import fetch
 from walagent import faults
+
+# The ledger goes back to where the server would begin again.
+PUT_BACK = """
+update agent.progress p set end_lsn = s.confirmed_flush_lsn
+  from pg_replication_slots s, agent.progress before
+ where s.slot_name = p.slot and before.slot = p.slot and s.confirmed_flush_lsn < p.end_lsn
+returning before.commit_lsn::text
+"""
+PASSED = "select end_lsn > %s::pg_lsn from agent.progress"
 
 SKIPS = [0, pytest.param(1, marks=pytest.mark.slow)]  # harmless passes before it fires
 pytestmark = pytest.mark.scenario(1)
@@ -75,3 +87,27 @@ async def test_a_run_in_which_anything_raises_is_worked_again(scene: Scene, poin
         assert not passing.result()
     await all_is_well(scene)
     assert scene.asked_again == ASKED_AGAIN.get(point, 0)
+
+
+async def test_a_ledger_that_was_put_back_starts_nothing_again(scene: Scene) -> None:
+    """The server sends again what has its runs already, and a unique key refuses it.
+
+    The position is the first net, and it is gone here; this is the second.
+    """
+    for number, (statements, changes) in enumerate(STAGES):
+        for statement in statements:
+            await scene.conn.execute(statement.encode())
+        if not changes:  # attaching starts nothing
+            assert not await scene.take_in(number)
+            continue
+        with faults.armed("intake.committed"):
+            assert await scene.take_in(number)
+        ((last,),) = await fetch(scene.conn, PUT_BACK)
+
+        async def is_there_again(commit: str = last) -> bool:
+            return await scene.is_true(PASSED, commit)
+
+        assert not await take_in(scene.dsn, scene.slot, is_there_again)
+    await let_time_pass(scene.conn)
+    assert not await scene.work()
+    await all_is_well(scene)

@@ -135,6 +135,38 @@ async def test_half_a_large_transaction_is_never_taken_in(
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 
+@pytest.mark.parametrize("point", ["intake.progress_moved", "intake.committed", "intake.confirmed"])
+async def test_a_commit_right_after_another_is_neither_lost_nor_repeated(
+    place: Place, point: str
+) -> None:
+    """One ends where the other begins, and that very place is where a dead reader left the ledger.
+
+    The first is large, so it is written down by itself.
+    """
+    conn, dsn, slot = place.conn, place.dsn, place.slot
+    await attach(place, "model=script")
+    async with (
+        await AsyncConnection.connect(dsn) as large,
+        await AsyncConnection.connect(dsn) as small,
+    ):
+        await large.execute("insert into item select n, 1 from generate_series(1, %s) n", [LARGE])
+        await small.execute("insert into item values (0, 1)")
+        await large.commit()
+        await small.commit()
+
+    async def taken_in() -> bool:
+        return (await fetch(conn, "select count(*) > %s from agent.run", LARGE))[0][0]
+
+    with faults.armed(point):
+        assert await take_in(dsn, slot, taken_in), f"{point} never fired"
+    ((end,),) = await fetch(conn, "select end_lsn::text from agent.progress")
+    assert not await take_in(dsn, slot, taken_in)
+    assert await fetch(conn, "select count(*) from agent.run") == [(LARGE + 1,)]
+    ((second,),) = await fetch(conn, "select commit_lsn::text from agent.run where key = '0'")
+    assert (end == second) == (point != "intake.progress_moved"), "they were not adjacent"
+    assert await fetch(conn, "select * from agent.broken_invariant") == []
+
+
 @pytest.mark.parametrize("point", ["tool.started", "tool.done"])
 @pytest.mark.parametrize("tool", ["tell_again", "tell_once"])
 async def test_a_tool_that_leaves_the_database_is_never_repeated_blindly(
