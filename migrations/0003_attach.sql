@@ -25,6 +25,7 @@ begin
     alter publication walagent_inserts set (publish = 'insert', publish_via_partition_root = true);
     if current_setting('server_version_num')::integer >= 180000 then
         execute 'alter publication walagent set (publish_generated_columns = stored)';
+        execute 'alter publication walagent_inserts set (publish_generated_columns = stored)';
     end if;
     -- The one table of ours that is published: so the reader learns of an attachment exactly where
     -- its transaction stands among the others.

@@ -47,6 +47,7 @@ as $$
            left join pg_publication_rel r on r.oid = n.entry and r.prpubid = p.oid
      where (r.oid is null
             or not (p.pubinsert and p.pubviaroot)
+            or to_jsonb(p) ->> 'pubgencols' <> 's'  -- from version 18 on
             or p.pubname = 'walagent' and not (p.pubupdate and p.pubdelete and p.pubtruncate))
        and (n.relation = 'agent.attachment'::regclass
             or exists (select from agent.attachment a where a.relation = n.relation))
