@@ -300,12 +300,25 @@ begin
     if _durable is not null or current_setting('synchronous_commit') in ('off', 'local') then
         perform set_config('synchronous_commit', coalesce(_durable, 'on'), false);
     end if;
+    perform agent.set_styles();
     perform pg_advisory_unlock_all();
     if pg_my_temp_schema() <> 0 then
         discard temp;
     end if;
 end;
 $$;
+
+-- Let times be written as our programs read them, whatever the role's or database's default.  How
+-- dates are read (DMY, MDY) stays.
+create function agent.set_styles()
+    returns void
+    language plpgsql
+as $$
+begin
+    perform set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false);
+end;
+$$;
+comment on function agent.set_styles() is 'Let times be written in this session as walagent reads them';
 
 -- Let the time that a long write-back took not count against its lease: the heartbeat cannot extend
 -- that of a run that is locked, and whoever ticks first after the commit would take the run away.

@@ -9,28 +9,39 @@ import random
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
 
+from tests.conftest import DROP_SLOTS, END_READERS
 from tests.faults.rig.decoding import UNSENT, Event, read_events
 from tests.faults.rig.stage import Figure
 from tests.faults.rig.values import KINDS, TYPES, column_name, columns_sql, literal
-from tests.helpers.database import column, run_all, session, value
+from tests.helpers.daemon import daemon
+from tests.helpers.database import attach, column, refused, rows, run_all, session, value
+from tests.helpers.database import told as told_by
 from tests.integration.wal_reading import changes, read_to, wal_end
+from walagent.agent.models.scripted import call
+from walagent.app.migrating import migrate
 from walagent.change import UNCHANGED, Begin, Change, Commit, Item, Piece
+from walagent.store.connections import connect
 from walagent.wal.connection import TEXT_FORMS
 from walagent.wal.options import Plugin, StreamOptions
 from walagent.wal.stream import open_stream
 
 pytestmark = pytest.mark.scenario(11)
+PLUGINS = ["pgoutput", pytest.param("wal2json", marks=pytest.mark.wal2json)]
 
 # One table for each way to say which row it was; `grouped` has a key of two columns.
 IDENTITIES: Mapping[str, str] = {
-    "keyed": "id int primary key",
+    "keyed": "id int primary key, twice int generated always as (id * 2) stored,"
+    " serial bigint generated always as identity",
     "grouped": "id int, part text default 'p', primary key (part, id)",
     "indexed": "id int not null, constraint indexed_id unique (id)",
     "whole": "id int",
@@ -248,7 +259,7 @@ async def compare(conn: AsyncConnection, dsn: str, chance: random.Random, events
         others = await printed(dsn, slots["test_decoding"])
         assert len(ours) >= events // 2
         for mine, other in zip(ours, others, strict=True):
-            same(told(mine), other)
+            same(told(mine), without_generated(other))
         if "wal2json" in slots:
             theirs = await decoded(conn, dsn, slots["wal2json"], "wal2json")
             assert frames(items) == frames(theirs)
@@ -256,6 +267,14 @@ async def compare(conn: AsyncConnection, dsn: str, chance: random.Random, events
                 assert (mine.commit_lsn, mine.ordinal) == (other.commit_lsn, other.ordinal)
                 same(told(without_what_wal2json_loses(mine)), told(other))
     return len(ours)
+
+
+def without_generated(event: Event) -> Event:
+    """A change without the column that pgoutput leaves out."""
+    sides = (
+        {n: v for n, v in (row or {}).items() if n != "twice"} for row in (event.new, event.old)
+    )
+    return Event(event.xid, event.op, event.table, *sides)
 
 
 # What wal2json cannot write down: numbers that JSON has no form for.  Nothing else.
@@ -283,3 +302,265 @@ def without_what_wal2json_loses(change: Change) -> Change:
 
 def _is_no_json(value: object) -> bool:
     return isinstance(value, float | Decimal) and not math.isfinite(value)
+
+
+# Encodings.
+
+
+@pytest.fixture
+async def encoded(request: pytest.FixtureRequest, server: str) -> AsyncIterator[str]:
+    """A migrated database of the encoding that the test is called with."""
+    name = f"walagent_{uuid4().hex[:8]}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(
+            f"create database {name} encoding '{request.param}' template template0"
+            " lc_collate 'C' lc_ctype 'C' locale_provider libc".encode()
+        )
+        dsn = make_conninfo(server, dbname=name)
+        async with await connect(dsn) as conn:
+            await migrate(conn)
+        yield dsn
+        admin.execute(END_READERS, [name])
+        admin.execute(DROP_SLOTS, [name])
+        admin.execute(f"drop database {name} with (force)".encode())
+
+
+def of(*encodings: str) -> pytest.MarkDecorator:
+    """Run a test in a database of each of these encodings."""
+    return pytest.mark.parametrize("encoded", encodings, indirect=True)
+
+
+MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');"
+
+
+@of("LATIN1", "EUC_JP", "WIN1252", "UTF8")
+@pytest.mark.parametrize("plugin", PLUGINS)
+async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None:
+    """Of names, values, conditions, prompts and answers: what was written is what is read."""
+    async with await connect(encoded) as conn:
+        encoding = await value(conn, "select getdatabaseencoding()")
+        word, name = ("日本", "表") if encoding == "EUC_JP" else ("größer £", "Straße")
+        await run_all(
+            conn,
+            f'{MODEL} create table "{name}" (id int primary key, "{word}" text, answer text)',
+        )
+        answers = [call("update_row", answer=f"{word}!"), "ok"]
+        async with daemon(conn, encoded, answers, plugin=plugin) as d:
+            await conn.execute(
+                "select agent.attach(%s::regclass, 'fake', name => 'desk', writes => '{answer}',"
+                " condition => %s)",
+                [f'"{name}"', f"new.\"{word}\" = '{word}'"],
+            )
+            await run_all(conn, f"insert into \"{name}\" values (1, '{word}'), (2, 'x')")
+            assert await d.ended() == [("1", "succeeded", "ok", None)]
+            await d.caught_up()
+        assert await rows(conn, f'select id, answer from "{name}" order by 1') == [
+            (1, f"{word}!"),
+            (2, None),
+        ]
+        assert (
+            await value(conn, "select change -> 'new' ->> %s from agent.run limit 1", word) == word
+        )
+
+
+@of("SQL_ASCII")
+@pytest.mark.parametrize("plugin", PLUGINS)
+async def test_bytes_that_are_no_text_stop_nobody(encoded: str, plugin: str) -> None:
+    """A condition sees them as they are, a model and a person as they can be written."""
+    async with await connect(encoded) as conn:
+        await run_all(
+            conn,
+            MODEL + "create table t (id int primary key, name text, doc jsonb, answer text);"
+            "create table keyed (name text primary key, answer text)",
+        )
+        answers = [call("update_row", answer="ü"), "ok"]
+        async with daemon(conn, encoded, answers, plugin=plugin) as d:
+            for name, condition in CONDITIONS.items():
+                await conn.execute(
+                    "select agent.attach('t', 'fake', name => %s, condition => %s,"
+                    " writes => '{answer}')",
+                    [name, condition],
+                )
+            await attach(conn, "name=all, writes=[answer]", "t")
+            await attach(conn, "writes=[answer]", "keyed")
+            await run_all(
+                conn,
+                "insert into t (id, name, doc) values (1, E'caf\\xe9', E'{\"k\": \"\\xff\"}'),"
+                " (2, 'café', '{}'), (3, 'plain', null);"
+                "insert into keyed values (E'k\\xff'), ('k')",
+            )
+            await d.until("select count(*) = 9 and bool_and(agent.is_final(state)) from agent.run")
+            await d.caught_up()
+        assert await value(conn, "select array_agg(answer order by id) from t") == ["ü"] * 3
+        assert await rows(conn, "select name = 'k', answer from keyed order by 2") == [
+            (True, "ü"),
+            (False, None),
+        ]
+        found = "select key from agent.run_overview where attachment = %s order by key"
+        assert {name: await column(conn, found, name) for name in CONDITIONS} == {
+            "latin": ["1"],
+            "utf8": ["2"],
+            "long": ["1"],
+            "in json": ["1"],
+        }
+        shown = await value(
+            conn,
+            "select change from agent.run_overview o join agent.run r using (id)"
+            " where attachment = 'all' and r.key = '1'",
+        )
+        assert shown["new"]["name"] == "caf\\xe9"
+        assert shown["new"]["doc"] == '{"k": "\\xff"}'
+        assert shown["stray_bytes"] == ["doc", "name"]
+        assert await rows(
+            conn, "select key, state::text, error from agent.run_overview where state = 'dead'"
+        ) == [
+            (
+                "k\\xff",
+                "dead",
+                'column "name" holds bytes that are no text: a tool would not find the row',
+            )
+        ]
+
+
+CONDITIONS = {
+    "latin": "new.name = convert_from('\\x636166e9', 'SQL_ASCII')",
+    "utf8": "new.name = 'café'",
+    "long": "length(new.name) = 4",
+    "in json": "new.doc ->> 'k' = convert_from('\\xff', 'SQL_ASCII')",
+}
+
+
+@of("SQL_ASCII")
+async def test_what_no_model_could_read_is_refused_or_written_out(encoded: str) -> None:
+    """A prompt is refused at attach; a tool's answer is told with its bytes written out."""
+    async with await connect(encoded) as conn:
+        await run_all(
+            conn,
+            MODEL + "create table t (id int primary key);"
+            "create function speak() returns text language sql as $$ select E'caf\\xe9' $$;"
+            "create function fail() returns text language plpgsql"
+            " as $$ begin raise 'no %', E'caf\\xe9'; end $$",
+        )
+        statement = "select agent.attach('t', E'model=fake, system_prompt=\"caf\\xe9\"')"
+        error = await refused(conn, statement, state="WA013")
+        assert "no UTF-8" in told_by(error)
+        answers = [[call("speak"), call("fail")], "ok"]
+        async with daemon(conn, encoded, answers) as d:
+            await attach(conn, "tools=[speak, fail]", "t")
+            await run_all(conn, "insert into t values (1)")
+            assert await d.ended() == [("1", "succeeded", "ok", None)]
+        said = "select content ->> 'content' from agent.step where kind = 'result' order by seq"
+        assert await column(conn, said) == ["caf\\351", "no caf\\351 (SQLSTATE P0001)"]
+
+
+@of("LATIN1")
+async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str) -> None:
+    """Its words are kept with what is missing written out; what a tool would write is refused."""
+    async with await connect(encoded) as conn:
+        await run_all(conn, MODEL + "create table t (id int primary key, answer text)")
+        answers = [call("update_row", answer="5 €"), call("update_row", answer="5 £"), "done … 🦆"]
+        async with daemon(conn, encoded, answers) as d:
+            await attach(conn, "writes=[answer]", "t")
+            await run_all(conn, "insert into t values (1)")
+            assert await d.ended() == [("1", "succeeded", r"done \u2026 \U0001f986", None)]
+        said = "select content ->> 'content' from agent.step where kind = 'result' order by seq"
+        assert await column(conn, said) == [
+            r"the database's encoding LATIN1 has no '\u20ac': write it without",
+            "updated",
+        ]
+        assert await rows(conn, "select * from t") == [(1, "5 £")]
+        replies = "select content::text from agent.step where kind = 'reply' order by seq"
+        assert r"5 \\u20ac" in (await column(conn, replies))[0]
+
+
+# Styles of sessions.
+
+
+async def test_a_constant_means_what_it_meant_to_whoever_wrote_it(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Whatever the styles of who attaches, of the database, and of who judges."""
+    await run_all(
+        conn,
+        MODEL + "create table t (id int primary key, d date, ts timestamptz, i interval, b bytea);"
+        "set datestyle = 'German, DMY'; set intervalstyle = 'sql_standard';"
+        "set timezone = 'Asia/Tokyo'; set bytea_output = 'escape'",
+    )
+    for condition in (
+        "new.d = '02.03.2026'",
+        "new.ts = '02.03.2026 04:05:06'",
+        "new.i = '-1 2:03'",
+        "new.b = '\\x0041ff'",
+    ):
+        await conn.execute(
+            "select agent.attach('t', 'fake', name => %s, condition => %s)", [condition, condition]
+        )
+    await run_all(conn, f"alter database {conn.info.dbname} set datestyle = 'SQL, MDY'")
+    await run_all(conn, f"alter database {conn.info.dbname} set intervalstyle = 'iso_8601'")
+    async with daemon(conn, dsn, ["ok"]) as d:
+        await run_all(
+            conn,
+            "insert into t values (1, '02.03.2026', '02.03.2026 04:05:06', '-1 2:03', '\\x0041ff'),"
+            " (2, '03.02.2026', '03.02.2026 04:05:06', '1 2:03', '\\x0041')",
+        )
+        await d.caught_up()
+        found = await rows(
+            conn,
+            "select key, count(*) from agent.run_overview"
+            " where attachment <> 'sentinel' group by 1",
+        )
+    assert found == [("1", 4)]
+
+
+async def test_a_tool_reads_dates_as_its_database_does(conn: AsyncConnection, dsn: str) -> None:
+    """Day before month where that is the default; what comes out is always the same form."""
+    await run_all(
+        conn,
+        MODEL + "create table t (id int primary key, d date);"
+        "create table booked (d date, lasts interval);"
+        "create function book(day text, lasts text) returns text language sql as"
+        " $$ insert into booked values (day::date, lasts::interval) returning (d, lasts)::text $$",
+    )
+    await run_all(conn, f"alter database {conn.info.dbname} set datestyle = 'SQL, DMY'")
+    await run_all(conn, f"alter database {conn.info.dbname} set intervalstyle = 'iso_8601'")
+    booking = call("book", day="02/03/2026", lasts="P1D")
+    answers = [[booking, call("update_row", d="04/05/2026")], booking, "ok"]
+    async with daemon(conn, dsn, answers) as d:
+        await attach(conn, "writes=[d], tools=[book]", "t")
+        await run_all(conn, "insert into t values (1)")
+        assert await d.ended() == [("1", "succeeded", "ok", None)]
+    assert await rows(conn, "select d from t") == [(date(2026, 5, 4),)]
+    assert await rows(conn, "select * from booked") == [(date(2026, 3, 2), timedelta(days=1))] * 2
+    said = "select content ->> 'content' from agent.step where kind = 'result' order by seq"
+    assert await column(conn, said) == ['(2026-03-02,"1 day")', "updated", '(2026-03-02,"1 day")']
+
+
+# Columns that the WAL does not carry.
+
+
+async def test_a_generated_column_is_refused_where_it_never_arrives(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A condition would see NULL for ever; from version 18 on, the server sends stored ones."""
+    await run_all(
+        conn,
+        MODEL + "create function f(n int) returns void language sql as '';"
+        "create table t (id int primary key, n int, twice int generated always as (n * 2) stored)",
+    )
+    uses = ('when="new.twice > 2"', "columns=[twice]", "lane=[twice]", "tools=[f], bind=[n=twice]")
+    if conn.info.server_version < 180000:
+        for spec in uses:
+            error = await refused(conn, "select agent.attach('t', %s)", f"model=fake, {spec}")
+            assert 'the generated column "twice"' in told_by(error)
+        return
+    await run_all(conn, "alter table t add thrice int generated always as (n * 3) virtual")
+    error = await refused(conn, "select agent.attach('t', 'model=fake, when=\"new.thrice > 2\"')")
+    assert 'the generated column "thrice"' in told_by(error)
+    async with daemon(conn, dsn, ["ok"]) as d:
+        for number, spec in enumerate(uses):
+            await attach(conn, f"name=a{number}, {spec}", "t")
+        await run_all(conn, "insert into t values (1, 1), (2, 2)")
+        await d.ended(7)
+        assert await column(conn, "select key from agent.run_overview where attachment = 'a0'") == [
+            "2"
+        ]

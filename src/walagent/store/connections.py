@@ -70,12 +70,15 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     """Make commits durable before they are reported, whatever the role's or database's default.
 
     A ledger that was reported durable and then lost in a crash would lose its changes for ever.
-    A stricter setting (remote_apply) stays.
+    A stricter setting (remote_apply) stays.  Times are written as psycopg reads them; how dates are
+    read (DMY, MDY) stays, too.
     """
     _prepare(conn)
     await conn.execute(
-        "select set_config('synchronous_commit', 'on', false)"
-        " where current_setting('synchronous_commit') in ('off', 'local')"
+        "select set_config('datestyle', 'ISO', false),"
+        "       set_config('intervalstyle', 'postgres', false),"
+        "       case when current_setting('synchronous_commit') in ('off', 'local')"
+        "            then set_config('synchronous_commit', 'on', false) end"
     )
 
 
