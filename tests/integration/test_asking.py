@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from psycopg import AsyncConnection
@@ -14,7 +14,7 @@ from walagent.agent.models import build_model
 from walagent.agent.models.scripted import Answer, Call
 from walagent.app.asking import become
 from walagent.ask.asking import Asker
-from walagent.ask.context import SchemaContext, describe_schema
+from walagent.ask.catalog import Catalog
 from walagent.ask.executor import Executor
 from walagent.ask.outcome import Event, Outcome
 from walagent.ask.work import Desk, Options
@@ -23,7 +23,6 @@ from walagent.message import Json
 from walagent.store.connections import connect, open_pool
 from walagent.store.guard.query import Guard
 from walagent.store.guard.role import check_role
-from walagent.store.schema import read_schema
 from walagent.testing import FakeProvider, Fault, call
 
 COUNT = "select country, count(*) as n from customer group by 1 order by 1"
@@ -66,9 +65,9 @@ class Scene:
     desk: Desk
     events: list[Event] = field(default_factory=list[Event])
 
-    async def ask(self, text: str, session: str = "s", **options: bool) -> Outcome:
+    async def ask(self, text: str, session: str = "s", **options: int) -> Outcome:
         """Ask."""
-        return await Asker(self.desk, Options(**options), name="test").ask(
+        return await Asker(self.desk, replace(Options(), **options), name="test").ask(
             text, session, self.events.append
         )
 
@@ -100,11 +99,9 @@ async def scene(
                 await become(each, role)
                 await check_role(each)
 
-            async def schema(_question: str) -> SchemaContext:
-                return describe_schema(await read_schema(one), "18")
-
             model = build_model(fake.spec(provider), environ=fake.environ)
-            desk = Desk(pool, Executor([Guard(one), Guard(two)]), model, schema)
+            executor = Executor([Guard(one), Guard(two)])
+            desk = Desk(pool, executor, model, Catalog(pool, executor))
             yield Scene(conn, fake, desk)
             await model.aclose()
     finally:
@@ -264,6 +261,52 @@ async def test_a_wrong_key_leaves_the_question_to_be_resumed(
         found = await Asker(on.desk, Options(), name="two").resume("s")
         assert found is not None
         assert found.text == "So."
+
+
+async def test_the_result_that_most_plans_came_to_is_the_answer(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Asked for side by side; the critic sees that one of them came to another."""
+    other = "select country, 19 as n from customer group by 1 order by 1"
+    again = "select country as where, count(id)::numeric(9, 2) as how_many from customer group by 1"
+    plans = [plan(step("a", query)) for query in (COUNT, other, again)]
+    verdict = call("verdict", approved=True, reason="")
+    async with scene(conn, dsn, [*plans, verdict, answer("Twenty in each.")]) as on:
+        found = await on.ask("How many?", candidates=3)
+        assert (found.status, found.agreement) == ("answered", "2 of 3 plans came to this")
+        assert [int(n) for _, n in found.results["a"].rows] == [20, 20, 20]
+        assert "only 2 of 3 plans came to this" in found.caveats
+        assert len(on.provider.received) == 5
+        assert on.provider.most_in_flight > 1
+
+
+async def test_a_question_goes_on_with_the_options_it_was_asked_with(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Two of three plans are there when the key is refused: the third alone is asked for."""
+    plans = [plan(step("a", COUNT)), plan(step("a", COUNT)), Fault(status=401)]
+    replies = [*plans, plan(step("a", "select nope")), answer("Twenty in each.")]
+    async with scene(conn, dsn, replies) as on:
+        with pytest.raises(ModelUnauthorizedError):
+            await on.ask("How many?", candidates=3, retries=0)
+        assert await value(conn, "select count(*) from agent.step") == 2
+        found = await Asker(on.desk, Options(), name="two").resume("s")
+        assert found is not None
+        assert found.agreement == "2 of 2 plans came to this"
+        assert len(on.provider.received) == 5
+        kinds = await column(conn, "select content ->> 'candidate' from agent.step order by seq")
+        assert sorted(kinds[:6], key=str) == ["1", "1", "2", "2", "3", "3"]
+
+
+async def test_a_statement_that_fails_is_planned_again_as_often_as_is_said(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Not at all, here."""
+    async with scene(conn, dsn, [plan(step("a", "select nope from customer"))]) as on:
+        found = await on.ask("How many?", retries=0)
+        assert found.status == "error"
+        assert "42703" in found.text
+        assert await value(conn, "select options -> 'retries' from agent.question") == 0
 
 
 @pytest.mark.parametrize(

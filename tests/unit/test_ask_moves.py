@@ -7,6 +7,7 @@ import pytest
 
 from walagent.ask.moves import (
     AskAnswer,
+    AskCandidates,
     AskCritic,
     AskPlanner,
     CarryOut,
@@ -196,3 +197,125 @@ def test_an_answer_without_words_is_asked_for_again() -> None:
     assert "see the rows" in found.text
     in_prose = {"by": "answer", "arguments": None, "text": "Seven, I think."}
     assert move(*done, in_prose) == Finish("answered", "Seven, I think.")
+
+
+def test_how_often_is_planned_again_is_said_with_the_question() -> None:
+    """Not at all, or more often than is usual."""
+    failed = (planned(sql("a")), result("a", error="no such column"))
+    given_up = GiveUp("step a failed: no such column")
+    assert next_move(steps(*failed), parallel=True, replans=0) == given_up
+    four = failed * 4
+    assert isinstance(next_move(steps(*four), parallel=True, replans=4), AskPlanner)
+    assert next_move(steps(*four, *failed), parallel=True, replans=4) == given_up
+
+
+# Several plans for one question.
+
+
+def of(number: int, content: dict[str, Json] | StepResult) -> Step:
+    """A step of one of several plans."""
+    (step,) = steps(content)
+    return Step(0, step.kind, {**step.content, "candidate": number})
+
+
+def rows(*texts: str | None, oid: int = 20) -> StepResult:
+    """A result of step a, with one column of a name that only this plan has."""
+    return StepResult("a", StepType.SQL, Rows([Column(f"n{texts}", oid)], [(x,) for x in texts]))
+
+
+def several(*given: Step, count: int = 3, replans: int = 2) -> Move:
+    """The next move where several plans were asked for."""
+    return next_move(given, parallel=True, candidates=count, replans=replans)
+
+
+THREE = tuple(of(n, planned(sql("a", query=f"select {n}"))) for n in (1, 2, 3))
+
+
+def test_several_plans_are_asked_for_at_once_and_each_is_carried_out() -> None:
+    """After a crash, only what is missing."""
+    assert several() == AskCandidates([1, 2, 3])
+    assert several(THREE[0], THREE[2]) == AskCandidates([2])
+    found = several(*THREE, of(1, rows("7")), of(3, rows("7")))
+    assert isinstance(found, CarryOut)
+    assert (found.candidate, found.steps[0].text("query")) == (2, "select 2")
+
+
+def test_the_result_that_most_came_to_is_taken() -> None:
+    """Whatever its columns are called, however rows are ordered and numbers are written."""
+    ends = (
+        of(1, rows("8", "7", None)),
+        of(2, rows("7", None, "8.00", oid=1700)),
+        of(3, rows("9")),
+    )
+    standing = read_standing([*THREE, *ends], candidates=3)
+    assert standing.plan is not None
+    assert standing.plan.steps[0].text("query") == "select 1"
+    assert standing.agreement == "2 of 3 plans came to this"
+    assert standing.findings == ["only 2 of 3 plans came to this"]
+    assert several(*THREE, *ends) == AskCritic("results")
+    other = (of(1, rows("9")), *(of(n, rows("7")) for n in (2, 3)))
+    chosen = read_standing([*THREE, *other], candidates=3)
+    assert list(chosen.results["a"].rows) == [(7,)]
+
+
+def test_plans_that_all_agree_need_no_review() -> None:
+    """Also where each has several steps, which a single plan would be reviewed for."""
+    plans = [of(n, planned(sql("a"), sql("b", query=f"select {n}"))) for n in (1, 2)]
+    ends = [of(n, result(name)) for n in (1, 2) for name in ("a", "b")]
+    assert several(*plans, *ends, count=2) == AskAnswer()
+    assert read_standing([*plans, *ends], candidates=2).agreement == "2 of 2 plans came to this"
+
+
+def test_where_no_two_plans_agree_the_one_that_checks_found_least_in_is_taken() -> None:
+    """And it is said."""
+    odd = StepResult("a", StepType.SQL, Rows([Column("n", 20)], [(None,)]), findings=["NULL"])
+    standing = read_standing([*THREE, of(1, odd), of(2, rows("2")), of(3, rows("3"))], candidates=3)
+    assert list(standing.results["a"].rows) == [(2,)]
+    assert standing.findings == ["only 1 of 3 plans came to this"]
+
+
+def test_a_plan_that_is_none_or_fails_falls_out() -> None:
+    """The others are what is chosen from."""
+    plans = (of(1, planned(sql("a", "a"))), *THREE[1:])
+    ends = (of(2, result("a", error="no such column")), of(3, rows("3")))
+    standing = read_standing([*plans, *ends], candidates=3)
+    assert list(standing.results["a"].rows) == [(3,)]
+    assert several(*plans, *ends) == AskAnswer()
+
+
+def test_where_every_plan_falls_out_one_more_is_asked_for() -> None:
+    """As if there had been one: with what failed, or with all their mistakes; then it is alone."""
+    failed = [of(n, result("a", error=f"column {n} is missing")) for n in (1, 2, 3)]
+    again = several(*THREE, *failed)
+    assert isinstance(again, AskPlanner)
+    assert again.told[-1][1] == "step a failed: column 1 is missing"
+    assert isinstance(several(*THREE, *failed, replans=0), GiveUp)
+    alone = [*THREE, *failed, *steps(planned(sql("a")))]
+    assert ids(several(*alone)) == ["a"]
+    none = several(*(of(n, planned(sql("a", "a"))) for n in (1, 2)), count=2)
+    assert isinstance(none, AskPlanner)
+    assert len(none.told) == 2
+
+
+def test_more_than_half_of_the_plans_may_ask_back() -> None:
+    """Then nothing is carried out; fewer are overruled."""
+    asks = planned(outcome="clarify", reply="Which year?")  # pyright: ignore[reportArgumentType]
+    assert several(of(1, asks), of(2, asks), THREE[2]) == Finish("clarify", "Which year?")
+    assert ids(several(of(1, asks), *THREE[1:])) == ["a"]
+
+
+def test_an_agreement_goes_with_the_plan_that_it_was_about() -> None:
+    """What the critic sends back is planned alone."""
+    ends = (of(1, rows("7")), of(2, rows("7")), of(3, rows("9")))
+    rejected = [*THREE, *ends, *steps(verdict("results", "the year is wrong"))]
+    assert isinstance(several(*rejected), AskPlanner)
+    standing = read_standing([*rejected, *steps(planned(sql("a")), result("a"))], candidates=3)
+    assert (standing.agreement, standing.findings) == ("", [])
+
+
+def test_what_went_beside_a_step_that_failed_comes_too_late() -> None:
+    """The last candidate's failure has settled the matter before."""
+    pair = of(1, planned(sql("a"), sql("b")))
+    given = [pair, of(2, planned(sql("a"))), of(2, result("a"))]
+    given += [of(1, result("b", error="no")), of(1, result("a"))]
+    assert several(*given, count=2) == AskAnswer()

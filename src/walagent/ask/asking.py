@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from walagent.ask.catalog import Indexed
 from walagent.ask.context import SchemaContext
 from walagent.ask.outcome import Event, Outcome
 from walagent.ask.work import Desk, Options, Work
@@ -81,7 +82,7 @@ class Asker:
                 asked = await questions.begin_question(
                     conn, session, text, self._options.to_json(), self._name, LEASE
                 )
-        return await self._work(asked, session, on_event)
+        return await self._work(asked, session, self._options, on_event)
 
     async def resume(
         self, session: str, on_event: Callable[[Event], None] = lambda _: None
@@ -90,7 +91,10 @@ class Asker:
         with translating():
             async with self._desk.pool.connection() as conn, conn.transaction():
                 asked = await questions.resume_question(conn, session, self._name, LEASE)
-        return await self._work(asked, session, on_event) if asked else None
+        if asked is None:
+            return None
+        options = self._options.with_recorded(asked.options)
+        return await self._work(asked, session, options, on_event)
 
     async def history(self, session: str) -> Sequence[str]:
         """Give the answered questions of a session, oldest first."""
@@ -113,19 +117,29 @@ class Asker:
         with translating():
             return await self._desk.executor.read(sql)
 
+    async def index(self) -> Indexed:
+        """Read the schema anew, also where nothing seems to have changed, and keep it.
+
+        Raises:
+            PreconditionError: this login may not keep it.
+        """
+        return await self._desk.catalog.index()
+
     async def count_tables(self) -> int:
-        """Read the schema, and count what questions can be about."""
-        return len((await self.describe_schema("")).tables)
+        """Read the schema anew, and count what questions can be about."""
+        return (await self.index()).tables
 
     async def describe_schema(self, words: str) -> SchemaContext:
         """Describe what questions can be about: all of it, or what fits *words* best."""
-        return await self._desk.schema(words)
+        return await self._desk.catalog.describe(words)
 
-    async def _work(self, asked: Asked, session: str, on_event: Callable[[Event], None]) -> Outcome:
+    async def _work(
+        self, asked: Asked, session: str, options: Options, on_event: Callable[[Event], None]
+    ) -> Outcome:
         with translating():
             async with self._desk.pool.connection() as conn:
                 earlier = await questions.turns(conn, session)
-            work = Work(self._desk, self._options, asked, session, earlier, on_event)
+            work = Work(self._desk, options, asked, session, earlier, on_event)
             beating = asyncio.create_task(self._beat(asked), name="heartbeat")
             working = asyncio.create_task(work.run(), name="question")
             try:

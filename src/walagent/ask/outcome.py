@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from walagent.ask.plan import Plan, PlanStep
-from walagent.ask.results import StepResult
+from walagent.ask.results import StepResult, rests_on
 from walagent.message import Json
 
 Status = Literal["answered", "clarify", "refused", "error"]
@@ -13,9 +13,10 @@ Status = Literal["answered", "clarify", "refused", "error"]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan was made."""
+    """A plan was made; the candidate is its number, where there are several."""
 
     plan: Plan
+    candidate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class Started:
     """A step has begun."""
 
     step: PlanStep
+    candidate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Done:
     """A step has ended."""
 
     result: StepResult
+    candidate: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Outcome:
     caveats: Sequence[str] = ()
     tokens: int = 0
     cost: float | None = None
+    agreement: str = ""  # of several plans
 
     @property
     def sql(self) -> Sequence[str]:
@@ -68,11 +72,8 @@ class Outcome:
 
     @property
     def last_rows(self) -> StepResult | None:
-        """The result that the answer rests on: the last step's that has rows."""
-        steps = self.plan.steps if self.plan else ()
-        found = [self.results[step.id] for step in steps if step.id in self.results]
-        with_rows = [each for each in found if each.rows.texts and each.type != "VERIFY"]
-        return with_rows[-1] if with_rows else None
+        """The result that the answer rests on: the last step's that has rows, else an empty one."""
+        return rests_on(self.plan.steps if self.plan else (), self.results)
 
     def to_json(self) -> dict[str, Json]:
         """Write it for programs."""
@@ -82,6 +83,7 @@ class Outcome:
             "sql": list(self.sql),
             "assumptions": list(self.assumptions),
             "caveats": list(self.caveats),
+            "agreement": self.agreement,
             "reasoning": self.plan.reasoning if self.plan else "",
             "steps": [
                 {"description": step.description, **self.results[step.id].to_json()}

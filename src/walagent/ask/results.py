@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from walagent.ask.plan import StepType
+from walagent.ask.plan import PlanStep, StepType
 from walagent.message import Json
 from walagent.store.guard.rows import Rows
 
@@ -52,3 +52,11 @@ class StepResult:
             tuple(document["findings"]),
             document["fallback"],
         )
+
+
+def rests_on(steps: Sequence[PlanStep], results: Mapping[str, StepResult]) -> StepResult | None:
+    """Give what the answer rests on: the last step's result that has rows, else that has none."""
+    found = [results[step.id] for step in steps if step.id in results]
+    shown = [each for each in found if each.rows.columns and each.type != StepType.VERIFY]
+    with_rows = [each for each in shown if each.rows.texts]
+    return next(reversed(with_rows or shown), None)

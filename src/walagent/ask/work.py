@@ -5,17 +5,20 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from walagent.agent.model import Model
 from walagent.agent.models.cost import cost_of
 from walagent.ask import prompts
+from walagent.ask.catalog import Catalog
 from walagent.ask.context import SchemaContext
 from walagent.ask.executor import Executor
 from walagent.ask.moves import (
+    MAX_REPLANS,
     AskAnswer,
+    AskCandidates,
     AskCritic,
     AskPlanner,
     CarryOut,
@@ -48,15 +51,29 @@ class Options:
         parallel: whether independent steps go side by side.
         critic: whether the critic looks at what is not plain.
         history: characters of earlier turns that the planner is shown.
+        retries: how often is planned again after a statement that failed.
+        candidates: how many plans are asked for, of which one is taken.
     """
 
     parallel: bool = True
     critic: bool = True
     history: int = 12_000
+    retries: int = MAX_REPLANS
+    candidates: int = 1
 
     def to_json(self) -> dict[str, Json]:
         """Write what a later process must know to go on."""
-        return {"parallel": self.parallel, "critic": self.critic}
+        return {
+            "parallel": self.parallel,
+            "critic": self.critic,
+            "retries": self.retries,
+            "candidates": self.candidates,
+        }
+
+    def with_recorded(self, document: Mapping[str, Json]) -> "Options":
+        """Give those that a question was asked with; what is not recorded stays as it is here."""
+        known = self.to_json().keys() & document.keys()
+        return replace(self, **{name: document[name] for name in known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +82,13 @@ class Desk:
 
     Args:
         pool: connections of the login that writes sessions, runs and steps.
-        schema: describes what the analyst may read, with a question in mind.
+        catalog: describes what the analyst may read, with a question in mind.
     """
 
     pool: Pool
     executor: Executor
     model: Model
-    schema: Callable[[str], Awaitable[SchemaContext]]
+    catalog: Catalog
     rows: int = 1000
 
 
@@ -101,13 +118,19 @@ class Work:
         """Work until there is an answer, or a reason why not."""
         while True:
             move = next_move(
-                self._steps, parallel=self._options.parallel, critic=self._options.critic
+                self._steps,
+                parallel=self._options.parallel,
+                critic=self._options.critic,
+                replans=self._options.retries,
+                candidates=self._options.candidates,
             )
             match move:
                 case AskPlanner(told):
                     await self._plan(told)
-                case CarryOut(steps):
-                    await self._carry_out(steps)
+                case AskCandidates(numbers):
+                    await self._plan_side_by_side(numbers)
+                case CarryOut(steps, candidate):
+                    await self._carry_out(steps, candidate)
                 case AskCritic(stage):
                     await self._judge(stage)
                 case AskAnswer():
@@ -119,11 +142,12 @@ class Work:
 
     @property
     def _standing(self) -> Standing:
-        return read_standing(self._steps)
+        options = self._options
+        return read_standing(self._steps, replans=options.retries, candidates=options.candidates)
 
     async def _context(self) -> SchemaContext:
         if self._schema is None:
-            self._schema = await self._desk.schema(self._asked.text)
+            self._schema = await self._desk.catalog.describe(self._asked.text)
         return self._schema
 
     async def _plan(self, told: Sequence[tuple[Mapping[str, Json] | None, str]]) -> None:
@@ -135,6 +159,22 @@ class Work:
         if (plan := self._standing.plan) is not None:
             self._on_event(Planned(plan))
 
+    async def _plan_side_by_side(self, numbers: Sequence[int]) -> None:
+        """Ask for several plans; those that come are kept, also when another one does not."""
+        schema = await self._context()
+        request = prompts.planner_request(
+            self._asked.text, schema, self._history, (), rows=self._desk.rows
+        )
+
+        async def planned(number: int) -> None:
+            await self._ask_model("planner", request, candidate=number)
+            if (plan := self._standing.candidates[number].plan) is not None:
+                self._on_event(Planned(plan, number))
+
+        ends = await asyncio.gather(*map(planned, numbers), return_exceptions=True)
+        if failed := [end for end in ends if end is not None]:
+            raise failed[0]
+
     async def _judge(self, stage: str) -> None:
         schema = await self._context()
         request = prompts.critic_request(self._asked.text, schema, self._standing, stage)
@@ -144,15 +184,17 @@ class Work:
         request = prompts.answer_request(self._asked.text, self._history, self._standing)
         await self._ask_model("answer", request)
 
-    async def _carry_out(self, steps: Sequence[PlanStep]) -> None:
+    async def _carry_out(self, steps: Sequence[PlanStep], candidate: int) -> None:
         """Carry steps out side by side; each is recorded as it ends."""
-        results = self._standing.results
+        standing = self._standing
+        results = standing.candidates[candidate].results if candidate else standing.results
+        whose: dict[str, Json] = {"candidate": candidate} if candidate else {}
 
         async def carried(step: PlanStep) -> None:
-            self._on_event(Started(step))
+            self._on_event(Started(step, candidate))
             result = await self._desk.executor.carry_out(step, results)
-            await self._record(StepKind.RESULT, result.to_json())
-            self._on_event(Done(result))
+            await self._record(StepKind.RESULT, {**result.to_json(), **whose})
+            self._on_event(Done(result, candidate))
 
         async with asyncio.TaskGroup() as group:
             for step in steps:
@@ -216,6 +258,7 @@ class Work:
             (*said, *standing.objections, *standing.findings),
             sum(step.tokens for step in self._steps),
             None if None in costs else sum(cost for cost in costs if cost is not None),
+            standing.agreement,
         )
 
 
