@@ -44,6 +44,7 @@ select id, state, worker, lease, attempt, result, tokens,
   from agent.run r where worker = 'thief' and state = 'running' order by id
 """
 FAST = {"model.answered", "tool.started", "tool.recorded", "frame.received", "intake.runs_inserted"}
+BEFORE_THE_COMMIT = {"frame.received", "intake.runs_inserted"}  # there is still something to write
 STEAL_LEDGER = "set lock_timeout = '100ms'; select epoch from agent.take_ledger(%s, 'thief')"
 OF_LEDGER = """
 select epoch, reader, commit_lsn::text, end_lsn::text,
@@ -115,6 +116,7 @@ async def test_a_reader_that_loses_the_ledger_anywhere_writes_no_more(
 ) -> None:
     """Another has the ledger by then: no run and no position of the first one's counts."""
     loot: list[object] = []
+    fenced = 0
 
     async def all_is_taken_in() -> bool:
         return await scene.is_true(TAKEN_IN, STAGES[number][1])
@@ -126,9 +128,11 @@ async def test_a_reader_that_loses_the_ledger_anywhere_writes_no_more(
             try:
                 await take_in(scene.dsn, scene.slot, all_is_taken_in)
             except FencedError:
+                fenced += 1
                 assert await fetch(scene.conn, OF_LEDGER) == loot
                 await scene.take_in(number)
     assert bool(loot) == (point != "intake.progress_moved")
+    assert fenced == (point in BEFORE_THE_COMMIT)
     await let_time_pass(scene.conn)
     assert not await scene.work()
     await all_is_well(scene)
