@@ -63,7 +63,8 @@ begin
     execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.unjudged, agent.progress, agent.gap, '
         'agent.backfill, agent.backfill_seen, agent.worker, agent.spend to %I', role);
     execute format('grant insert, update, delete on agent.gap_choice to %I', role);
-    execute format('grant insert, update, delete on agent.session, agent.question, agent.verified_query, agent.glossary to %I', role);
+    execute format('grant insert, update, delete on agent.session, agent.question, agent.verified_query, agent.glossary, '
+        'agent.schema_index, agent.schema_table to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
     execute format('grant update on agent.approval, agent.lane, agent.tool, agent.budget_use to %I', role);
     execute format('grant insert, update on agent.attachment_version to %I', role);

@@ -117,6 +117,31 @@ create table agent.glossary (
 );
 comment on table agent.glossary is 'What words mean in this business: churned is no invoice for 90 days';
 
+-- What a role may read of the schema, so that not each question reads the catalog.  It belongs to the
+-- login that read it: whoever could write what another login's model is told could make it ask for
+-- anything.
+create table agent.schema_index (
+    owner       name not null default session_user,
+    role        name not null,
+    fingerprint text not null,
+    read_at     timestamptz not null default agent.now(),
+    primary key (owner, role)
+);
+comment on table agent.schema_index is 'The schema as a role may read it; read anew when its fingerprint changes, and once a day';
+comment on column agent.schema_index.role is 'With whose rights it was read: the analyst';
+comment on column agent.schema_index.fingerprint is 'Of the rows of the catalog it was made of, and of the settings';
+
+create table agent.schema_table (
+    owner       name not null default session_user,
+    role        name not null,
+    name        text not null,
+    description jsonb not null,
+    primary key (owner, role, name),
+    foreign key (owner, role) references agent.schema_index on delete cascade
+);
+comment on table agent.schema_table is 'A table or view of the application, as questions know it';
+comment on column agent.schema_table.description is 'Columns, keys, comments, enum and CHECK values, and common values of columns that may be shown';
+
 -- At the end, so that it holds for what this file makes, too.
 revoke all on all tables in schema agent from public;
 revoke all on all functions in schema agent from public;

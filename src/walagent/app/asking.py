@@ -12,18 +12,17 @@ from walagent.agent.models.limits import Limits
 from walagent.app.dsn import Places
 from walagent.app.serve import make_model, process_name
 from walagent.ask.asking import Asker
-from walagent.ask.context import SchemaContext, describe_schema
+from walagent.ask.catalog import Catalog, Settings
 from walagent.ask.executor import Executor
 from walagent.ask.work import Desk, Options
 from walagent.config import Ask
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import ModelSpec
-from walagent.store import attachments, questions
+from walagent.store import attachments
 from walagent.store.connections import connect, open_pool
 from walagent.store.guard.query import Connection, Guard
 from walagent.store.guard.query import Limits as GuardLimits
 from walagent.store.guard.role import check_role
-from walagent.store.schema import read_schema
 from walagent.store.translate import translating
 
 _CANNOT_PLAN = "embedded"  # the provider whose model decides by embeddings
@@ -66,25 +65,11 @@ async def open_asker(
             )
             chosen = Limits().wrap(_made(spec, api_key))
             stack.push_async_callback(chosen.aclose)
-        reading = guards[0].conn
-
-        async def schema(question: str) -> SchemaContext:
-            version = str(reading.info.parameter_status("server_version") or "").partition(" ")[0]
-            with translating():
-                tables = await read_schema(reading, settings.schemas)
-                async with pool.connection() as conn:
-                    examples = await questions.similar_queries(conn, question)
-                    terms = await questions.terms(conn)
-            return describe_schema(
-                tables,
-                version,
-                question=question,
-                most=settings.schema_chars,
-                terms=terms,
-                examples=examples,
-            )
-
-        desk = Desk(pool, Executor(guards), chosen, schema, settings.rows)
+        executor = Executor(guards)
+        shown = Settings(
+            settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
+        )
+        desk = Desk(pool, executor, chosen, Catalog(pool, executor, shown), settings.rows)
         yield Asker(desk, options, name=process_name())
 
 

@@ -1,12 +1,16 @@
 """What the planner is told of the database: tables, columns, keys, as the analyst may read them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from walagent.ask.retrieval import Index
+from walagent.ask.samples import quoted, without_mark
 
 _MOST_TABLES: Final = 40  # where not all fit
+_MOST_VALUES: Final = 6_000  # characters of sample values, of all tables together
+_MOST_TERMS: Final = 4_000  # characters of the glossary
+_MOST_EXAMPLES: Final = 8_000  # characters of questions with statements
 
 Table = Mapping[str, Any]  # as store.schema.read_schema gives it
 
@@ -20,12 +24,15 @@ class SchemaContext:
         tables: `schema.name` of those that are described.
         whole: whether all readable tables are.
         version: of the server, as it prints it.
+        values: samples of what stands in columns, by `schema.table.column`.  They are rows, and so
+            nobody's instructions: they are not part of the text.
     """
 
     text: str
     tables: tuple[str, ...] = ()
     whole: bool = True
     version: str = ""
+    values: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def describe_schema(  # noqa: PLR0913 - the schema, the question, and what people have added
@@ -36,36 +43,62 @@ def describe_schema(  # noqa: PLR0913 - the schema, the question, and what peopl
     most: int = 40_000,
     terms: Sequence[tuple[str, str]] = (),
     examples: Sequence[tuple[str, str]] = (),
+    index: Index | None = None,
 ) -> SchemaContext:
     """Describe all tables if they fit, else those that the question is likely about.
 
     Args:
         most: characters for the tables.
-        terms: of the business, with what they mean.
-        examples: questions with statements that a person has found right.
+        terms: of the business, with what they mean; the likeliest first.
+        examples: questions with statements that a person has found right; the nearest first.
+        index: of the tables, where it is there already.
     """
-    shown = tables if _size(tables) <= most else list(_likely(tables, question, most))
+    whole = _size(tables) <= most
+    shown = tables if whole else list(_likely(tables, question, most, index or Index(tables)))
     parts = [describe_table(table) for table in shown] or ["There are no tables."]
     if len(shown) < len(tables):
         parts.append(f"{len(tables) - len(shown)} more tables are not shown; these fit best.")
-    if terms:
-        lines = [f"  {term}: {meaning}" for term, meaning in terms]
+    if lines := _fitting((f"  {term}: {meaning}" for term, meaning in terms), _MOST_TERMS):
         parts.append("\n".join(["Words of this business:", *lines]))
-    if examples:
-        lines = [f"  {question}\n    {sql.strip()}" for question, sql in examples]
+    written = (f"  {question}\n    {sql.strip()}" for question, sql in examples)
+    if lines := _fitting(written, _MOST_EXAMPLES):
         parts.append("\n".join(["Questions whose statements were found right:", *lines]))
     names = tuple(title(table) for table in shown)
-    return SchemaContext("\n\n".join(parts), names, len(shown) == len(tables), version)
+    whole = len(shown) == len(tables)
+    return SchemaContext("\n\n".join(parts), names, whole, version, tuple(_values(shown)))
+
+
+def _fitting(lines: Iterable[str], most: int) -> Sequence[str]:
+    """Give those that there is room for, in their order; one that is too long is left out."""
+    kept: list[str] = []
+    for line in lines:
+        if len(line) <= most:
+            most -= len(line)
+            kept.append(line)
+    return kept
+
+
+def _values(tables: Sequence[Table]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Give sample values of columns, for as long as there is room."""
+    left = _MOST_VALUES
+    for table in tables:
+        for column in table["columns"] or ():
+            values = tuple(column.get("samples") or ())
+            left -= sum(len(value) + 4 for value in values)
+            if left < 0:
+                return
+            if values:
+                yield f"{title(table)}.{column['name']}", values
 
 
 def _size(tables: Sequence[Table]) -> int:
     return sum(len(describe_table(table)) for table in tables)
 
 
-def _likely(tables: Sequence[Table], question: str, most: int) -> Iterator[Table]:
+def _likely(tables: Sequence[Table], question: str, most: int, index: Index) -> Iterator[Table]:
     """Give the tables that fit the question best, for as long as there is room."""
     by_title = {title(table): table for table in tables}
-    for name in Index(tables).rank(question, most=_MOST_TABLES):
+    for name in index.rank(question, most=_MOST_TABLES):
         most -= len(describe_table(by_title[name]))
         if most < 0:
             return
@@ -84,11 +117,17 @@ def describe_table(table: Table) -> str:
 
 def _lines(table: Table) -> Iterator[str]:
     rows = f", about {table['rows']:,} rows" if table["rows"] is not None else ""
-    said = f": {table['comment']}" if table["comment"] else ""
-    yield f"{table['kind']} {title(table)}{rows}{said}"
+    said = without_mark(table["comment"])
+    by = table.get("partitioned_by")
+    parts = f", partitioned by {by}" if by else ""
+    elsewhere = ", on another server: it cannot be read" if table["kind"] == "foreign table" else ""
+    name = table.get("quoted") or title(table)
+    yield f"{table['kind']} {name}{rows}{parts}{elsewhere}" + (f": {said}" if said else "")
     key = set(table["key"] or ())
     for column in table["columns"] or ():
         yield f"  {_column(column, in_key=column['name'] in key)}"
+    for columns in table.get("unique") or ():
+        yield f"  unique ({', '.join(columns)})"
     for each in table["references"] or ():
         here, there = ", ".join(each["columns"]), ", ".join(each["to"])
         yield f"  ({here}) references {each['schema']}.{each['table']} ({there})"
@@ -97,12 +136,13 @@ def _lines(table: Table) -> Iterator[str]:
 
 
 def _column(column: Mapping[str, Any], *, in_key: bool) -> str:
-    parts = [column["name"], column["type"]]
+    parts = [quoted(column), column["type"]]
     if in_key:
         parts.append("key")
     elif column["not_null"]:
         parts.append("not null")
     if column["values"]:
         parts.append("one of " + ", ".join(column["values"]))
-    said = f" -- {column['comment']}" if column["comment"] else ""
-    return " ".join(parts) + said
+    parts.extend(column.get("checks") or ())
+    said = without_mark(column["comment"])
+    return " ".join(parts) + (f" -- {said}" if said else "")

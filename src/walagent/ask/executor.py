@@ -57,7 +57,7 @@ class Executor:
         Raises:
             StatementRefusedError: it does not.
         """
-        async with self._guard() as guard:
+        async with self.guard() as guard:
             return await guard.read(query)
 
     async def _once(self, step: PlanStep, results: Mapping[str, StepResult]) -> StepResult:
@@ -91,7 +91,8 @@ class Executor:
             )
 
     @asynccontextmanager
-    async def _guard(self) -> AsyncGenerator[Guard]:
+    async def guard(self) -> AsyncGenerator[Guard]:
+        """Lend a guard that nobody uses; wait until there is one."""
         guard = await self._free.get()
         try:
             yield guard

@@ -1,6 +1,6 @@
 """Which tables a question is about, when there are too many to show them all.
 
-Words are matched by BM25 over names, columns, comments and enum values, split as people join them
+Words are matched by BM25 over names, columns, comments and values, split as people join them
 (`custOrderLines`, `cust_order_lines`); a word that nothing knows is matched by its trigrams, which
 forgives abbreviations and slips.  Tables that a foreign key joins to good ones gain from that.
 """
@@ -157,7 +157,7 @@ def _texts(table: Table) -> Iterable[tuple[str, float]]:
     for column in table["columns"] or ():
         yield column["name"], _COLUMN
         yield column["comment"] or "", _COLUMN
-        for value in column["values"] or ():
+        for value in (*(column["values"] or ()), *(column.get("samples") or ())):
             yield value, _VALUE
 
 

@@ -99,6 +99,12 @@ class Ask(Part):
     """How much of the schema the model is shown; of a larger one, the tables that fit best."""
     schemas: Names | None = None
     """Which schemas questions are about; by default all that the role may read."""
+    samples: bool = True
+    """Whether the model is shown common values of columns with few values."""
+    no_samples: Names = ()
+    """Of which columns not: patterns of schema.table.column, or of schema.table."""
+    history_chars: int = Field(default=12_000, ge=1000)
+    """How much of a session's earlier turns the model is shown as they were."""
 
 
 class Http(Part):

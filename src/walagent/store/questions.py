@@ -155,9 +155,11 @@ async def similar_queries(
     return await cursor.fetchall()
 
 
-async def terms(conn: Connection) -> Sequence[tuple[str, str]]:
-    """What words mean in this business."""
+async def terms(conn: Connection, question: str, *, most: int = 100) -> Sequence[tuple[str, str]]:
+    """What words mean in this business: first those that *question* has, then the others."""
     cursor = await conn.execute(
-        "select term, meaning from agent.glossary where owner = session_user order by term"
+        "select term, meaning from agent.glossary where owner = session_user"
+        " order by position(lower(term) in lower(%s)) = 0, term limit %s",
+        [question, most],
     )
     return await cursor.fetchall()

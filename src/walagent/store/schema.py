@@ -1,23 +1,103 @@
-"""The schema of the application, as the present role may read it."""
+"""The schema of the application: as a role may read it, and as our index keeps it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
 
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
+Table = Mapping[str, Any]
+Place = tuple[str, str, str]  # schema, table, column
 
 
-async def read_schema(
+async def read_fingerprint(
     conn: Connection, schemas: Sequence[str] | None = None
-) -> list[Mapping[str, Any]]:
-    """Read tables and views: columns, keys, references, checks, enum values, comments.
+) -> tuple[str, str]:
+    """Give the present role, and a text that is another one when its schema has changed.
 
     Args:
         schemas: only these; None: all but the server's and our own.
     """
-    parameters = {"schemas": None if schemas is None else list(schemas)}
-    cursor = await conn.execute(query("read_schema"), parameters)
+    cursor = await conn.execute(query("schema_fingerprint"), {"schemas": _list(schemas)})
+    role, fingerprint = await cursor.fetchone() or ("", "")
+    return role, fingerprint
+
+
+async def read_schema(conn: Connection, schemas: Sequence[str] | None = None) -> list[Table]:
+    """Read tables and views: columns, keys, references, checks, enum values, comments.
+
+    Args:
+        schemas: as for `read_fingerprint`.
+    """
+    cursor = await conn.execute(query("read_schema"), {"schemas": _list(schemas)})
     return [document for (document,) in await cursor.fetchall()]
+
+
+async def read_common_values(
+    conn: Connection, places: Sequence[Place], *, distinct: int, values: int
+) -> dict[tuple[str, str], Sequence[str] | None]:
+    """Read from the server's statistics what is common in columns that have few values.
+
+    Args:
+        distinct: how many values a column has at most.
+        values: how many are given at most, the commonest first.
+
+    Returns:
+        for each column that has statistics, by the table's `schema.name` and its own; None where it
+        has many values, or where no value stands in two rows.
+    """
+    schemas, tables, columns = zip(*places, strict=True) if places else ((), (), ())
+    parameters = {
+        "schemas": list(schemas),
+        "tables": list(tables),
+        "columns": list(columns),
+        "distinct": distinct,
+        "values": values,
+    }
+    cursor = await conn.execute(query("common_values"), parameters)
+    return {(table, name): found for table, name, found in await cursor.fetchall()}
+
+
+async def load_index(conn: Connection, role: str, fingerprint: str) -> list[Table]:
+    """Load what was kept for a role under a fingerprint, unless it is a day old; [] without."""
+    cursor = await conn.execute(
+        "select t.description from agent.schema_index i"
+        " join agent.schema_table t using (owner, role)"
+        " where i.owner = session_user and i.role = %s and i.fingerprint = %s"
+        " and i.read_at > agent.now() - interval '1 day' order by t.name",
+        [role, fingerprint],
+    )
+    return [document for (document,) in await cursor.fetchall()]
+
+
+async def keep_index(
+    conn: Connection, role: str, fingerprint: str, tables: Sequence[Table]
+) -> None:
+    """Keep what a role may read, instead of what was kept before; call it in a transaction."""
+    names = [f"{table['schema']}.{table['name']}" for table in tables]
+    await conn.execute(
+        "insert into agent.schema_index (role, fingerprint) values (%s, %s)"
+        " on conflict (owner, role)"
+        " do update set fingerprint = excluded.fingerprint, read_at = agent.now()",
+        [role, fingerprint],
+    )
+    await conn.execute(
+        "delete from agent.schema_table"
+        " where owner = session_user and role = %s and name <> all (%s)",
+        [role, names],
+    )
+    await conn.execute(
+        "insert into agent.schema_table as t (role, name, description)"
+        " select %s, name, description"
+        " from unnest(%s::text[], %s::jsonb[]) as x (name, description)"
+        " on conflict (owner, role, name) do update set description = excluded.description"
+        " where t.description is distinct from excluded.description",
+        [role, names, [Jsonb(table) for table in tables]],
+    )
+
+
+def _list(schemas: Sequence[str] | None) -> list[str] | None:
+    return None if schemas is None else list(schemas)

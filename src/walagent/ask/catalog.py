@@ -1,0 +1,235 @@
+"""The schema as the analyst may read it: read once, kept, and read anew when it has changed.
+
+Each question asks for the schema's fingerprint, which takes milliseconds.  Where it is the one that
+was read before, by this process or by an earlier one of the same login, nothing else is asked.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, Final
+
+from walagent.ask.context import SchemaContext, describe_schema, title
+from walagent.ask.executor import Executor
+from walagent.ask.retrieval import Index
+from walagent.ask.samples import (
+    DISTINCT,
+    VALUES,
+    common_values,
+    presentable,
+    sampled_columns,
+    sampling_statement,
+)
+from walagent.errors import StatementRefusedError, WalagentError
+from walagent.store import questions, schema
+from walagent.store.connections import Pool
+from walagent.store.guard.query import Guard, Limits
+from walagent.store.schema import Table
+from walagent.store.translate import translating
+
+_FORM: Final = 1  # of what is kept; another one makes it be read anew
+_TRIES: Final = 3  # to read a schema that changes meanwhile
+_LOOKED_INTO: Final = 200  # tables without statistics whose first rows are read
+_LOOKING: Final = 10.0  # seconds for all of them together
+_SAMPLING: Final = Limits(rows=5000, cell=100, seconds=1.0, lock_seconds=0.2, cost=1e5)
+_OLD: Final = 86_400.0  # seconds after which values and numbers of rows are read anew
+_DROPPED: Final = frozenset({"XX000", "42P01", "42703"})  # while we read of it
+
+Column = Mapping[str, Any]
+_Samples = dict[tuple[str, str], Sequence[str]]  # by table and column
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What of the schema is shown.
+
+    Args:
+        schemas: only these; None: whatever the analyst may read.
+        most: characters that describe tables.
+        samples: whether common values of columns are shown.
+        no_samples: patterns of columns and tables of which none are; see `ask.samples`.
+    """
+
+    schemas: Sequence[str] | None = None
+    most: int = 40_000
+    samples: bool = True
+    no_samples: Sequence[str] = ()
+
+    @property
+    def digest(self) -> str:
+        """Tell settings apart that read other things from the same schema."""
+        told = repr((_FORM, self.schemas, self.samples, list(self.no_samples)))
+        return sha256(told.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What there is to ask about.
+
+    Args:
+        changed: whether it is something else than was kept before.
+    """
+
+    tables: int
+    columns: int
+    sampled: int  # columns of which values are shown
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was read under a fingerprint."""
+
+    fingerprint: str
+    tables: Sequence[Table]
+    index: Index
+    at: float  # by the monotonic clock
+
+    def holds(self, fingerprint: str) -> bool:
+        """Whether it is what a schema of this fingerprint is like now."""
+        return self.fingerprint == fingerprint and time.monotonic() - self.at < _OLD
+
+
+class Catalog:
+    """Describes the schema for questions."""
+
+    def __init__(self, pool: Pool, executor: Executor, settings: Settings | None = None) -> None:
+        """Read nothing yet.
+
+        Args:
+            pool: of the login that keeps the index.
+            executor: whose guards have the analyst's connections.
+        """
+        self._pool = pool
+        self._executor = executor
+        self._settings = settings or Settings()
+        self._known: _Known | None = None
+        self._reading = asyncio.Lock()
+
+    async def describe(self, question: str) -> SchemaContext:
+        """Describe what a question can be about: all of it, or what fits it best.
+
+        Raises:
+            DatabaseLostError: nothing can be read now.
+        """
+        known = await self._know()
+        with translating():
+            async with self._pool.connection() as conn:
+                version = conn.info.parameter_status("server_version") or ""
+                examples = await questions.similar_queries(conn, question)
+                terms = await questions.terms(conn, question)
+        return describe_schema(
+            known.tables,
+            version.partition(" ")[0],
+            question=question,
+            most=self._settings.most,
+            terms=terms,
+            examples=examples,
+            index=known.index,
+        )
+
+    async def index(self) -> Indexed:
+        """Read the schema anew, whether it has changed or not, and keep it."""
+        before = await self._know()
+        with translating():
+            async with self._reading:
+                known = self._known = await self._read()
+        columns = [column for table in known.tables for column in table["columns"] or ()]
+        return Indexed(
+            len(known.tables),
+            len(columns),
+            sum(bool(column.get("samples")) for column in columns),
+            changed=known.tables != before.tables,
+        )
+
+    async def _know(self) -> _Known:
+        """Give the schema as it is now: from memory, from what is kept, or from the catalog."""
+        with translating():
+            async with self._reading:
+                async with self._executor.guard() as guard:
+                    role, fingerprint = await self._fingerprint(guard)
+                if self._known is None or not self._known.holds(fingerprint):
+                    self._known = await self._kept(role, fingerprint) or await self._read()
+                return self._known
+
+    async def _kept(self, role: str, fingerprint: str) -> _Known | None:
+        async with self._pool.connection() as conn:
+            tables = await schema.load_index(conn, role, fingerprint)
+        return _Known(fingerprint, tables, Index(tables), time.monotonic()) if tables else None
+
+    async def _fingerprint(self, guard: Guard) -> tuple[str, str]:
+        role, found = await schema.read_fingerprint(guard.conn, self._settings.schemas)
+        return role, f"{self._settings.digest}:{found}"
+
+    async def _read(self) -> _Known:
+        """Read and keep the schema."""
+        async with self._executor.guard() as guard:
+            role, fingerprint, tables = await self._settled(guard)
+        async with self._pool.connection() as conn, conn.transaction():
+            await schema.keep_index(conn, role, fingerprint, tables)
+        return _Known(fingerprint, tables, Index(tables), time.monotonic())
+
+    async def _settled(self, guard: Guard) -> tuple[str, str, Sequence[Table]]:
+        """Read the schema; again, where it changed while it was read.
+
+        What is left of a change after the last try is seen by the next question's fingerprint.
+        """
+        for left in reversed(range(_TRIES)):
+            role, before = await self._fingerprint(guard)
+            try:
+                with translating():
+                    tables = await self._tables(guard)
+            except WalagentError as error:
+                if not left or error.sqlstate not in _DROPPED:
+                    raise
+                continue
+            if not left or (role, before) == await self._fingerprint(guard):
+                break
+        return role, before, tables  # pyright: ignore[reportPossiblyUnboundVariable] - the last try raises
+
+    async def _tables(self, guard: Guard) -> Sequence[Table]:
+        tables = await schema.read_schema(guard.conn, self._settings.schemas)
+        if not self._settings.samples:
+            return tables
+        samples = await _samples(guard, tables, self._settings.no_samples)
+        return [_with_samples(table, samples) for table in tables]
+
+
+async def _samples(guard: Guard, tables: Sequence[Table], no_samples: Sequence[str]) -> _Samples:
+    """Find common values: in the server's statistics, or else in the first rows."""
+    wanted = [(table, list(sampled_columns(table, no_samples))) for table in tables]
+    places = [
+        (table["schema"], table["name"], column["name"])
+        for table, columns in wanted
+        for column in columns
+    ]
+    common = await schema.read_common_values(guard.conn, places, distinct=DISTINCT, values=VALUES)
+    found: _Samples = {place: presentable(values) for place, values in common.items()}
+    looking = replace(guard, limits=_SAMPLING)
+    until, left = time.monotonic() + _LOOKING, _LOOKED_INTO
+    for table, columns in wanted:
+        unknown = [each for each in columns if (title(table), each["name"]) not in common]
+        if unknown and left and time.monotonic() < until:
+            left -= 1
+            found.update(await _look_into(looking, table, unknown))
+    return found
+
+
+async def _look_into(guard: Guard, table: Table, columns: Sequence[Column]) -> _Samples:
+    """Look into the first rows of a table or view, if the guard lets it at so low a price."""
+    try:
+        rows = await guard.read(sampling_statement(table, columns))
+    except StatementRefusedError:
+        return {}
+    values = common_values(columns, rows.texts)
+    return {(title(table), name): shown for name, shown in values.items()}
+
+
+def _with_samples(table: Table, samples: _Samples) -> Table:
+    columns = [
+        {**column, "samples": list(samples.get((title(table), column["name"]), ()))}
+        for column in table["columns"] or ()
+    ]
+    return {**table, "columns": columns}
