@@ -71,7 +71,8 @@ comment on column agent.tool.bind is 'Arguments taken from the change, argument 
 
 insert into agent.tool (name, kind, target, description, effect) values
     ('update_row', 'builtin', 'update_row', 'Update the row that this is about.', 'transactional'),
-    ('do_nothing', 'builtin', 'do_nothing', 'Do nothing: this row needs no action.', 'read');
+    ('do_nothing', 'builtin', 'do_nothing', 'Do nothing: this row needs no action.', 'read'),
+    ('query', 'builtin', 'query', 'Read the database with one SELECT of PostgreSQL; what could write is refused.', 'read');
 
 create table agent.agent (
     name              text primary key check (name <> ''),
@@ -108,6 +109,7 @@ create table agent.attachment (
     bind          jsonb not null default '{}' check (jsonb_typeof(bind) = 'object'),
     approve       text[] not null default '{}',
     run_as        name not null default current_user,
+    query_as      name,
     lane_key      text[],
     debounce      interval check (debounce > interval '0'),
     cap           integer check (cap > 0),
@@ -133,6 +135,7 @@ comment on column agent.attachment.writes is 'The columns that the tool update_r
 comment on column agent.attachment.bind is 'Tool arguments taken from the change: {"argument": "column"}';
 comment on column agent.attachment.approve is 'Tools whose calls wait for a person';
 comment on column agent.attachment.run_as is 'The role that tools run as, never the daemon''s';
+comment on column agent.attachment.query_as is 'The role with whose rights the tool query reads; it can read and nothing else. NULL: walagent_analyst';
 comment on column agent.attachment.search_path is 'Where names in the condition, of tools and inside the tools'' bodies are looked up: as it was for whoever attached';
 comment on column agent.attachment.lane_key is 'Changes with equal values here are worked one at a time, in commit order. NULL: the primary key; empty: no order';
 comment on column agent.attachment.cap is 'Runs at the same time; NULL: as many as the workers have slots';

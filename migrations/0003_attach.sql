@@ -467,6 +467,8 @@ begin
             using errcode = 'WA011', hint = format('update agent.tool set enabled = true where name = %L', _name);
     elsif _row.kind = 'builtin' and _row.target = 'update_row' then
         _tool := agent.update_tool(_attachment);
+    elsif _row.kind = 'builtin' and _row.target = 'query' then
+        _tool := agent.query_tool(_name, coalesce(_attachment.query_as, 'walagent_analyst'));
     elsif _row.kind in ('builtin', 'python') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else
@@ -548,6 +550,108 @@ begin
     return jsonb_build_object('kind', 'builtin', 'target', 'update_row', 'effect', 'transactional',
         'input_schema', jsonb_build_object('type', 'object', 'additionalProperties', false,
             'properties', _properties, 'minProperties', 1));
+end;
+$$;
+
+-- What a role could do beside reading, and how to take that from it; no row where there is nothing.
+--
+-- It asks about a role by name what store/sql/guard_role.sql asks about the present one, in databases
+-- that have nothing of ours, too.
+create function agent.writing_rights(_role name)
+    returns table (reason text, mend text)
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    with recursive me (oid) as (
+        -- The role itself, and those whose rights it has or may take on.
+        select oid from pg_roles where rolname = _role
+         union
+        select m.roleid from me join pg_auth_members m on m.member = me.oid
+    ), ours as (
+        select oid, nspname from pg_namespace
+         where nspname not in ('pg_catalog', 'information_schema') and nspname not like 'pg\_toast%' and nspname not like 'pg\_temp%'
+    ), reasons (rank, reason, mend) as (
+        select 1, format('%s is %s', r.rolname, attribute), format('alter role %I nosuperuser nobypassrls noreplication nocreaterole nocreatedb', r.rolname)
+          from me join pg_roles r using (oid)
+               cross join lateral (values (r.rolsuper, 'a superuser'), (r.rolbypassrls, 'free of row level security (BYPASSRLS)'),
+                                          (r.rolreplication, 'allowed to replicate'), (r.rolcreaterole, 'allowed to make roles'),
+                                          (r.rolcreatedb, 'allowed to make databases')) as a (given, attribute)
+         where given
+        union all
+        select 2, format('%s may act as %s', _role, r.rolname), format('revoke %I from %I', r.rolname, _role)
+          from me join pg_roles r using (oid)
+         where r.rolname in ('pg_write_all_data', 'pg_write_server_files', 'pg_read_server_files', 'pg_execute_server_program',
+                             'pg_signal_backend', 'pg_maintain', 'pg_database_owner', 'pg_create_subscription', 'pg_checkpoint')
+        union all
+        select 3, format('%s owns %s', _role, c.oid::regclass), format('alter table %s owner to ...', c.oid::regclass)
+          from pg_class c where c.relowner in (select oid from me) and c.relnamespace in (select oid from ours)
+        union all
+        select 3, format('%s owns the schema %I', _role, o.nspname), format('alter schema %I owner to ...', o.nspname)
+          from ours o join pg_namespace n using (oid) where n.nspowner in (select oid from me)
+        union all
+        select 3, format('%s owns the database', _role), format('name another role than %I', _role)
+          from pg_database d where d.datname = current_database() and d.datdba in (select oid from me)
+        union all
+        select 4, format('%s may write to %s', _role, c.oid::regclass),
+               format('revoke insert, update, delete, truncate on %s from %I', c.oid::regclass, _role)
+          from pg_class c
+         where c.relkind in ('r', 'p', 'v', 'f') and c.relnamespace in (select oid from ours)
+           and (has_table_privilege(_role, c.oid, 'insert, update, delete, truncate')
+                or has_any_column_privilege(_role, c.oid, 'insert, update'))
+        union all
+        select 4, format('%s may move the sequence %s', _role, c.oid::regclass),
+               format('revoke usage, update on sequence %s from %I', c.oid::regclass, _role)
+          from pg_class c
+         where c.relnamespace in (select oid from ours)
+           and case when c.relkind = 'S' then has_sequence_privilege(_role, c.oid, 'usage, update') end
+        union all
+        select 5, format('%s may make objects in the schema %I', _role, o.nspname),
+               format('revoke create on schema %I from public, %I', o.nspname, _role)
+          from ours o where has_schema_privilege(_role, o.oid, 'create')
+        union all
+        select 5, format('%s may make schemas in the database', _role),
+               format('revoke create on database %I from %I', current_database(), _role)
+         where has_database_privilege(_role, current_database(), 'create')
+        union all
+        select 6, format('%s may not make the temporary view that a statement is analysed in', _role),
+               format('grant temporary on database %I to %I', current_database(), _role)
+         where not has_database_privilege(_role, current_database(), 'temporary')
+    )
+    select r.reason, r.mend from reasons r order by r.rank, r.reason
+$$;
+comment on function agent.writing_rights(name) is 'What a role could do beside reading; none of it may be, for SQL that a model wrote';
+
+-- The tool query of an attachment: SQL that the model writes, with the rights of a role that can read
+-- and nothing else.
+--
+-- Whoever attaches must be a member of that role: the agent shows what it reads.
+create function agent.query_tool(_name text, _role name)
+    returns jsonb
+    language plpgsql
+    stable
+as $$
+declare
+    _could record;
+begin
+    if not exists (select from pg_catalog.pg_roles where rolname = _role) then
+        raise exception 'tool "%": there is no role "%" for it to read as', _name, _role
+            using errcode = 'WA011',
+                  hint = format('name one in query_as, or: create role %1$I; grant usage on schema public to %1$I; grant select on all tables in schema public to %1$I', _role);
+    elsif not pg_has_role(current_user, _role, 'member') then
+        raise exception 'you are not a member of role "%" and cannot attach an agent that reads as it', _role
+            using errcode = '42501';
+    end if;
+    select string_agg(w.reason, '; ') as reasons, string_agg(distinct w.mend, '; ') as mends into _could
+      from (select reason, mend from agent.writing_rights(_role) limit 3) w;
+    if _could.reasons is not null then
+        raise exception 'tool "%": role "%" is not one for SQL that a model writes: %', _name, _role, _could.reasons
+            using errcode = 'WA011', hint = _could.mends;
+    end if;
+    return jsonb_build_object('kind', 'builtin', 'target', 'query', 'effect', 'read', 'role', _role,
+        'input_schema', jsonb_build_object('type', 'object', 'additionalProperties', false, 'required', '["sql"]'::jsonb,
+            'properties', jsonb_build_object('sql', jsonb_build_object('type', 'string',
+                'description', 'One SELECT, VALUES, TABLE or EXPLAIN of PostgreSQL'))));
 end;
 $$;
 
@@ -1393,7 +1497,8 @@ create function agent.attach(
     max_tokens    bigint default null,
     max_cost      numeric default null,
     max_seconds   integer default 600,
-    max_attempts  integer default 5
+    max_attempts  integer default 5,
+    query_as      name default null
 )
     returns bigint
     language plpgsql
@@ -1418,9 +1523,9 @@ begin
            max_tokens = excluded.max_tokens, max_cost = excluded.max_cost,
            max_seconds = excluded.max_seconds, max_attempts = excluded.max_attempts;
     insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve,
-                                  run_as, lane_key, debounce, cap, backfill, server_filter, max_depth)
+                                  run_as, query_as, lane_key, debounce, cap, backfill, server_filter, max_depth)
     values (_name, _name, attach.target, attach.ops, attach.condition, attach.columns, attach.writes, attach.bind,
-            attach.approve, attach.run_as, attach.lane_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
+            attach.approve, attach.run_as, attach.query_as, attach.lane_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
     returning id into _id;
     return _id;
 end;
@@ -1434,7 +1539,7 @@ create function agent.attach(target text, spec text)
     language plpgsql
 as $$
 declare
-    _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,lane,'
+    _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,query_as,lane,'
         'debounce,cap,backfill,server_filter,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts}';
     _lists constant text[] := '{tools,on,columns,writes,bind,approve,lane}';
     _spec  jsonb := agent.parse_spec(spec);
@@ -1473,6 +1578,7 @@ begin
         bind          => agent.spec_bind(agent.spec_list(_spec, 'bind', '{}')),
         approve       => agent.spec_list(_spec, 'approve', '{}'),
         run_as        => coalesce(_spec ->> 'run_as', current_user)::name,
+        query_as      => (_spec ->> 'query_as')::name,
         lane_key      => agent.spec_list(_spec, 'lane', null),
         debounce      => agent.spec_cast(_spec, 'debounce', 'interval', null)::interval,
         cap           => agent.spec_cast(_spec, 'cap', 'integer', null)::integer,

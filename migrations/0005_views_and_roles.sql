@@ -128,7 +128,7 @@ begin
          where p.pronamespace = 'agent'::regnamespace
            and p.proname in ('now', 'attach', 'detach', 'pause', 'resume', 'parse_spec', 'spec_skip', 'spec_value', 'spec_list',
                'spec_ops', 'spec_bind', 'spec_cast', 'suggest', 'edit_distance', 'json_schema_of', 'check_list', 'column_schema',
-               'key_columns', 'identity_columns', 'is_utf8', 'json_columns', 'argument_names', 'function_tool', 'schemas_of', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'without_arguments', 'update_tool',
+               'key_columns', 'identity_columns', 'is_utf8', 'json_columns', 'argument_names', 'function_tool', 'schemas_of', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'without_arguments', 'update_tool', 'query_tool', 'writing_rights',
                'is_one_expression', 'where_of', 'compile_condition', 'row_filter', 'check_sight', 'check_columns', 'check_carried', 'check_relation', 'may_change', 'checked_attachment', 'define', 'check_model', 'check_tools', 'check_approve',
                'told_dropped', 'told_reattach', 'lost_ground'));
 end;

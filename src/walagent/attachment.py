@@ -35,6 +35,7 @@ class Tool:
     function: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
     returns_set: bool = False
+    role: str = ""  # builtin query: with whose rights it reads
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -53,6 +54,7 @@ class Tool:
             function=raw.get("function", ""),
             arguments=tuple((a["name"], a["type"]) for a in raw.get("arguments", ())),
             returns_set=raw.get("returns_set", False),
+            role=raw.get("role", ""),
         )
 
     @property

@@ -84,6 +84,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
     budgets = await store.current(conn, "budget")
     _check_references(config, models, agents)
     entries = config.all_attachments
+    analyst = config.ask.role if "role" in config.ask.model_fields_set else None
     oids = await _oids(conn, {name: entry.table for name, entry in entries.items()})
     return [
         *_compare(
@@ -94,7 +95,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
         *_compare(
             "attachment",
             attachments,
-            ((n, wanted_attachment(e, oids[n])) for n, e in entries.items()),
+            ((n, wanted_attachment(e, oids[n], analyst)) for n, e in entries.items()),
         ),
         *(_pruned("budget", "remove", budgets, config.budgets) if prune else ()),
         *_compare("budget", budgets, ((n, wanted_budget(e)) for n, e in config.budgets.items())),

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from walagent import faults, metrics
@@ -26,6 +26,7 @@ from walagent.app.systemd import Systemd, Watchdog
 from walagent.config import Config
 from walagent.engine.backoff import pause_after
 from walagent.engine.models import Models
+from walagent.engine.querying import LIMITS
 from walagent.engine.toolbox import Toolbox
 from walagent.engine.work import Workshop
 from walagent.engine.worker import Worker, WorkerSettings
@@ -37,6 +38,7 @@ from walagent.matching.document import Room
 from walagent.message import ModelSpec
 from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
+from walagent.store.guard.query import Limits as Reading
 from walagent.store.translate import translating
 
 _FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
@@ -93,7 +95,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     ):
         shop = Workshop(
             pool,
-            Toolbox(pool, found),
+            Toolbox(pool, found, _reading(config)),
             models.get,
             key,
             models.tight,
@@ -124,6 +126,12 @@ async def _set_up(
         async with await connect(places.dsn, application="walagent setup") as conn:
             await tools.register_python_tools(conn, found.values())
             return await attachments.load_models(conn), await attachments.secret_key(conn)
+
+
+def _reading(config: Config) -> Reading:
+    """Bound what models read with their own SQL as questions are bounded."""
+    ask = config.ask
+    return replace(LIMITS, rows=min(ask.rows, LIMITS.rows), seconds=ask.seconds, cost=ask.cost)
 
 
 def _room(config: Config) -> Room:

@@ -32,10 +32,15 @@ def wanted_agent(entry: AgentEntry) -> dict[str, Json]:
     return row | {"examples": [example.model_dump() for example in entry.examples]}
 
 
-def wanted_attachment(entry: AttachmentEntry, relation: int) -> dict[str, Json]:
+def wanted_attachment(
+    entry: AttachmentEntry, relation: int, analyst: str | None = None
+) -> dict[str, Json]:
     """Give the columns of an attachment.
 
     `run_as` and `paused` are left as they are where the file does not name them.
+
+    Args:
+        analyst: the role that the tool query reads as, where the entry names none.
     """
     row: dict[str, Json] = {
         "agent": entry.agent,
@@ -46,6 +51,7 @@ def wanted_attachment(entry: AttachmentEntry, relation: int) -> dict[str, Json]:
         "writes": list(entry.writes),
         "bind": dict(entry.bind),
         "approve": list(entry.approve),
+        "query_as": entry.query_as or analyst,
         "lane_key": None if entry.lane is None else list(entry.lane),
         "debounce": None if entry.debounce is None else entry.debounce.total_seconds(),
         "cap": entry.cap,

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from psycopg import errors as pg_errors
-
 from walagent.ask.analysis import AnalysisLimits, analyze
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
@@ -17,6 +15,7 @@ from walagent.ask.verify import check_rows, verify
 from walagent.errors import InvalidCallError, StatementRefusedError, WalagentError
 from walagent.store.guard.query import Guard
 from walagent.store.guard.rows import Rows
+from walagent.store.guard.saying import without_values
 
 _FAILURES: Final = 5  # statements that failed …
 _WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for a while
@@ -38,9 +37,7 @@ class Executor:
         try:
             return await self._once(step, results)
         except WalagentError as error:
-            failed = StepResult(
-                step.id, step.type, query=_asked(step), error=error_for_planner(error)
-            )
+            failed = StepResult(step.id, step.type, query=_asked(step), error=without_values(error))
         if step.fallback is None:
             return failed
         instead = step.fallback.model_copy(
@@ -49,7 +46,7 @@ class Executor:
         try:
             return replace(await self._once(instead, results), fallback=True)
         except WalagentError as error:
-            return replace(failed, error=f"{failed.error}; fallback: {error_for_planner(error)}")
+            return replace(failed, error=f"{failed.error}; fallback: {without_values(error)}")
 
     async def read(self, query: str) -> Rows:
         """Run a statement, if the guard lets it.
@@ -98,23 +95,6 @@ class Executor:
             yield guard
         finally:
             self._free.put_nowait(guard)
-
-
-def error_for_planner(error: WalagentError) -> str:
-    """Say what went wrong without a value of any row: errors of these classes quote them."""
-    state = getattr(error, "sqlstate", None)
-    if state is None:
-        return str(error)
-    said = str(error)
-    if state.startswith(("21", "22", "23", "P0", "XX")):
-        said = _named(pg_errors.lookup(state).__name__)
-    at = getattr(error, "position", None)
-    return f"{said} (SQLSTATE {state}" + (f", at character {at})" if at else ")")
-
-
-def _named(name: str) -> str:
-    spaced = "".join(f" {char.lower()}" if char.isupper() else char for char in name)
-    return spaced.strip()
 
 
 def _asked(step: PlanStep) -> str:

@@ -92,6 +92,8 @@ class Attach(Part):
     """Tools whose calls wait for a person."""
     run_as: Name | None = None
     """The role that tools run as; by default the role that applies this file."""
+    query_as: Name | None = None
+    """The role with whose rights the tool query reads; by default `ask.role`."""
     lane: Names | None = None
     """Changes with equal values in these columns are worked one at a time, in commit order.
     By default the primary key; an empty list: no order."""

@@ -1,6 +1,7 @@
 """Carrying out a tool call, so that its effect and its step are one.
 
 SQL function, update_row     one statement: fence, tag, role, call, step
+query                        read-only, as a role that can only read; the rows recorded
 Python, transactional        one transaction around the function
 Python, outside              intent recorded; the function; result recorded
 
@@ -26,13 +27,16 @@ from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
 from walagent.attachment import Attachment, Effect, Tool
 from walagent.encodings import misfit
+from walagent.engine.awake import awake_for
 from walagent.engine.backoff import brief
 from walagent.engine.gate import Gate
+from walagent.engine.querying import LIMITS, answer_query
 from walagent.errors import StepBrokenError, ToolBrokenError, ToolFailedError, WalagentError
 from walagent.message import Json, ToolCall
 from walagent.run import Claim, StepKind
 from walagent.store import runs
 from walagent.store.connections import Pool
+from walagent.store.guard.query import Limits
 from walagent.store.runs import NewStep
 from walagent.store.translate import is_conflict, is_passing
 
@@ -47,9 +51,18 @@ _MOST_TEXT = 65_536  # characters of a result that are kept
 class Toolbox:
     """Carries out the calls of runs.  Each method records what it did and returns the steps."""
 
-    def __init__(self, pool: Pool, python: Mapping[str, PythonTool]) -> None:
+    def __init__(
+        self, pool: Pool, python: Mapping[str, PythonTool], reading: Limits = LIMITS
+    ) -> None:
+        """Take what tools are carried out with.
+
+        Args:
+            python: by target.
+            reading: of the statements that models write.
+        """
         self._pool = pool
         self._python = python
+        self._reading = reading
         self._gate = Gate(pool.max_size)
 
     async def carry_out(
@@ -75,11 +88,7 @@ class Toolbox:
             return [
                 await self._insist(
                     attachment,
-                    lambda: (
-                        self._python_call(claim, attachment, seq, move, arguments)
-                        if tool.kind == "python"
-                        else self._sql_call(claim, attachment, seq, tool, call, arguments)
-                    ),
+                    lambda: self._inside_call(claim, attachment, seq, move, arguments),
                     min(_PATIENCE, tool.timeout / 2),
                 )
             ]
@@ -88,6 +97,39 @@ class Toolbox:
             return [await self._record(claim, seq, result_to_json(call, text, is_error=True))]
         except ToolFailedError as error:
             return [await self._record(claim, seq, result_to_json(call, str(error), is_error=True))]
+
+    def _inside_call(
+        self,
+        claim: Claim,
+        attachment: Attachment,
+        seq: int,
+        move: RunTool,
+        arguments: Mapping[str, Json],
+    ) -> Awaitable[NewStep]:
+        """Carry out a call that stays in the database."""
+        tool, call = move.tool, move.call
+        if tool.kind == "python":
+            return self._python_call(claim, attachment, seq, move, arguments)
+        if tool.target == "query" and tool.kind == "builtin":
+            return self._query(claim, attachment, seq, move, arguments)
+        return self._sql_call(claim, attachment, seq, tool, call, arguments)
+
+    async def _query(
+        self,
+        claim: Claim,
+        attachment: Attachment,
+        seq: int,
+        move: RunTool,
+        arguments: Mapping[str, Json],
+    ) -> NewStep:
+        """Read what the model asks for, and record it: two transactions, the first read-only."""
+        async with self._within(attachment, move.tool) as conn:
+            faults.hit("tool.started")
+            content = await answer_query(
+                conn, move.tool, move.call, attachment, arguments, self._reading
+            )
+        faults.hit("tool.done")
+        return await self._record(claim, seq, content)
 
     async def _record(self, claim: Claim, seq: int, content: Mapping[str, Json]) -> NewStep:
         step = NewStep(seq, StepKind.RESULT, content)
@@ -132,7 +174,7 @@ class Toolbox:
         async with (
             self._gate.place(attachment.id),
             self._pool.connection() as conn,
-            asyncio.timeout(tool.timeout),
+            awake_for(tool.timeout),
         ):
             yield conn
 
@@ -252,7 +294,7 @@ class Toolbox:
         faults.hit("tool.started")
         context = ToolContext(None, _key(claim, call), claim.run_id, claim.change)
         try:
-            async with asyncio.timeout(move.tool.timeout):
+            async with awake_for(move.tool.timeout):
                 text = _text(await function.call(context, arguments))
             result = result_to_json(call, text, is_error=False)
         except TimeoutError:

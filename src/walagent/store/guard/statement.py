@@ -63,6 +63,8 @@ def read_statement(text: str) -> Statement:
         )
     if "\x00" in text:
         raise StatementRefusedError("the statement holds a NUL character")
+    if any("\ud800" <= char <= "\udfff" for char in text):
+        raise StatementRefusedError("the statement holds half of a character")
     body = _without_semicolon(text)
     start = _skip_blank(body, 0)
     if start == len(body):
