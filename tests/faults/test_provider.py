@@ -532,10 +532,10 @@ async def test_an_answer_that_is_cut_anywhere_is_asked_for_again_and_no_other(
         found = await ends(place, *names)
         assert {" ".join(end.steps) for end in found} == {"reply result reply"}
         assert {end.effects for end in found} == {3}
-        assert proxy.links_cut >= 20
-        assert provider.requests == 2 * len(found) + proxy.links_cut
+        assert proxy.answers_cut >= 20
+        assert provider.requests == 2 * len(found) + proxy.answers_cut
         assert sum(end.attempt - 1 for end in found) <= proxy.links_cut
-    figure(f"answers cut, {wire}", proxy.links_cut)
+    figure(f"answers cut, {wire}", proxy.answers_cut)
 
 
 @pytest.mark.slow

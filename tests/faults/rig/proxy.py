@@ -7,6 +7,7 @@ Source: PostgreSQL docs, 55.7 Message Formats.
 """
 
 import asyncio
+import re
 import struct
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -37,6 +38,31 @@ class Needle:
     request: bool = False
 
 
+class Answers:
+    """Follows an HTTP server's answers, to know whether a cut falls between two of them."""
+
+    def __init__(self) -> None:
+        """Wait for the first."""
+        self._head = b""
+        self._rest = 0  # bytes of a body
+        self.whole = False  # nothing of an answer is missing
+
+    def feed(self, data: bytes) -> None:
+        """See what has reached the client."""
+        while data:
+            if self._rest:
+                taken = min(self._rest, len(data))
+            else:
+                taken = 1
+                self._head += data[:1]
+            self._rest -= min(taken, self._rest)
+            data = data[taken:]
+            if self._head.endswith(b"\r\n\r\n"):
+                self._rest = int(re.findall(rb"content-length: (\d+)", self._head.lower())[0])
+                self._head = b""
+            self.whole = not self._head and not self._rest
+
+
 @dataclass(eq=False, slots=True)
 class Link:
     """One connection, from the client to us and from us to the server."""
@@ -49,6 +75,7 @@ class Link:
     latency: float = 0.0  # seconds that all of it is under way, either way
     piece: int = _CHUNK  # bytes at a time to the client
     left: int | None = None  # bytes to the client until it is cut
+    answers: Answers = field(default_factory=Answers)
     needle: Needle | None = None  # that was found here
     withheld: bytearray = field(default_factory=bytearray)  # what the server has answered to it
     swallowing: bool = False
@@ -86,7 +113,8 @@ class Proxy:
         self._port = 0
         self._needle: Needle | None = None
         self._skip = 0  # statements that fit and are let through before
-        self._tasks = set[asyncio.Task[None]]()
+        self._ways = set[asyncio.Task[None]]()
+        self._links_open = set[asyncio.Task[None]]()
         self.links: list[Link] = []
         self.delay = 0.0  # of links to come
         self.latency = 0.0  # the same
@@ -94,6 +122,7 @@ class Proxy:
         self.dropped = 0  # replies and requests
         self._cuts = list[int]()  # of links to come: the bytes after which each is cut
         self.links_cut = 0
+        self.answers_cut = 0  # of an HTTP server: a cut between two loses nothing
 
     @property
     def dsn(self) -> str:
@@ -122,9 +151,9 @@ class Proxy:
             server.close()
             for link in self.links:
                 link.cut()
-            for task in self._tasks:
+            for task in self._ways:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._ways, *self._links_open, return_exceptions=True)
 
     def of(self, part: str) -> list[Link]:
         """The connections of a part that stand now."""
@@ -172,13 +201,15 @@ class Proxy:
         ]
         connected = asyncio.current_task()
         assert connected is not None
-        self._tasks.update(ways, [connected])
+        self._ways.update(ways)
+        self._links_open.add(connected)
         try:
             await asyncio.wait(ways)
         finally:
             await link.close()
             self.links.remove(link)
-            self._tasks.difference_update(ways, [connected])
+            self._ways.difference_update(ways)
+            self._links_open.discard(connected)
 
     async def _open_server(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = str(self._target["host"]), str(self._target.get("port") or 5432)
@@ -213,6 +244,7 @@ class Proxy:
                     piece = data[at : at + link.piece][: link.left]
                     await _send(link, link.client, piece)
                     if link.left is not None:
+                        link.answers.feed(piece)
                         link.left -= len(piece)
                         if link.left == 0:
                             self._cut_now(link)
@@ -223,6 +255,7 @@ class Proxy:
     def _cut_now(self, link: Link) -> None:
         """End the connection so that the client has got every byte before the cut."""
         self.links_cut += 1
+        self.answers_cut += not link.answers.whole
         link.client.close()
         link.server.transport.abort()
 
