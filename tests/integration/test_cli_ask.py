@@ -46,10 +46,10 @@ class Shell:
 
 @asynccontextmanager
 async def shell(
-    conn: AsyncConnection, dsn: str, folder: Path, replies: Sequence[Answer]
+    conn: AsyncConnection, dsn: str, folder: Path, replies: Sequence[Answer], *, role: str = ""
 ) -> AsyncIterator[Shell]:
     """Make the shop, an analyst, and a model."""
-    role = f"analyst_{conn.info.dbname}"
+    role = role or f"analyst_{conn.info.dbname}"
     left: Iterator[Answer] = iter(replies)
     await run_all(conn, (STAGE / "fixture.sql").read_text())
     await run_all(

@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 from psycopg.sql import SQL, Identifier
 
@@ -19,13 +20,35 @@ from walagent.config import Ask
 from walagent.errors import ConfigError, PreconditionError
 from walagent.message import ModelSpec
 from walagent.store import attachments
-from walagent.store.connections import connect, open_pool
+from walagent.store.connections import Pool, connect, open_pool
 from walagent.store.guard.query import Connection, Guard
 from walagent.store.guard.query import Limits as GuardLimits
 from walagent.store.guard.role import check_role
 from walagent.store.translate import translating
 
 _CANNOT_PLAN = "embedded"  # the provider whose model decides by embeddings
+
+
+# Models that may be named without a row of `agent.model`; a row of the name goes before.
+GEMINI: Final = ModelSpec(
+    "gemini",
+    "openai",
+    "gemini-2.5-flash",
+    base_url="https://generativelanguage.googleapis.com/v1beta/openai/",
+    credential="GEMINI_API_KEY",
+    context_window=1_000_000,
+    max_output_tokens=8192,
+)
+_BUILT_IN: Final = {GEMINI.name: GEMINI}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What reading takes: the state's connections, the analyst's, and the schema."""
+
+    pool: Pool
+    executor: Executor
+    catalog: Catalog
 
 
 @asynccontextmanager
@@ -47,30 +70,39 @@ async def open_asker(
         PreconditionError: the analyst is missing, or could write; there is no model.
         ConfigError: there is no model of that name.
     """
+    async with open_reading(places, settings) as reading, AsyncExitStack() as stack:
+        if not isinstance(model, ModelSpec):
+            with translating():
+                async with reading.pool.connection() as conn:
+                    specs = await attachments.load_models(conn)
+            model = choose_model(specs, model or settings.model)
+        chosen = Limits().wrap(_made(model, api_key))
+        stack.push_async_callback(chosen.aclose)
+        desk = Desk(reading.pool, reading.executor, chosen, reading.catalog, settings.rows)
+        yield Asker(desk, options, name=process_name())
+
+
+@asynccontextmanager
+async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]:
+    """Open what reading takes, without a model; closed at the end of the block.
+
+    Raises:
+        PreconditionError: the analyst is missing, or could write.
+    """
     async with AsyncExitStack() as stack:
         with translating():
             pool = await stack.enter_async_context(
                 open_pool(places.dsn, size=3, application="walagent ask")
             )
-            async with pool.connection() as conn:
-                specs = await attachments.load_models(conn)
             guards = [
                 await stack.enter_async_context(_guard(places.dsn, settings))
                 for _ in range(settings.connections)
             ]
-            spec = (
-                model
-                if isinstance(model, ModelSpec)
-                else choose_model(specs, model or settings.model)
-            )
-            chosen = Limits().wrap(_made(spec, api_key))
-            stack.push_async_callback(chosen.aclose)
         executor = Executor(guards)
         shown = Settings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
         )
-        desk = Desk(pool, executor, chosen, Catalog(pool, executor, shown), settings.rows)
-        yield Asker(desk, options, name=process_name())
+        yield Reading(pool, executor, Catalog(pool, executor, shown))
 
 
 def _made(spec: ModelSpec, api_key: str | None) -> Model:
@@ -82,10 +114,11 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
 def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
     """Choose the model that is named, or the only one there is."""
     if name is not None:
-        if name not in specs:
-            known = ", ".join(sorted(specs)) or "none"
-            raise ConfigError(f'there is no model "{name}"; there are: {known}')
-        return specs[name]
+        known = {**_BUILT_IN, **specs}
+        if name not in known:
+            names = ", ".join(sorted(known))
+            raise ConfigError(f'there is no model "{name}"; there are: {names}')
+        return known[name]
     fit = [spec for spec in specs.values() if spec.provider != _CANNOT_PLAN]
     if len(fit) == 1:
         return fit[0]

@@ -9,6 +9,7 @@ print(client.ask("How many customers are there in each country?").text)
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import uuid4
@@ -16,6 +17,7 @@ from uuid import uuid4
 from walagent.app.asking import open_asker
 from walagent.app.dsn import Places
 from walagent.ask.asking import Asker
+from walagent.ask.catalog import Indexed
 from walagent.ask.outcome import Event, Outcome
 from walagent.ask.work import Options
 from walagent.config import Ask
@@ -35,7 +37,7 @@ class AsyncClient:
         *,
         model: str | ModelSpec | None = None,
         settings: Ask | None = None,
-        parallel: bool = True,
+        options: Options | None = None,
         api_key: str | None = None,
     ) -> None:
         """Connect to nothing yet.
@@ -45,13 +47,13 @@ class AsyncClient:
             model: the name of a row of `agent.model`, or a model of the caller's own; where there
                 is one row only, it need not be named.
             settings: as the section `ask` of agents.yaml has them.
-            parallel: whether steps that do not need one another run side by side.
+            options: how questions are worked, unless one says otherwise.
             api_key: the model's key; without it, the key that its credential names.
         """
         self._dsn = dsn
         self._model = model
         self._settings = settings or Ask()
-        self._options = Options(parallel=parallel)
+        self._options = options or Options()
         self._api_key = api_key
         self._stack = AsyncExitStack()
         self._asker: Asker | None = None
@@ -74,12 +76,14 @@ class AsyncClient:
         self._asker = None
         await self._stack.aclose()
 
-    async def ask(
+    async def ask(  # noqa: PLR0913 - how a question can be asked
         self,
         question: str,
         *,
         session: str | None = None,
         parallel: bool | None = None,
+        retries: int | None = None,
+        candidates: int | None = None,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> Outcome:
         """Answer a question.
@@ -87,17 +91,19 @@ class AsyncClient:
         Args:
             session: later questions of the same session know of this one, and one that was cut
                 off is finished first; without it, a session of its own.
-            parallel: for this question, instead of what the client was made with.
+            parallel, retries, candidates: for this question, instead of what `Options` say.
 
         Raises:
-            ConfigError: there is no question, or it is too long.
+            ConfigError: there is no question, or it is too long; an option makes no sense.
             ModelUnauthorizedError, ModelUnavailableError: there is no model to ask.
         """
-        asker = await self._open()
-        if parallel is not None:
-            asker = asker.with_options(Options(parallel=parallel))
+        said = {"parallel": parallel, "retries": retries, "candidates": candidates}
+        changed = {name: value for name, value in said.items() if value is not None}
+        asker = (await self._open()).with_options(replace(self._options, **changed))
         if session is not None:
-            await asker.resume(session, on_event)
+            resumed = await asker.resume(session, on_event)
+            if resumed is not None and resumed.question == question:
+                return resumed
         return await asker.ask(question, session or f"client-{uuid4().hex[:12]}", on_event)
 
     async def chat(self, session: str | None = None) -> "Conversation":
@@ -113,9 +119,9 @@ class AsyncClient:
         """
         return await (await self._open()).query(sql)
 
-    async def index(self) -> int:
-        """Read the schema anew; give how many tables questions can be about."""
-        return await (await self._open()).count_tables()
+    async def index(self) -> Indexed:
+        """Read the schema anew, whether it has changed or not; say what there is to ask about."""
+        return await (await self._open()).index()
 
     async def _open(self) -> Asker:
         if self._asker is None:
@@ -155,12 +161,12 @@ class Client:
         *,
         model: str | ModelSpec | None = None,
         settings: Ask | None = None,
-        parallel: bool = True,
+        options: Options | None = None,
         api_key: str | None = None,
     ) -> None:
         """Connect to nothing yet; the arguments are those of `AsyncClient`."""
         self._client = AsyncClient(
-            dsn, model=model, settings=settings, parallel=parallel, api_key=api_key
+            dsn, model=model, settings=settings, options=options, api_key=api_key
         )
         self._runner = asyncio.Runner()
 
@@ -187,15 +193,37 @@ class Client:
         self._run(self._client.aclose())
         self._runner.close()
 
-    def ask(self, question: str, *, session: str | None = None) -> Outcome:
+    def ask(  # noqa: PLR0913 - how a question can be asked
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        parallel: bool | None = None,
+        retries: int | None = None,
+        candidates: int | None = None,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> Outcome:
         """Answer a question; see `AsyncClient.ask`."""
-        return self._run(self._client.ask(question, session=session))
+        return self._run(
+            self._client.ask(
+                question,
+                session=session,
+                parallel=parallel,
+                retries=retries,
+                candidates=candidates,
+                on_event=on_event,
+            )
+        )
+
+    def chat(self, session: str | None = None) -> "Talk":
+        """Begin or go on with a conversation; see `AsyncClient.chat`."""
+        return Talk(self, self._run(self._client.chat(session)).session)
 
     def query(self, sql: str) -> Rows:
         """Run a statement of your own; see `AsyncClient.query`."""
         return self._run(self._client.query(sql))
 
-    def index(self) -> int:
+    def index(self) -> Indexed:
         """Read the schema anew; see `AsyncClient.index`."""
         return self._run(self._client.index())
 
@@ -206,4 +234,17 @@ class Client:
         return self._runner.run(work)
 
 
-__all__: Sequence[str] = ["AsyncClient", "Client", "Conversation"]
+class Talk:
+    """Questions that know of one another, for programs without an event loop."""
+
+    def __init__(self, client: Client, session: str) -> None:
+        """Begin with a session, which may have turns already."""
+        self._client = client
+        self.session = session
+
+    def ask(self, question: str) -> Outcome:
+        """Ask the next question."""
+        return self._client.ask(question, session=self.session)
+
+
+__all__: Sequence[str] = ["AsyncClient", "Client", "Conversation", "Options", "Talk"]

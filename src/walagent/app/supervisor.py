@@ -3,25 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
+from walagent.app.asking import GEMINI
 from walagent.app.client import AsyncClient
 from walagent.ask.outcome import Outcome
 from walagent.ask.plan import Plan
+from walagent.ask.work import MOST_RETRIES, Options
 from walagent.config import Ask
 from walagent.errors import WalagentError
 from walagent.message import ModelSpec
-
-# What a Supervisor asks unless it is told otherwise, by a protocol that we speak.
-GEMINI: Final = ModelSpec(
-    "gemini",
-    "openai",
-    "gemini-2.5-flash",
-    base_url="https://generativelanguage.googleapis.com/v1beta/openai/",
-    credential="GEMINI_API_KEY",
-    context_window=1_000_000,
-    max_output_tokens=8192,
-)
 
 
 class CoordinationPattern(StrEnum):
@@ -54,7 +46,10 @@ class OrchestrationState:
 
 
 class Supervisor:
-    """Plans, runs and judges; the sessions are kept in the database."""
+    """Plans, runs and judges; the sessions are kept in the database.
+
+    It holds no connection between calls, so nothing has to be closed.
+    """
 
     def __init__(  # noqa: PLR0913 - those of the interface, and two of ours
         self,
@@ -69,25 +64,32 @@ class Supervisor:
         """Connect to nothing yet.
 
         Args:
-            api_key: of the model.
+            api_key: of the model; without it, the key that its credential names.
             db_url: the database; this one is used, and no other.
             redis_url: not needed; accepted so that old programs run.
-            max_retries: the same; how often is planned again is fixed.
-            model: instead of Gemini.
+            max_retries: how often is planned again after a statement that failed.
+            model: instead of Gemini; the name of a row of `agent.model`, or one of your own.  A row
+                called gemini goes before what is built in.
             settings: as the section `ask` of agents.yaml has them.
         """
-        del redis_url, max_retries
-        self._client = AsyncClient(
-            db_url, model=model or GEMINI, settings=settings, api_key=api_key
+        del redis_url
+        self._client = partial(
+            AsyncClient,
+            db_url,
+            model=model or GEMINI.name,
+            settings=settings,
+            options=Options(retries=min(max_retries, MOST_RETRIES)),
+            api_key=api_key,
         )
 
     async def setup_database(self) -> int:
         """See that everything is there; give how many tables questions can be about."""
-        return await self._client.index()
+        return await self.index_database_schema()
 
     async def index_database_schema(self) -> int:
-        """Read the schema anew; it is read for each question anyway."""
-        return await self._client.index()
+        """Read the schema anew; give how many tables questions can be about."""
+        async with self._client() as client:
+            return (await client.index()).tables
 
     async def orchestrate(
         self,
@@ -100,18 +102,12 @@ class Supervisor:
         Raises:
             WalagentError: it could not be answered; says why.
         """
-        outcome = await self._client.ask(
-            question, session=session_id, parallel=pattern == CoordinationPattern.PARALLEL
-        )
+        async with self._client() as client:
+            outcome = await client.ask(
+                question, session=session_id, parallel=pattern == CoordinationPattern.PARALLEL
+            )
         if outcome.status == "error":
             raise WalagentError(outcome.text)
         plan = outcome.plan or Plan(reasoning=outcome.text)
-        results = {
-            name: [dict(zip(result.rows.names, row, strict=True)) for row in result.rows]
-            for name, result in outcome.results.items()
-        }
+        results = {name: result.rows.dicts() for name, result in outcome.results.items()}
         return OrchestrationState(session_id, pattern, plan, results, outcome)
-
-    async def aclose(self) -> None:
-        """Give all connections back."""
-        await self._client.aclose()

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from walagent.ask.plan import Plan, PlanStep
 from walagent.ask.results import StepResult, rests_on
 from walagent.message import Json
+from walagent.store.guard.rows import Rows
 
 Status = Literal["answered", "clarify", "refused", "error"]
 
@@ -59,6 +60,7 @@ class Outcome:
     tokens: int = 0
     cost: float | None = None
     agreement: str = ""  # of several plans
+    question: str = ""
 
     @property
     def sql(self) -> Sequence[str]:
@@ -75,10 +77,24 @@ class Outcome:
         """The result that the answer rests on: the last step's that has rows, else an empty one."""
         return rests_on(self.plan.steps if self.plan else (), self.results)
 
+    @property
+    def rows(self) -> Rows:
+        """The rows that the answer rests on; none where there are none."""
+        return self.last_rows.rows if self.last_rows else Rows(())
+
+    def to_pandas(self) -> Any:  # noqa: ANN401 - a pandas.DataFrame
+        """Give these rows as a DataFrame of pandas; `PreconditionError` where it is missing."""
+        return self.rows.to_pandas()
+
+    def to_polars(self) -> Any:  # noqa: ANN401 - a polars.DataFrame
+        """Give these rows as a DataFrame of polars; `PreconditionError` where it is missing."""
+        return self.rows.to_polars()
+
     def to_json(self) -> dict[str, Json]:
         """Write it for programs."""
         return {
             "status": self.status,
+            "question": self.question,
             "answer": self.text,
             "sql": list(self.sql),
             "assumptions": list(self.assumptions),

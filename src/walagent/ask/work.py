@@ -12,6 +12,7 @@ from typing import Any, Final
 from walagent.agent.model import Model
 from walagent.agent.models.cost import cost_of
 from walagent.ask import prompts
+from walagent.ask.candidates import MOST as MOST_CANDIDATES
 from walagent.ask.catalog import Catalog
 from walagent.ask.context import SchemaContext
 from walagent.ask.executor import Executor
@@ -31,7 +32,7 @@ from walagent.ask.moves import (
 from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Status, Thinking
 from walagent.ask.plan import PlanStep
 from walagent.engine.backoff import pause_after
-from walagent.errors import ModelLimitedError, ModelUnavailableError
+from walagent.errors import ConfigError, ModelLimitedError, ModelUnavailableError
 from walagent.message import Json, Message, Request, Text
 from walagent.run import RunState, Step, StepKind
 from walagent.store import questions, runs
@@ -39,6 +40,7 @@ from walagent.store.connections import Pool
 from walagent.store.questions import Asked, Turn
 from walagent.store.runs import NewStep, Spent
 
+MOST_RETRIES: Final = 10  # each is a call of the model; what ten could not mend, a person must
 _TRIES: Final = 3  # of one model call
 _PATIENCE: Final = 60.0  # seconds that a person waits for a provider's limit
 
@@ -60,6 +62,17 @@ class Options:
     history: int = 12_000
     retries: int = MAX_REPLANS
     candidates: int = 1
+
+    def __post_init__(self) -> None:
+        """See that they make sense.
+
+        Raises:
+            ConfigError: one of them does not.
+        """
+        if not 0 <= self.retries <= MOST_RETRIES:
+            raise ConfigError(f"retries are 0 to {MOST_RETRIES}, not {self.retries}")
+        if not 1 <= self.candidates <= MOST_CANDIDATES:
+            raise ConfigError(f"candidates are 1 to {MOST_CANDIDATES}, not {self.candidates}")
 
     def to_json(self) -> dict[str, Json]:
         """Write what a later process must know to go on."""
@@ -259,6 +272,7 @@ class Work:
             sum(step.tokens for step in self._steps),
             None if None in costs else sum(cost for cost in costs if cost is not None),
             standing.agreement,
+            self._asked.text,
         )
 
 

@@ -183,6 +183,11 @@ class _Undone:
             "row_security": "on",
             "jit": "off",
             "client_min_messages": "error",
+            # Values are read from their texts, so those must be exact and of one form.
+            "datestyle": "ISO",
+            "intervalstyle": "postgres",
+            "bytea_output": "hex",
+            "extra_float_digits": "1",
         }
 
     async def __aenter__(self) -> None:
