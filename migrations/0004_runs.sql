@@ -190,7 +190,7 @@ as $$
 declare
     _run record;
 begin
-    select r.cancel_requested into _run
+    select r.cancel_requested, r.lease_expires_at < agent.now() as overslept into _run
       from agent.run r
      where r.id = _run_id and r.lease = _lease and r.lease_expires_at is not null
        for no key update;
@@ -198,6 +198,9 @@ begin
         raise exception 'run % is no longer held with lease %', _run_id, _lease using errcode = 'WA001';
     elsif _run.cancel_requested then
         raise exception 'run % is to be cancelled', _run_id using errcode = 'WA002';
+    elsif _run.overslept then
+        -- Its worker was suspended, and is awake: the heartbeat passes over what is locked here.
+        update agent.run set lease_expires_at = agent.now() + interval '10 seconds' where id = _run_id;
     end if;
 end;
 $$;

@@ -15,7 +15,8 @@ from psycopg.conninfo import make_conninfo
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, free_port, running
 from tests.faults.rig.servers import OwnServer, own_server
-from tests.faults.rig.stage import Figure, Place, set_up
+from tests.faults.rig.stage import ATTACH as ATTACH_ITEM
+from tests.faults.rig.stage import Figure, Place, make_ready, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
 from walagent.app.migrating import migrate
 from walagent.app.reader import Reader
@@ -240,3 +241,93 @@ async def test_a_lock_on_our_tables_is_no_hang_of_ours(place: Place) -> None:
 
 
 STATUS_WAITS = INTAKE_WAITS.replace("walagent intake", "walagent status")
+
+
+# A suspended process finds every time-out passed when it wakes.
+HURRIED = ATTACH_ITEM.replace("max_attempts=50", "max_seconds=2, max_attempts=1")
+LATE = """
+select bool_and(lease_expires_at < clock_timestamp() - interval '1 second')
+  from agent.run where state = 'running'
+"""
+IN_TRANSACTION = """
+select exists (select from pg_stat_activity
+                where datname = current_database() and application_name = 'walagent worker'
+                  and state = 'idle in transaction')
+"""
+ATTEMPTS = "select distinct attempt from agent.run"
+
+
+@asynccontextmanager
+async def suspended(place: Place, point: str, attach: str) -> AsyncIterator[Daemon]:
+    """A daemon that stands still at *point* of its first run."""
+    await make_ready(place, attach=f"update agent.tool set timeout_seconds = 2; {attach}")
+    with running(Daemon(place, name="1", failpoint=f"{point}:freeze")) as daemon:
+
+        async def stands_still() -> bool:
+            daemon.is_alive()
+            return daemon.is_stopped
+
+        await place.conn.execute(WRITE, [1])
+        await until_true(stands_still, f"the daemon is suspended at {point}")
+        yield daemon
+
+
+@pytest.mark.scenario(6, 18)
+@pytest.mark.parametrize(
+    "point",
+    [
+        "tool.done:1",
+        *(
+            pytest.param(point, marks=pytest.mark.slow)
+            for point in (
+                "run.claimed:1",
+                "model.asking:1",
+                "model.answered:1",
+                "tool.started:1",
+                "tool.started:2",
+                "tool.recorded:1",
+                "tool.committed:2",
+                "run.finished:1",
+            )
+        ),
+    ],
+)
+async def test_a_daemon_that_was_suspended_goes_on_where_it_was(place: Place, point: str) -> None:
+    """The time in which it stood still is no tool's, no run's, and costs no attempt."""
+    async with suspended(place, point, HURRIED) as daemon:
+        await until(place.conn, LATE, alive=daemon.is_alive)
+        daemon.signal(signal.SIGCONT)
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        await all_is_well(place.conn)
+        assert await fetch(place.conn, ATTEMPTS) == [(1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(6, 18)
+@pytest.mark.parametrize("point", ["tool.done:1", "tool.recorded:1"])
+async def test_a_transaction_that_the_server_ended_meanwhile_is_begun_again(
+    place: Place, point: str
+) -> None:
+    """What was written is rolled back, and the same daemon writes it when it is awake."""
+    async with suspended(place, point, HURRIED) as daemon:
+        await until(place.conn, f"select not ({IN_TRANSACTION.strip().removeprefix('select')})")
+        assert await fetch(place.conn, "select tool from effect") == [("sql",)]
+        daemon.signal(signal.SIGCONT)
+        await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
+        await all_is_well(place.conn)
+        assert await fetch(place.conn, ATTEMPTS) == [(1,)]
+
+
+@pytest.mark.slow
+@pytest.mark.scenario(6, 18)
+async def test_a_run_of_a_suspended_daemon_is_another_workers(place: Place) -> None:
+    """It takes over when the server has ended the transaction; who wakes then changes nothing."""
+    async with suspended(place, "tool.done:1", ATTACH_ITEM) as first:
+        with running(Daemon(place, name="2", command="worker")) as second:
+            await until(place.conn, ALL_ENDED, alive=second.is_alive)
+            ended = await fetch(place.conn, "select * from agent.run")
+            first.signal(signal.SIGCONT)
+            await first.has_said("run.worked")
+            assert await fetch(place.conn, "select * from agent.run") == ended
+            assert [e["state"] for e in first.events if e["event"] == "run.worked"] == ["left"]
+            await all_is_well(place.conn)

@@ -116,7 +116,7 @@ async def test_connections_that_are_ended_at_any_point_cost_nothing(
 @pytest.mark.slow
 @pytest.mark.scenario(4)
 async def test_a_worker_that_froze_in_its_transaction_works_the_run_again(place: Place) -> None:
-    """A suspended machine: the server has ended the transaction, and nobody has taken the run."""
+    """A suspended machine: the server has ended the transaction, and the attempt does not count."""
     await set_up(place)
     async with serving(place, place.dsn, {"workers": {"lease": 3}}) as daemon:
         await place.conn.execute(ATTACH.encode())
@@ -124,5 +124,5 @@ async def test_a_worker_that_froze_in_its_transaction_works_the_run_again(place:
         with faults.armed("tool.done", mode=lambda: time.sleep(5)):  # what the server allows, and 2
             await place.conn.execute(WRITE, [1])
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
-        assert await fetch(place.conn, STATE) == [("succeeded", 2)]
+        assert await fetch(place.conn, STATE) == [("succeeded", 1)]
         await all_is_well(place.conn)

@@ -1,5 +1,7 @@
 """What becomes of a run whose work raised."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.helpers.build import claim
@@ -44,6 +46,18 @@ def test_a_failure_that_cannot_be_the_runs_fault_costs_no_attempt() -> None:
     assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
     assert outcome.delay >= 77
     assert outcome_of(ModelUnavailableError("down", retry_after=77), FIRST).delay >= 77
+
+
+def test_what_failed_because_we_stood_still_costs_no_attempt() -> None:
+    """A suspended process loses its connections; one that blocks itself each time is found out."""
+    error = DatabaseLostError("gone", sqlstate="25P03")
+    for held in (FIRST, LAST):
+        outcome = outcome_of(error, held, stood_still=True)
+        assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+    often = replace(LAST, lease=11)
+    assert outcome_of(error, often, stood_still=True).state is RunState.DEAD
+    never = ModelRejectedError("no such model")
+    assert outcome_of(never, FIRST, stood_still=True).state is RunState.FAILED
 
 
 def test_a_bug_of_ours_is_named_by_its_class() -> None:

@@ -46,9 +46,19 @@ class Outcome:
         return {"reason": self.reason} | ({"sqlstate": self.sqlstate} if self.sqlstate else {})
 
 
-def outcome_of(error: Exception, claim: Claim) -> Outcome:
-    """Decide from the error and the attempts so far."""
+# A tool that blocks this process for long looks like a suspended one, and may do so each time.
+_STOOD_STILL = 10
+
+
+def outcome_of(error: Exception, claim: Claim, *, stood_still: bool = False) -> Outcome:
+    """Decide from the error and the attempts so far.
+
+    Args:
+        stood_still: this process was suspended meanwhile, and lost what it had open.
+    """
     outcome = _outcome_of(error, claim)
+    if stood_still and claim.lease <= _STOOD_STILL and getattr(error, "next", None) is Next.RETRY:
+        outcome = _excused(outcome, claim)
     return replace(outcome, sqlstate=getattr(error, "sqlstate", None))
 
 
@@ -90,6 +100,13 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             return Outcome(RunState.PENDING, reason, refund=True, stop=True)
         case _:
             return None
+
+
+def _excused(outcome: Outcome, claim: Claim) -> Outcome:
+    """Let an attempt not count that failed because we stood still."""
+    if outcome.state is RunState.DEAD:
+        outcome = Outcome(RunState.WAITING_RETRY, outcome.reason, delay=delay(claim.lease))
+    return replace(outcome, refund=True)
 
 
 def _later(claim: Claim, reason: str, asked: float | None) -> Outcome:

@@ -20,6 +20,7 @@ from psycopg import AsyncConnection, Error
 
 from walagent import __version__, faults, metrics
 from walagent.attachment import Attachment
+from walagent.engine.awake import awake_for
 from walagent.engine.backoff import pause_after
 from walagent.engine.outcome import Outcome, outcome_of
 from walagent.engine.pausing import pause_broken
@@ -182,6 +183,9 @@ class Worker:
             return  # we have ended meanwhile; their leases run out
         for claim in claims:
             faults.hit("run.claimed")
+            if claim.run_id in self._active:  # it was taken from us, and has come back
+                self._abandon(self._active[claim.run_id][0], cancelled=False)
+                self._forget(claim.run_id)
             task = self._tasks.create_task(self._work(claim), name=f"run {claim.run_id}")
             self._active[claim.run_id] = (claim, task)
             task.add_done_callback(lambda _, c=claim: self._let_go(c))
@@ -240,30 +244,37 @@ class Worker:
             await asyncio.sleep(_GATHER)
 
     async def _tick(self) -> None:
+        if time.monotonic() - self.beat_at > self._settings.lease:
+            self._beat_now.set()  # we stood still: our own leases first; it ticks, too
+            return
         async with self._connection() as conn:
             self._due = await runs.tick(conn)
 
     def _let_go(self, claim: Claim) -> None:
         """Free a run's slot.  Claim again only if that can bring something: it costs a commit."""
         was_full = len(self._active) >= self._settings.slots
-        self._active.pop(claim.run_id, None)
-        self._cancelled.discard(claim.run_id)
-        self._settling.discard(claim.run_id)
+        if self._active.get(claim.run_id, (None, None))[0] is claim:
+            self._forget(claim.run_id)
         self._done[claim.attachment_id] += 1
         attachment = self._definitions.get((claim.attachment_id, claim.attachment_version))
         more = was_full or self._more or self._held
         if more or attachment is None or attachment.cap is not None:
             self._wake.set()
 
+    def _forget(self, run_id: int) -> None:
+        self._active.pop(run_id, None)
+        self._cancelled.discard(run_id)
+        self._settling.discard(run_id)
+
     # One run.
 
     async def _work(self, claim: Claim) -> None:
         """Work a run to its end or its next wait; whatever it raises is dealt with here."""
-        started, work, state = time.monotonic(), None, None
+        started, work, state, wake = time.monotonic(), None, None, None
         try:
             attachment = await self._definition(claim)
             work = Work(self._shop, claim, attachment, self._sight)
-            async with asyncio.timeout(attachment.limits.max_seconds):
+            async with awake_for(attachment.limits.max_seconds) as wake:
                 with translating():
                     state = await work.carry_on()
             if work.unblocked:
@@ -273,7 +284,7 @@ class Worker:
                 raise
             state = await self._settle(claim, work, Outcome(RunState.CANCELLED, "cancelled"))
         except Exception as error:  # whatever a run raises ends that run; seldom the worker, too
-            outcome = outcome_of(error, claim)
+            outcome = outcome_of(error, claim, stood_still=wake is not None and wake.stood_still)
             if not isinstance(error, WalagentError | TimeoutError):
                 log.exception("run.error", run_id=claim.run_id)
             state = await self._settle(claim, work, outcome)
