@@ -48,6 +48,13 @@ def test_a_failure_that_cannot_be_the_runs_fault_costs_no_attempt() -> None:
     assert outcome_of(ModelUnavailableError("down", retry_after=77), FIRST).delay >= 77
 
 
+@pytest.mark.parametrize("sqlstate", ["53100", "25006"])
+def test_a_server_that_takes_no_writes_costs_no_attempt(sqlstate: str) -> None:
+    """Its disk is full, or new sessions may only read while older ones of ours still write."""
+    outcome = outcome_of(DatabaseLostError("no", sqlstate=sqlstate), LAST)
+    assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+
+
 def test_what_failed_because_we_stood_still_costs_no_attempt() -> None:
     """A suspended process loses its connections; one that blocks itself each time is found out."""
     error = DatabaseLostError("gone", sqlstate="25P03")

@@ -89,7 +89,9 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True, refusal=refusal)
         case ModelLimitedError() | ModelUnavailableError(counts=False):
             return _later(claim, reason, error.retry_after)
-        case ConflictError() | DatabaseLostError(sqlstate="53100"):  # the disk is full
+        case (
+            ConflictError() | DatabaseLostError(sqlstate="53100" | "25006")
+        ):  # disk full; no writes
             # Each claim that came to nothing makes the wait longer; the attempts do not tell.
             wait = delay(claim.lease)
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
