@@ -51,7 +51,7 @@ format: $(STAMP)  ## Let ruff format the code and mend what it can
 
 faults: $(STAMP)  ## Run every fault and every slow test; takes up to an hour
 	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) \
-		-m "faults or slow" $(ARGS)
+		-o faulthandler_timeout=900 -m "faults or slow" $(ARGS)
 
 soak: $(STAMP)  ## Let small faults happen for an hour (SOAK=7200 for two) and see that nothing grows
 	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \
