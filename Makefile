@@ -17,7 +17,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults soak guarantees bench docs schema dist clean
+.PHONY: help venv demo test check lint format faults soak guarantees bench eval docs schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -62,6 +62,9 @@ guarantees: $(STAMP)  ## Write the results of `make faults` into docs/guarantees
 
 bench: $(STAMP)  ## Measure, and compare with the baseline in bench/
 	$(BIN)/python -m bench $(ARGS)
+
+eval: $(STAMP)  ## Measure how well a model answers (ARGS="--model gpt-4o"); build/eval.json
+	$(BIN)/python -m evals $(ARGS)
 
 docs: schema  ## Regenerate the generated parts of docs/
 
