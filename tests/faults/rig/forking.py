@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 _IMPORTED = ("walagent.cli.daemon", "walagent.agent.models.openai")
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _CLONE_NEWNET = 1, 0x40000000
 _ANSWER = 60.0  # seconds that starting the first one may take; importing is part of that
 
 
@@ -40,8 +40,13 @@ class Forked:
         stderr: Path,
         folder: Path,
         environment: Mapping[str, str],
+        network: str = "",
     ) -> None:
-        """Start `walagent` with *arguments*."""
+        """Start `walagent` with *arguments*.
+
+        Args:
+            network: the file of the network namespace that it is to be in; default: ours.
+        """
         self.args = ["walagent", *arguments]
         self._parent = _Parent.common()
         self.pid = self._parent.start(
@@ -50,6 +55,7 @@ class Forked:
                 "stderr": str(stderr),
                 "folder": str(folder),
                 "environment": dict(environment),
+                "network": network,
             }
         )
         self.returncode: int | None = None
@@ -194,6 +200,8 @@ def _be(what: Mapping[str, Any]) -> None:
     log = os.open(what["stderr"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     for source, target in ((nothing, 0), (nothing, 1), (log, 2)):
         os.dup2(source, target)
+    if what["network"]:
+        _move(what["network"])
     os.chdir(what["folder"])
     os.environ.clear()
     os.environ.update(what["environment"])
@@ -206,6 +214,12 @@ def _be(what: Mapping[str, Any]) -> None:
         traceback.print_exc()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _move(network: str) -> None:
+    with Path(network).open() as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), f"cannot enter {network}")
 
 
 def _main() -> int:

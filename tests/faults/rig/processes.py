@@ -169,7 +169,16 @@ class ForkedDaemon(Daemon):
 
     def _start(self, command: list[str], environment: Mapping[str, str]) -> Forked:
         words = command[command.index("walagent") + 1 :]
-        return Forked(words, stderr=self.path, folder=self.path.parent, environment=environment)
+        folder, network = self.path.parent, _network_of(command)
+        return Forked(
+            words, stderr=self.path, folder=folder, environment=environment, network=network
+        )
+
+
+def _network_of(command: list[str]) -> str:
+    """The namespace that `Host.inside` names; a fork enters it by itself."""
+    named = (word.removeprefix("--net=") for word in command if word.startswith("--net="))
+    return next(named, "")
 
 
 P = TypeVar("P", bound=Process)
