@@ -32,6 +32,7 @@ update agent.progress p set end_lsn = s.confirmed_flush_lsn
 returning before.commit_lsn::text
 """
 PASSED = "select end_lsn > %s::pg_lsn from agent.progress"
+TAKEN = "select (select count(*) from agent.run) + (select count(*) from agent.merged_change)"
 
 SKIPS = [0, pytest.param(1, marks=pytest.mark.slow)]  # harmless passes before it fires
 pytestmark = pytest.mark.scenario(1)
@@ -108,6 +109,7 @@ async def test_a_ledger_that_was_put_back_starts_nothing_again(scene: Scene) -> 
             return await scene.is_true(PASSED, commit)
 
         assert not await take_in(scene.dsn, scene.slot, is_there_again)
+        assert await fetch(scene.conn, TAKEN) == [(changes,)]
     await let_time_pass(scene.conn)
     assert not await scene.work()
     await all_is_well(scene)
