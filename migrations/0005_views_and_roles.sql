@@ -73,7 +73,7 @@ begin
     execute format('revoke execute on function agent.freeze_attachment(), agent.forget_attachment(), agent.settle_lane(), agent.forget_lane(), '
         'agent.continue_decided(), agent.publish_relation(regclass), agent.note_published(regclass, oid), '
         'agent.mend_publications(), agent.publish_again(), agent.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
-        'agent.grant_approver(name), agent.grant_viewer(name) from %I', role);
+        'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name) from %I', role);
 end;
 $$;
 comment on function agent.grant_runner(name) is 'Let a role be the daemon''s';

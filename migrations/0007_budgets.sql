@@ -17,6 +17,7 @@ create table agent.budget (
     agent       text,
     attachment  text,
     model       text,
+    asker       name,
     period      text not null default 'month' check (period in ('day', 'month', 'total')),
     max_cost    numeric check (max_cost > 0 and max_cost < 'infinity'),
     max_tokens  bigint check (max_tokens > 0),
@@ -24,10 +25,12 @@ create table agent.budget (
     source      text not null default 'sql' check (source in ('sql', 'file')),
     version     integer not null default 1,
     made_at     timestamptz not null default now(),
-    constraint limits_something check (num_nonnulls(max_cost, max_tokens) > 0)
+    constraint limits_something check (num_nonnulls(max_cost, max_tokens) > 0),
+    constraint questions_have_no_agent check (asker is null or num_nonnulls(agent, attachment) = 0)
 );
 comment on table agent.budget is 'What may be spent on models in a day, a month or for good; counts the calls that begin after it was made';
 comment on column agent.budget.agent is 'Only calls of this agent count; NULL: of all.  The same for attachment and model; what is given must all fit';
+comment on column agent.budget.asker is 'Only questions of this login count (walagent ask, chat); NULL: all calls, also those of agents';
 comment on column agent.budget.period is 'day and month are those of UTC; total never begins anew';
 comment on column agent.budget.max_cost is 'US dollars; NULL: no limit in money';
 comment on column agent.budget.max_tokens is 'Input and output; NULL: no limit in tokens';
@@ -66,7 +69,7 @@ create table agent.spend (
 );
 create index spend_open on agent.spend (run_id) where settled_at is null;
 comment on table agent.spend is 'One call of a model under one budget: reserved before, settled after it';
-comment on column agent.spend.seq is 'The step that the reply became, or will become';
+comment on column agent.spend.seq is 'The step that the reply became, or will become; of a question, the number of the call';
 comment on column agent.spend.lease is 'Under which the run was held; the reservation of a lease that is lost is released';
 comment on column agent.spend.cost is 'US dollars; where the cost of the reply is not known, what was reserved';
 
@@ -91,21 +94,25 @@ $$;
 comment on function agent.period_end(text, timestamptz) is 'When a budget begins anew; NULL: never';
 
 -- Let go of what a run has reserved.
-create function agent.release(_run_id bigint)
+--
+-- Args: _but_lease: except under this lease, where calls of one run go side by side.
+create function agent.release(_run_id bigint, _but_lease bigint default null)
     returns void
     language plpgsql
 as $$
 begin
     perform from agent.budget_use
-      where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null)
+      where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null and lease is distinct from _but_lease)
       order by budget_id for no key update;
     with gone as (
-        delete from agent.spend where run_id = _run_id and settled_at is null
+        delete from agent.spend where run_id = _run_id and settled_at is null and lease is distinct from _but_lease
         returning budget_id, reserved_cost, reserved_tokens
+    ), of_budget as (
+        select budget_id, sum(reserved_cost) as cost, sum(reserved_tokens) as tokens from gone group by 1
     )
     update agent.budget_use u
-       set reserved_cost = u.reserved_cost - g.reserved_cost, reserved_tokens = u.reserved_tokens - g.reserved_tokens
-      from gone g where u.budget_id = g.budget_id;
+       set reserved_cost = u.reserved_cost - o.cost, reserved_tokens = u.reserved_tokens - o.tokens
+      from of_budget o where u.budget_id = o.budget_id;
 end;
 $$;
 
@@ -147,10 +154,12 @@ $$;
 -- Returns NULL when the call may be made.  Otherwise the budget that does not allow it, the reason,
 -- and for how many seconds the run should wait; without `wait` it cannot be helped by waiting.
 --
--- Args: _cost: NULL where the model has no price.
+-- Args: _cost: NULL where the model has no price.  _asker: whose question it is, where it is one: its
+-- calls may go side by side, so that only what an earlier lease has reserved is let go.
 -- Raises WA001, WA002 as agent.fence does: for a run that is cancelled nothing more is spent.
 create function agent.reserve(
-    _run_id bigint, _lease bigint, _seq integer, _agent text, _attachment text, _model text, _tokens bigint, _cost numeric
+    _run_id bigint, _lease bigint, _seq integer, _agent text, _attachment text, _model text, _tokens bigint, _cost numeric,
+    _asker name default null
 )
     returns jsonb
     language plpgsql
@@ -163,12 +172,13 @@ begin
     perform agent.fence(_run_id, _lease);
     _budgets := array(select id from agent.budget
                        where coalesce(agent, _agent) = _agent and coalesce(attachment, _attachment) = _attachment
-                         and coalesce(model, _model) = _model);
+                         and coalesce(model, _model) = _model
+                         and (asker is null or asker = _asker));
     perform from agent.budget_use
       where budget_id = any (_budgets)
          or budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null)
       order by budget_id for no key update;
-    perform agent.release(_run_id);  -- of an attempt before this one
+    perform agent.release(_run_id, case when _asker is not null then _lease end);  -- of an attempt before this one
 
     update agent.budget_use u
        set starts_at = agent.period_start(b.period, _now), spent_cost = 0, spent_tokens = 0
@@ -195,7 +205,7 @@ begin
     return null;
 end;
 $$;
-comment on function agent.reserve(bigint, bigint, integer, text, text, text, bigint, numeric) is 'Reserve the worst case of a model call in the budgets that apply';
+comment on function agent.reserve(bigint, bigint, integer, text, text, text, bigint, numeric, name) is 'Reserve the worst case of a model call in the budgets that apply';
 
 -- Why a call does not fit a budget; NULL: it does.
 --
@@ -258,8 +268,8 @@ as $$ select trim_scale(round(_value, 6))::text $$;
 -- Called by what records the reply, in its transaction, while it holds the run.
 --
 -- Args: _usage: tokens of each kind; none at all: the server did not count.  _cost: NULL where
--- unknown.  What nobody knows counts as it was reserved.
-create function agent.settle(_run_id bigint, _usage integer[], _cost numeric)
+-- unknown.  What nobody knows counts as it was reserved.  _seq: of this call; NULL: of all.
+create function agent.settle(_run_id bigint, _usage integer[], _cost numeric, _seq integer default null)
     returns void
     language plpgsql
 as $$
@@ -268,12 +278,12 @@ declare
     _tokens constant bigint := nullif((select sum(n) from unnest(_usage) as n), 0);
 begin
     perform from agent.budget_use
-      where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null)
+      where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null and seq = coalesce(_seq, seq))
       order by budget_id for no key update;
     with settled as (
         update agent.spend
            set cost = coalesce(_cost, reserved_cost), tokens = coalesce(_tokens, reserved_tokens), settled_at = _now
-         where run_id = _run_id and settled_at is null
+         where run_id = _run_id and settled_at is null and seq = coalesce(_seq, seq)
         returning budget_id, reserved_cost, reserved_tokens, cost, tokens
     )
     update agent.budget_use u
@@ -288,7 +298,7 @@ begin
      where u.budget_id = s.budget_id;
 end;
 $$;
-comment on function agent.settle(bigint, integer[], numeric) is 'Count what a reply cost, instead of what was reserved for it';
+comment on function agent.settle(bigint, integer[], numeric, integer) is 'Count what a reply cost, instead of what was reserved for it';
 
 -- What a name stands for must be there when the budget is made: a budget that nothing counts in would
 -- limit nothing, without a word.
@@ -307,7 +317,8 @@ begin
         select * from (values
             ('agent', new.agent, array(select name from agent.agent)),
             ('attachment', new.attachment, array(select name from agent.attachment)),
-            ('model', new.model, array(select name from agent.model))) as x (what, word, known)
+            ('model', new.model, array(select name from agent.model)),
+            ('role', new.asker, array(select rolname from pg_roles where new.asker is not null))) as x (what, word, known)
          where word is not null and not word = any (known)
     loop
         raise exception 'budget "%": there is no % "%"', new.name, _what, _word
@@ -317,7 +328,7 @@ begin
 end;
 $$;
 create trigger check_budget
-    before insert or update of agent, attachment, model on agent.budget
+    before insert or update of agent, attachment, model, asker on agent.budget
     for each row execute function agent.check_budget();
 
 create function agent.open_budget()
@@ -412,7 +423,7 @@ create constraint trigger tell_of_budget
     for each row execute function agent.tell_of_budget();
 
 create view agent.budget_overview with (security_invoker = on) as
-    select b.name, b.agent, b.attachment, b.model, b.period, b.on_exceeded,
+    select b.name, b.agent, b.attachment, b.model, b.asker, b.period, b.on_exceeded,
            b.max_cost, case when u.starts_at < p.start then 0 else u.spent_cost end as spent_cost, u.reserved_cost,
            b.max_tokens, case when u.starts_at < p.start then 0 else u.spent_tokens end as spent_tokens, u.reserved_tokens,
            (select count(*) from agent.run r where r.state = 'waiting_retry' and r.error ->> 'budget' = b.name) as waiting,
@@ -429,7 +440,7 @@ create view agent.unpriced with (security_invoker = on) as
            cross join agent.attachment a
            join agent.agent g on g.name = a.agent
            join agent.model m on m.name = g.model
-     where b.max_cost is not null and b.on_exceeded <> 'warn'
+     where b.max_cost is not null and b.on_exceeded <> 'warn' and b.asker is null
        and (m.input_price is null or m.output_price is null)
        and coalesce(b.agent, g.name) = g.name and coalesce(b.attachment, a.name) = a.name
        and coalesce(b.model, m.name) = m.name;

@@ -1,13 +1,22 @@
 -- Questions that people put to their database: see docs/decisions/0015.
+--
+-- Whoever asks holds the run of the question, but need not be trusted with runs: what a login that
+-- asks does here goes through functions that look whose question it is, and of the tables it sees its
+-- own rows.  See agent.grant_asker().
 
 create table agent.session (
-    id       text primary key check (id <> '' and length(id) <= 200),
-    owner    name not null default session_user,
-    made_at  timestamptz not null default agent.now(),
-    asked_at timestamptz not null default agent.now()
+    id           text primary key check (id <> '' and length(id) <= 200),
+    owner        name not null default session_user,
+    made_at      timestamptz not null default agent.now(),
+    asked_at     timestamptz not null default agent.now(),
+    summary      text,
+    summary_upto bigint,
+    constraint a_summary_is_of_something check (num_nonnulls(summary, summary_upto) in (0, 2))
 );
 comment on table agent.session is 'A conversation about the database: questions that know of those before them';
-comment on column agent.session.owner is 'The login that began it; nobody else may go on with it';
+comment on column agent.session.owner is 'The login that began it; nobody else may read it or go on with it';
+comment on column agent.session.summary is 'What was asked and found so far, where that is too long to be told as it was';
+comment on column agent.session.summary_upto is 'The last question that the summary is about';
 
 create table agent.question (
     id         bigint primary key generated always as identity,
@@ -39,17 +48,53 @@ begin
 end;
 $$;
 
+-- Give back what questions hold whose process is gone: nobody else may be there to see to it.
+create function agent.let_go_of_questions()
+    returns void
+    language plpgsql
+as $$
+begin
+    with lost as (
+        select id from agent.run
+         where state = 'running' and lease_expires_at < agent.now() and reason = 'question' and not cancel_requested
+         order by id for no key update skip locked
+    )
+    update agent.run r set state = 'pending', lease_expires_at = null from lost where r.id = lost.id;
+    if found then
+        perform agent.release_lost();
+    end if;
+end;
+$$;
+
+-- Raises 42501 unless a run answers a question of this login.
+create function agent.check_asker(_run_id bigint)
+    returns void
+    language plpgsql
+    stable
+as $$
+begin
+    if not exists (select from agent.question q join agent.session s on s.id = q.session_id
+                    where q.run_id = _run_id and s.owner = session_user) then
+        raise exception 'run % answers no question of %', _run_id, session_user using errcode = 'insufficient_privilege';
+    end if;
+end;
+$$;
+
 -- Ask, and begin to work on it: whoever asks holds the run.
 --
 -- Raises WA003 when the session is somebody else's.
 create function agent.begin_question(_session text, _text text, _options jsonb, _worker text, _lease interval)
-    returns table (run_id bigint, lease bigint)
+    returns table (run_id bigint, lease bigint, question_id bigint)
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-    _run bigint;
+    _run      bigint;
+    _question bigint;
 begin
+    perform agent.let_go_of_questions();
     insert into agent.session as s (id) values (_session)
     on conflict (id) do update set asked_at = agent.now() where s.owner = session_user;
     if not found then
@@ -59,8 +104,9 @@ begin
                            lease_expires_at, started_at)
     values ('question', 0, '{}', 100, 'running', _worker, 1, 1, agent.now() + _lease, agent.now())
     returning id into _run;
-    insert into agent.question (session_id, text, options, run_id) values (_session, _text, _options, _run);
-    return query select _run, 1::bigint;
+    insert into agent.question (session_id, text, options, run_id) values (_session, _text, _options, _run)
+    returning id into _question;
+    return query select _run, 1::bigint, _question;
 end;
 $$;
 comment on function agent.begin_question(text, text, jsonb, text, interval) is 'Ask a question in a session, and hold its run';
@@ -68,8 +114,10 @@ comment on function agent.begin_question(text, text, jsonb, text, interval) is '
 -- Go on with the question of a session that was not finished; no row when there is none, or when
 -- somebody is working on it.
 create function agent.resume_question(_session text, _worker text, _lease interval)
-    returns table (run_id bigint, lease bigint, text text, options jsonb)
+    returns table (run_id bigint, lease bigint, question_id bigint, text text, options jsonb)
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -92,10 +140,138 @@ begin
            lease_expires_at = agent.now() + _lease
      where id = _run;
     return query
-        select r.id, r.lease, q.text, q.options from agent.run r join agent.question q on q.run_id = r.id where r.id = _run;
+        select r.id, r.lease, q.id, q.text, q.options from agent.run r join agent.question q on q.run_id = r.id where r.id = _run;
 end;
 $$;
 comment on function agent.resume_question(text, text, interval) is 'Go on with a question whose process is gone';
+
+create function agent.question_run(
+    _run_id bigint, out attempt integer, out max_attempts integer, out created_at timestamptz, out started_at timestamptz
+)
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    perform agent.check_asker(_run_id);
+    select r.attempt, r.max_attempts, r.created_at, r.started_at into attempt, max_attempts, created_at, started_at
+      from agent.run r where r.id = _run_id;
+end;
+$$;
+comment on function agent.question_run(bigint) is 'The run of a question of one''s own';
+
+create function agent.question_steps(_run_id bigint)
+    returns table (seq integer, kind text, content jsonb, tokens integer, cost double precision)
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+    perform agent.check_asker(_run_id);
+    return query
+        select s.seq, s.kind, s.content,
+               coalesce(s.input_tokens + s.cached_tokens + s.cache_write_tokens + s.output_tokens, 0), s.cost::float8
+          from agent.step s where s.run_id = _run_id order by s.seq;
+end;
+$$;
+comment on function agent.question_steps(bigint) is 'What was recorded for a question of one''s own';
+
+-- Say that the question is still being worked on; false: it is cancelled, or another process has it.
+create function agent.hold_question(_run_id bigint, _lease bigint, _worker text, _lease_for interval)
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent.check_asker(_run_id);
+    return not exists (select from agent.heartbeat(_worker, array[_run_id], array[_lease], _lease_for));
+end;
+$$;
+comment on function agent.hold_question(bigint, bigint, text, interval) is 'Extend the lease of a question of one''s own';
+
+-- Reserve what a model call for a question can take at most, in the budgets that count it.
+--
+-- Returns: call: for agent.record_question_step(); refusal: as of agent.reserve().
+-- Raises WA001, WA002 as agent.fence does.
+create function agent.reserve_for_question(
+    _run_id bigint, _lease bigint, _model text, _tokens bigint, _cost numeric, out call integer, out refusal jsonb
+)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent.check_asker(_run_id);
+    perform agent.fence(_run_id, _lease);  -- so that calls that go side by side get numbers of their own
+    select coalesce(max(s.seq) + 1, 0) into call from agent.spend s where s.run_id = _run_id;
+    refusal := agent.reserve(_run_id, _lease, call, '', '', _model, _tokens, _cost, session_user);
+end;
+$$;
+comment on function agent.reserve_for_question(bigint, bigint, text, bigint, numeric) is 'Reserve the worst case of a model call for a question of one''s own';
+
+-- Record a step, and settle what its call has reserved, where it was one.
+--
+-- Raises as agent.record_step does.
+create function agent.record_question_step(
+    _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _cost numeric,
+    _duration_ms integer, _call integer
+)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent.check_asker(_run_id);
+    perform agent.record_step(_run_id, _lease, _seq, _kind, _content, _usage, _cost, _duration_ms);
+    if _call is not null then
+        perform agent.settle(_run_id, _usage, _cost, _call);
+    end if;
+end;
+$$;
+comment on function agent.record_question_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer, integer) is 'Record a step of a question of one''s own';
+
+-- Let a question wait: for its session to go on, or, with the refusal of a budget, for that.
+create function agent.park_question(
+    _run_id bigint, _lease bigint, _error jsonb, _refusal jsonb, _tokens bigint, _cost numeric
+)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent.check_asker(_run_id);
+    if _refusal is not null then
+        perform agent.wait_for_budget(_run_id, _lease, _refusal, _tokens, _cost);
+    else
+        perform agent.park_run(_run_id, _lease, 'waiting_retry', interval '0', true, _error, _tokens, _cost);
+    end if;
+    perform agent.release(_run_id);
+end;
+$$;
+comment on function agent.park_question(bigint, bigint, jsonb, jsonb, bigint, numeric) is 'Let a question of one''s own wait';
+
+create function agent.end_question(
+    _run_id bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric, _answer jsonb
+)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent.check_asker(_run_id);
+    perform agent.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost, true);
+    update agent.question set answer = _answer where run_id = _run_id and _answer is not null;
+end;
+$$;
+comment on function agent.end_question(bigint, bigint, agent.run_state, text, jsonb, bigint, numeric, jsonb) is 'End the run of a question of one''s own, and keep its answer';
 
 create table agent.verified_query (
     id       bigint primary key generated always as identity,
@@ -141,6 +317,44 @@ create table agent.schema_table (
 );
 comment on table agent.schema_table is 'A table or view of the application, as questions know it';
 comment on column agent.schema_table.description is 'Columns, keys, comments, enum and CHECK values, and common values of columns that may be shown';
+
+-- Each login has sessions, examples, words and an index of its own, also where several may ask.
+alter table agent.session enable row level security;
+alter table agent.question enable row level security;
+alter table agent.verified_query enable row level security;
+alter table agent.glossary enable row level security;
+alter table agent.schema_index enable row level security;
+alter table agent.schema_table enable row level security;
+create policy of_its_owner on agent.session using (owner = session_user) with check (owner = session_user);
+create policy of_its_session on agent.question
+    using (exists (select from agent.session s where s.id = session_id and s.owner = session_user));
+create policy of_its_owner on agent.verified_query using (owner = session_user) with check (owner = session_user);
+create policy of_its_owner on agent.glossary using (owner = session_user) with check (owner = session_user);
+create policy of_its_owner on agent.schema_index using (owner = session_user) with check (owner = session_user);
+create policy of_its_owner on agent.schema_table using (owner = session_user) with check (owner = session_user);
+
+-- A login that asks, and does nothing else: it sees no run, no step and no approval but through the
+-- functions above, and of those what belongs to its own questions.
+create function agent.grant_asker(role name)
+    returns void
+    language plpgsql
+as $$
+begin
+    execute format('grant usage on schema agent to %I', role);
+    execute format('grant select on agent.model, agent.session, agent.question to %I', role);
+    execute format('grant update (summary, summary_upto) on agent.session to %I', role);
+    execute format('grant select, insert, update, delete on agent.verified_query, agent.glossary, agent.schema_index, '
+        'agent.schema_table to %I', role);
+    execute format('grant execute on function agent.now(), agent.begin_question(text, text, jsonb, text, interval), '
+        'agent.resume_question(text, text, interval), agent.question_run(bigint), agent.question_steps(bigint), '
+        'agent.hold_question(bigint, bigint, text, interval), '
+        'agent.reserve_for_question(bigint, bigint, text, bigint, numeric), '
+        'agent.record_question_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer, integer), '
+        'agent.park_question(bigint, bigint, jsonb, jsonb, bigint, numeric), '
+        'agent.end_question(bigint, bigint, agent.run_state, text, jsonb, bigint, numeric, jsonb) to %I', role);
+end;
+$$;
+comment on function agent.grant_asker(name) is 'Let a role ask questions (walagent ask, chat, the library), and see its own sessions';
 
 -- At the end, so that it holds for what this file makes, too.
 revoke all on all tables in schema agent from public;

@@ -260,8 +260,10 @@ class BudgetExceededError(WalagentError):
 
     next = Next.RETRY
 
-    def __init__(self, message: str, *, refusal: Mapping[str, Any] | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, refusal: Mapping[str, Any] | None = None, hint: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
         self.refusal = refusal or {}
 
 

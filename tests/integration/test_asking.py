@@ -74,7 +74,11 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    conn: AsyncConnection, dsn: str, replies: Sequence[Answer], provider: str = "openai"
+    conn: AsyncConnection,
+    dsn: str,
+    replies: Sequence[Answer],
+    provider: str = "openai",
+    latency: float = 0.0,
 ) -> AsyncIterator[Scene]:
     """Open everything that a question takes."""
     role = f"analyst_{conn.info.dbname}"
@@ -90,7 +94,7 @@ async def scene(
     )
     try:
         async with (
-            FakeProvider([in_order(replies)] * 20) as fake,
+            FakeProvider([in_order(replies)] * 20, latency=latency) as fake,
             open_pool(dsn, size=3, application="ask") as pool,
             await connect(dsn) as one,
             await connect(dsn) as two,
@@ -271,7 +275,8 @@ async def test_the_result_that_most_plans_came_to_is_the_answer(
     again = "select country as where, count(id)::numeric(9, 2) as how_many from customer group by 1"
     plans = [plan(step("a", query)) for query in (COUNT, other, again)]
     verdict = call("verdict", approved=True, reason="")
-    async with scene(conn, dsn, [*plans, verdict, answer("Twenty in each.")]) as on:
+    replies = [*plans, verdict, answer("Twenty in each.")]
+    async with scene(conn, dsn, replies, latency=0.3) as on:
         found = await on.ask("How many?", candidates=3)
         assert (found.status, found.agreement) == ("answered", "2 of 3 plans came to this")
         assert [int(n) for _, n in found.results["a"].rows] == [20, 20, 20]

@@ -78,7 +78,14 @@ async def open_asker(
             model = choose_model(specs, model or settings.model)
         chosen = Limits().wrap(_made(model, api_key))
         stack.push_async_callback(chosen.aclose)
-        desk = Desk(reading.pool, reading.executor, chosen, reading.catalog, settings.rows)
+        desk = Desk(
+            reading.pool,
+            reading.executor,
+            chosen,
+            reading.catalog,
+            settings.rows,
+            settings.history_chars,
+        )
         yield Asker(desk, options, name=process_name())
 
 

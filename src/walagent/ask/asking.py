@@ -13,6 +13,7 @@ from walagent.ask.context import SchemaContext
 from walagent.ask.outcome import Event, Outcome
 from walagent.ask.work import Desk, Options, Work
 from walagent.errors import (
+    BudgetExceededError,
     ConfigError,
     DatabaseLostError,
     LeaseLostError,
@@ -21,10 +22,9 @@ from walagent.errors import (
     ModelUnavailableError,
 )
 from walagent.run import RunState
-from walagent.store import questions, runs
+from walagent.store import questions
 from walagent.store.guard.rows import Rows
 from walagent.store.questions import Asked
-from walagent.store.runs import Spent
 from walagent.store.translate import translating
 
 LONGEST: Final = 20_000  # characters of a question
@@ -102,7 +102,7 @@ class Asker:
         """Give the answered questions of a session, oldest first."""
         with translating():
             async with self._desk.pool.connection() as conn:
-                return [turn.question for turn in await questions.turns(conn, session)]
+                return await questions.asked_before(conn, session)
 
     async def save(self, question: str, sql: str) -> None:
         """Keep a statement that a person has found right, as an example for later questions."""
@@ -140,8 +140,8 @@ class Asker:
     ) -> Outcome:
         with translating():
             async with self._desk.pool.connection() as conn:
-                earlier = await questions.turns(conn, session)
-            work = Work(self._desk, options, asked, session, earlier, on_event)
+                past = await questions.past(conn, session)
+            work = Work(self._desk, options, asked, session, past, on_event)
             beating = asyncio.create_task(self._beat(asked), name="heartbeat")
             working = asyncio.create_task(work.run(), name="question")
             try:
@@ -150,7 +150,7 @@ class Asker:
                     beating.result()  # raises: the run is not ours any more
                 return await working
             except BaseException as error:
-                await self._let_go(asked, error)
+                await self._let_go(asked, work, error)
                 raise
             finally:
                 for task in (beating, working):
@@ -162,30 +162,31 @@ class Asker:
         while True:
             await asyncio.sleep(LEASE.total_seconds() / 3)
             async with self._desk.pool.connection() as conn:
-                if await runs.heartbeat(conn, self._name, [asked.claim], LEASE):
+                if not await questions.hold_question(conn, self._name, asked.claim, LEASE):
                     raise LeaseLostError("the question was cancelled, or another process has it")
 
-    async def _let_go(self, asked: Asked, error: BaseException) -> None:
+    async def _let_go(self, asked: Asked, work: Work, error: BaseException) -> None:
         """Say what became of a question that was not answered.
 
-        A turn that the person cancels is cancelled; what may work later waits for its session.
+        A turn that the person cancels is cancelled; what may work later waits for its session, and
+        what a budget does not allow does, if there is something to go on with.
         """
         if isinstance(error, LeaseLostError):
             return
+        said, spent = str(error), work.spent
         async with asyncio.timeout(5), self._desk.pool.connection() as conn:
+            if isinstance(error, BudgetExceededError) and work.begun:
+                refusal = error.refusal
+                await questions.park_question(conn, asked.claim, spent, refusal=refusal)
+                return
             if isinstance(error, _LATER):
-                said = {"reason": str(error)}
-                state = RunState.WAITING_RETRY
-                await runs.park_run(
-                    conn, asked.claim, state, refund=True, error=said, spent=Spent(0, None)
-                )
+                await questions.park_question(conn, asked.claim, spent, reason=said)
                 return
             cancelled = isinstance(error, asyncio.CancelledError)
-            await runs.finish_run(
+            await questions.end_question(
                 conn,
                 asked.claim,
                 RunState.CANCELLED if cancelled else RunState.FAILED,
-                result=None,
-                error={"reason": "cancelled by who asked" if cancelled else str(error)},
-                spent=Spent(0, None),
+                spent,
+                reason="cancelled by who asked" if cancelled else said,
             )

@@ -27,7 +27,7 @@ MAX_REPLANS: Final = 2  # after a statement that failed, unless the question say
 MAX_REVISIONS: Final = 1  # after a verdict of the critic
 MAX_SILENCES: Final = 2  # replies without the answer that was asked for
 
-By = Literal["planner", "critic", "answer"]
+By = Literal["planner", "critic", "answer", "summary"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +248,8 @@ def _read_reply(standing: Standing, content: Mapping[str, Any]) -> None:
             _read_planner(standing, content.get("arguments"))
         case "critic":
             _read_verdict(standing, content["stage"], content.get("arguments") or {})
+        case "summary":
+            pass  # of the questions before this one
         case _:
             given = content.get("arguments") or {"text": content.get("text")}
             standing.answer = given if _said(given) else None

@@ -4,14 +4,15 @@
 """
 
 import asyncio
+import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from walagent.agent.model import Model
-from walagent.agent.models.cost import cost_of
-from walagent.ask import prompts
+from walagent.agent.models.cost import cost_of, worst_case
+from walagent.ask import history, prompts
 from walagent.ask.candidates import MOST as MOST_CANDIDATES
 from walagent.ask.catalog import Catalog
 from walagent.ask.context import SchemaContext
@@ -32,17 +33,24 @@ from walagent.ask.moves import (
 from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Status, Thinking
 from walagent.ask.plan import PlanStep
 from walagent.engine.backoff import pause_after
-from walagent.errors import ConfigError, ModelLimitedError, ModelUnavailableError
-from walagent.message import Json, Message, Request, Text
+from walagent.errors import (
+    BudgetExceededError,
+    ConfigError,
+    LimitReachedError,
+    ModelLimitedError,
+    ModelUnavailableError,
+)
+from walagent.message import Json, Message, Reply, Request
 from walagent.run import RunState, Step, StepKind
-from walagent.store import questions, runs
+from walagent.store import questions
 from walagent.store.connections import Pool
-from walagent.store.questions import Asked, Turn
+from walagent.store.questions import Asked, Connection, Past
 from walagent.store.runs import NewStep, Spent
 
 MOST_RETRIES: Final = 10  # each is a call of the model; what ten could not mend, a person must
 _TRIES: Final = 3  # of one model call
 _PATIENCE: Final = 60.0  # seconds that a person waits for a provider's limit
+_BUDGETS: Final = "walagent budgets shows what is left, and when they begin anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +60,12 @@ class Options:
     Args:
         parallel: whether independent steps go side by side.
         critic: whether the critic looks at what is not plain.
-        history: characters of earlier turns that the planner is shown.
         retries: how often is planned again after a statement that failed.
         candidates: how many plans are asked for, of which one is taken.
     """
 
     parallel: bool = True
     critic: bool = True
-    history: int = 12_000
     retries: int = MAX_REPLANS
     candidates: int = 1
 
@@ -96,6 +102,7 @@ class Desk:
     Args:
         pool: connections of the login that writes sessions, runs and steps.
         catalog: describes what the analyst may read, with a question in mind.
+        history: characters of earlier turns that are told as they were; older ones in summary.
     """
 
     pool: Pool
@@ -103,6 +110,7 @@ class Desk:
     model: Model
     catalog: Catalog
     rows: int = 1000
+    history: int = 12_000
 
 
 class Work:
@@ -114,14 +122,15 @@ class Work:
         options: Options,
         asked: Asked,
         session: str,
-        earlier: Sequence[Turn],
+        past: Past,
         on_event: Callable[[Event], None],
     ) -> None:
         self._desk = desk
         self._options = options
         self._asked = asked
         self._session = session
-        self._history = _history(earlier, options.history)
+        self._past = past
+        self._marker = secrets.token_hex(8)  # of what is data in what is asked
         self._on_event = on_event
         self._steps: list[Step] = list(asked.claim.steps)
         self._schema: SchemaContext | None = None
@@ -129,6 +138,7 @@ class Work:
 
     async def run(self) -> Outcome:
         """Work until there is an answer, or a reason why not."""
+        await self._summarise()
         while True:
             move = next_move(
                 self._steps,
@@ -158,6 +168,28 @@ class Work:
         options = self._options
         return read_standing(self._steps, replans=options.retries, candidates=options.candidates)
 
+    @property
+    def _history(self) -> Sequence[Message]:
+        return history.messages(self._past, self._desk.history)
+
+    async def _summarise(self) -> None:
+        """Sum up the turns that are too many to be told as they were; kept for all later questions.
+
+        Where the model finds no words, the oldest turns are not told this time.
+        """
+        while old := history.too_old(self._past, self._desk.history):
+            request = prompts.summary_request(self._past.summary, map(history.told, old))
+            upto = old[-1].id
+
+            async def keep(conn: Connection, reply: Reply, upto: int = upto) -> None:
+                if summary := prompts.summary_of(reply):
+                    await questions.keep_summary(conn, self._session, summary, upto)
+
+            reply = await self._ask_model("summary", request, also=keep, upto=upto)
+            if not (summary := prompts.summary_of(reply)):
+                return
+            self._past = Past(summary, self._past.turns[len(old) :])
+
     async def _context(self) -> SchemaContext:
         if self._schema is None:
             self._schema = await self._desk.catalog.describe(self._asked.text)
@@ -166,7 +198,12 @@ class Work:
     async def _plan(self, told: Sequence[tuple[Mapping[str, Json] | None, str]]) -> None:
         schema = await self._context()
         request = prompts.planner_request(
-            self._asked.text, schema, self._history, told, rows=self._desk.rows
+            self._asked.text,
+            schema,
+            self._history,
+            told,
+            rows=self._desk.rows,
+            marker=self._marker,
         )
         await self._ask_model("planner", request)
         if (plan := self._standing.plan) is not None:
@@ -176,7 +213,12 @@ class Work:
         """Ask for several plans; those that come are kept, also when another one does not."""
         schema = await self._context()
         request = prompts.planner_request(
-            self._asked.text, schema, self._history, (), rows=self._desk.rows
+            self._asked.text,
+            schema,
+            self._history,
+            (),
+            rows=self._desk.rows,
+            marker=self._marker,
         )
 
         async def planned(number: int) -> None:
@@ -206,38 +248,86 @@ class Work:
         async def carried(step: PlanStep) -> None:
             self._on_event(Started(step, candidate))
             result = await self._desk.executor.carry_out(step, results)
-            await self._record(StepKind.RESULT, {**result.to_json(), **whose})
+            await self._record(NewStep(0, StepKind.RESULT, {**result.to_json(), **whose}))
             self._on_event(Done(result, candidate))
 
         async with asyncio.TaskGroup() as group:
             for step in steps:
                 group.create_task(carried(step), name=f"step {step.id}")
 
-    async def _ask_model(self, by: str, request: Request, **more: Json) -> None:
-        """Ask and record; a reply without the tool call it was made to give has no arguments."""
+    async def _ask_model(
+        self,
+        by: str,
+        request: Request,
+        *,
+        also: Callable[[Connection, Reply], Awaitable[None]] | None = None,
+        **more: Json,
+    ) -> Reply:
+        """Ask and record; a reply without the tool call it was made to give has no arguments.
+
+        Args:
+            also: what is to be kept of the reply in the transaction that records it.
+        """
         self._on_event(Thinking(by))
         model, started = self._desk.model, time.monotonic()
+        call = await self._reserve(request)
         reply = await _patiently(model, request)
         arguments = reply.calls[0].arguments if reply.calls else None
         cost = cost_of(reply.usage, model.spec)
         content = {"by": by, "arguments": arguments, "text": reply.text, "model": reply.model}
-        await self._record(
+        step = NewStep(
+            0,
             StepKind.REPLY,
             {**content, **more},
-            usage=reply.usage,
-            cost=None if cost is None else float(cost),
-            duration_ms=int((time.monotonic() - started) * 1000),
+            reply.usage,
+            None if cost is None else float(cost),
+            int((time.monotonic() - started) * 1000),
         )
+        await self._record(step, call, None if also is None else lambda conn: also(conn, reply))
+        return reply
 
-    async def _record(self, kind: StepKind, content: Mapping[str, Any], **more: Any) -> None:  # noqa: ANN401
+    async def _reserve(self, request: Request) -> int:
+        """Reserve what a call can take at most, in the budgets that count it; give its number.
+
+        What only other calls hold comes back within seconds, so a person waits for it.
+
+        Raises:
+            BudgetExceededError: a budget does not allow the call now.
+            LimitReachedError: nor later.
+        """
+        spec = self._desk.model.spec
+        tokens, cost = worst_case(request, spec)
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            async with self._desk.pool.connection() as conn:
+                call, refusal = await questions.reserve(
+                    conn, self._asked.claim, spec.name, tokens, cost
+                )
+            if refusal is None:
+                return call
+            if refusal.wait is None:
+                raise LimitReachedError(refusal.reason, hint=_BUDGETS)
+            if time.monotonic() + refusal.wait > deadline:
+                raise BudgetExceededError(refusal.reason, refusal=refusal.raw, hint=_BUDGETS)
+            await asyncio.sleep(refusal.wait)
+
+    async def _record(
+        self,
+        step: NewStep,
+        call: int | None = None,
+        also: Callable[[Connection], Awaitable[None]] | None = None,
+    ) -> None:
         """Record a step; one after the other, so that a crash leaves no number out."""
         async with self._recording:
             seq = len(self._steps)
-            if kind == StepKind.RESULT:
+            content = step.content
+            if step.kind == StepKind.RESULT:
                 content = {"call_id": f"{seq}.{content['step']}", **content}
-            step = NewStep(seq, kind, content, **more)
-            async with self._desk.pool.connection() as conn:
-                await runs.record_step(conn, self._asked.claim, step)
+            step = replace(step, seq=seq, content=content)
+            async with self._desk.pool.connection() as conn, conn.transaction():
+                await questions.record_step(conn, self._asked.claim, step, call)
+                if also is not None:
+                    await also(conn)
             self._steps.append(step.recorded)
 
     async def _finish(self, status: Status, text: str) -> Outcome:
@@ -245,17 +335,32 @@ class Work:
         kept = {"status", "answer", "sql", "assumptions", "caveats"}
         answer = {key: value for key, value in outcome.to_json().items() if key in kept}
         failed = status == "error"
-        async with self._desk.pool.connection() as conn, conn.transaction():
-            await runs.finish_run(
+        answer["results"] = [
+            {"id": f"{outcome.run_id}.{name}", "rows": len(each.rows), "columns": each.rows.names}
+            for name, each in outcome.results.items()
+        ]
+        async with self._desk.pool.connection() as conn:
+            await questions.end_question(
                 conn,
                 self._asked.claim,
                 RunState.FAILED if failed else RunState.SUCCEEDED,
+                Spent(outcome.tokens, outcome.cost),
                 result=None if failed else text,
-                error={"reason": text} if failed else None,
-                spent=Spent(outcome.tokens, outcome.cost),
+                reason=text if failed else None,
+                answer=answer,
             )
-            await questions.keep_answer(conn, self._asked.claim.run_id, answer)
         return outcome
+
+    @property
+    def spent(self) -> Spent:
+        """Tokens and cost of all recorded steps."""
+        costs = [step.cost for step in self._steps if step.cost is not None]
+        return Spent(sum(step.tokens for step in self._steps), sum(costs) if costs else None)
+
+    @property
+    def begun(self) -> bool:
+        """Whether something is recorded, so that it is worth going on later."""
+        return bool(self._steps)
 
     def _outcome(self, status: Status, text: str) -> Outcome:
         standing = self._standing
@@ -276,7 +381,7 @@ class Work:
         )
 
 
-async def _patiently(model: Model, request: Request) -> Any:  # noqa: ANN401 - a Reply
+async def _patiently(model: Model, request: Request) -> Reply:
     """Ask, and again while the provider is busy or gone, for as long as a person would wait."""
     deadline = time.monotonic() + _PATIENCE
     for attempt in range(1, _TRIES + 1):
@@ -288,18 +393,3 @@ async def _patiently(model: Model, request: Request) -> Any:  # noqa: ANN401 - a
                 raise
             await asyncio.sleep(wait)
     raise AssertionError("a call ends with a reply or an error")
-
-
-def _history(earlier: Sequence[Turn], most: int) -> Sequence[Message]:
-    """Show the latest turns that fit, oldest first."""
-    shown: list[Message] = []
-    for turn in reversed(earlier):
-        answer = "\n".join([str(turn.answer.get("answer", "")), *turn.answer.get("sql", ())])
-        most -= len(turn.question) + len(answer)
-        if most < 0:
-            break
-        shown[:0] = [
-            Message("user", (Text(turn.question),)),
-            Message("assistant", (Text(answer or "(no answer)"),)),
-        ]
-    return shown

@@ -1,15 +1,22 @@
-"""Questions and their sessions: ask, go on, remember."""
+"""Questions and their sessions: ask, go on, remember.
+
+A login that asks may do nothing to a run but what the functions for questions let it do to its own.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from walagent.message import Json
-from walagent.run import Claim, Step, StepKind
+from walagent.run import Claim, RunState, Step, StepKind
+from walagent.store.budgets import Refusal
+from walagent.store.runs import NewStep, Spent
+from walagent.store.told import ToldJson, ToldText
 
 Connection = AsyncConnection[Any]
 
@@ -22,6 +29,7 @@ class Asked:
         claim: its run, with the steps that are recorded.
     """
 
+    id: int
     claim: Claim
     text: str
     options: Mapping[str, Json]
@@ -31,8 +39,22 @@ class Asked:
 class Turn:
     """An earlier question of a session and its answer."""
 
+    id: int
     question: str
     answer: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was asked in a session before.
+
+    Args:
+        summary: of the turns that are too many to be told one by one; "" where all are here.
+        turns: those after it, oldest first.
+    """
+
+    summary: str = ""
+    turns: Sequence[Turn] = ()
 
 
 async def begin_question(  # noqa: PLR0913, PLR0917 - what, whose, and by whom
@@ -49,12 +71,12 @@ async def begin_question(  # noqa: PLR0913, PLR0917 - what, whose, and by whom
         ConfigError: the session is somebody else's.
     """
     cursor = await conn.execute(
-        "select run_id, lease from agent.begin_question(%s, %s, %s, %s, %s)",
+        "select run_id, lease, question_id from agent.begin_question(%s, %s, %s, %s, %s)",
         [session, text, Jsonb(options), worker, lease],
     )
     row = await cursor.fetchone()
-    run_id, number = row or (0, 0)
-    return Asked(await _claim(conn, run_id, number), text, options)
+    run_id, number, question = row or (0, 0, 0)
+    return Asked(question, await _claim(conn, run_id, number), text, options)
 
 
 async def resume_question(
@@ -62,19 +84,19 @@ async def resume_question(
 ) -> Asked | None:
     """Go on with the question of a session that nobody finished; None when there is none."""
     cursor = await conn.execute(
-        "select run_id, lease, text, options from agent.resume_question(%s, %s, %s)",
+        "select run_id, lease, question_id, text, options from agent.resume_question(%s, %s, %s)",
         [session, worker, lease],
     )
     row = await cursor.fetchone()
     if row is None:
         return None
-    run_id, number, text, options = row
-    return Asked(await _claim(conn, run_id, number), text, options)
+    run_id, number, question, text, options = row
+    return Asked(question, await _claim(conn, run_id, number), text, options)
 
 
 async def _claim(conn: Connection, run_id: int, lease: int) -> Claim:
     cursor = await conn.execute(
-        "select attempt, max_attempts, created_at, started_at from agent.run where id = %s",
+        "select attempt, max_attempts, created_at, started_at from agent.question_run(%s)",
         [run_id],
     )
     row = await cursor.fetchone()
@@ -101,9 +123,7 @@ async def _claim(conn: Connection, run_id: int, lease: int) -> Claim:
 
 async def _steps(conn: Connection, run_id: int) -> tuple[Step, ...]:
     cursor = await conn.execute(
-        "select seq, kind, content, coalesce(input_tokens + cached_tokens + cache_write_tokens"
-        " + output_tokens, 0), cost::float8 from agent.step where run_id = %s order by seq",
-        [run_id],
+        "select seq, kind, content, tokens, cost from agent.question_steps(%s)", [run_id]
     )
     return tuple(
         Step(seq, StepKind(kind), content, tokens, cost)
@@ -111,23 +131,139 @@ async def _steps(conn: Connection, run_id: int) -> tuple[Step, ...]:
     )
 
 
-async def keep_answer(conn: Connection, run_id: int, answer: Mapping[str, Json]) -> None:
-    """Remember an answer with its question, in the transaction that ends the run."""
+async def hold_question(conn: Connection, worker: str, claim: Claim, lease: timedelta) -> bool:
+    """Extend the lease; False: the question was cancelled, or another process has it."""
+    cursor = await conn.execute(
+        "select agent.hold_question(%s, %s, %s, %s)", [claim.run_id, claim.lease, worker, lease]
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def reserve(
+    conn: Connection, claim: Claim, model: str, tokens: int, cost: Decimal | None
+) -> tuple[int, Refusal | None]:
+    """Reserve what a call can take at most, in every budget that counts it, or in none.
+
+    Returns:
+        the number of the call, for `record_step`, and why it may not be made, if it may not.
+
+    Raises (as PostgreSQL errors, see `store.translate`):
+        LeaseLostError, RunCancelledError: ask nothing, leave the run.
+    """
+    cursor = await conn.execute(
+        "select call, refusal from agent.reserve_for_question(%s, %s, %s, %s, %s::numeric)",
+        [claim.run_id, claim.lease, model, tokens, cost],
+    )
+    number, raw = await cursor.fetchone() or (0, None)
+    return number, raw and Refusal(raw["budget"], raw["reason"], raw.get("wait"), raw)
+
+
+async def record_step(
+    conn: Connection, claim: Claim, step: NewStep, call: int | None = None
+) -> None:
+    """Record a step.
+
+    Args:
+        call: as `reserve` gave it, where the step is a model's reply; it is settled.
+
+    Raises (as PostgreSQL errors, see `store.translate`):
+        LeaseLostError, RunCancelledError, StepTakenError: leave the run.
+    """
     await conn.execute(
-        "update agent.question set answer = %s where run_id = %s", [Jsonb(answer), run_id]
+        "select agent.record_question_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s)",
+        [claim.run_id, claim.lease, *step.values, call],
     )
 
 
-async def turns(conn: Connection, session: str, *, most: int = 50) -> Sequence[Turn]:
+async def park_question(
+    conn: Connection,
+    claim: Claim,
+    spent: Spent,
+    *,
+    reason: str = "",
+    refusal: Mapping[str, Json] | None = None,
+) -> None:
+    """Let a question wait until its session goes on.
+
+    Args:
+        refusal: of a budget that it waits for.
+    """
+    await conn.execute(
+        "select agent.park_question(%s, %s, %s, %s, %s, %s::numeric)",
+        [
+            claim.run_id,
+            claim.lease,
+            ToldJson({"reason": reason}),
+            None if refusal is None else Jsonb(refusal),
+            spent.tokens,
+            spent.cost,
+        ],
+    )
+
+
+async def end_question(  # noqa: PLR0913 - a row's columns
+    conn: Connection,
+    claim: Claim,
+    state: RunState,
+    spent: Spent,
+    *,
+    result: str | None = None,
+    reason: str | None = None,
+    answer: Mapping[str, Json] | None = None,
+) -> None:
+    """End the run of a question, and keep its answer with it, which outlives the run."""
+    await conn.execute(
+        "select agent.end_question(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
+        [
+            claim.run_id,
+            claim.lease,
+            state.value,
+            None if result is None else ToldText(result),
+            None if reason is None else ToldJson({"reason": reason}),
+            spent.tokens,
+            spent.cost,
+            None if answer is None else ToldJson(answer),
+        ],
+    )
+
+
+async def past(conn: Connection, session: str, *, most: int = 200) -> Past:
+    """Give what was asked in a session before: its summary, and the last *most* turns after it."""
+    cursor = await conn.execute(
+        "select summary, summary_upto from agent.session where id = %s and owner = session_user",
+        [session],
+    )
+    summary, upto = await cursor.fetchone() or (None, None)
+    cursor = await conn.execute(
+        "select id, text, answer from (select q.id, q.text, q.answer from agent.question q"
+        " join agent.session s on s.id = q.session_id"
+        " where q.session_id = %s and s.owner = session_user and q.answer is not null"
+        " and q.id > %s order by q.id desc limit %s) latest order by id",
+        [session, upto or 0, most],
+    )
+    return Past(summary or "", [Turn(*row) for row in await cursor.fetchall()])
+
+
+async def asked_before(conn: Connection, session: str, *, most: int = 1000) -> Sequence[str]:
     """Give the answered questions of a session, oldest first, the last *most* of them."""
     cursor = await conn.execute(
-        "select text, answer from (select q.id, q.text, q.answer from agent.question q"
+        "select text from (select q.id, q.text from agent.question q"
         " join agent.session s on s.id = q.session_id"
         " where q.session_id = %s and s.owner = session_user and q.answer is not null"
         " order by q.id desc limit %s) latest order by id",
         [session, most],
     )
-    return [Turn(text, answer) for text, answer in await cursor.fetchall()]
+    return [text for (text,) in await cursor.fetchall()]
+
+
+async def keep_summary(conn: Connection, session: str, summary: str, upto: int) -> None:
+    """Keep what was asked and found in a session, up to a question; never moves backwards."""
+    await conn.execute(
+        "update agent.session set summary = %s, summary_upto = %s"
+        " where id = %s and owner = session_user and coalesce(summary_upto, 0) < %s",
+        [ToldText(summary), upto, session, upto],
+    )
 
 
 async def save_query(conn: Connection, question: str, sql: str) -> None:
