@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARGS ?=
 REPORT ?= build/faults.json
+PLANTED ?= build/planted.json
 SOAK ?= 3600
 # Processes that test side by side, each on a server of its own.
 JOBS ?= 2
@@ -17,7 +18,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults soak guarantees bench eval docs schema dist clean
+.PHONY: help venv demo test check lint format faults soak planted guarantees bench eval docs schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -57,8 +58,11 @@ soak: $(STAMP)  ## Let small faults happen for an hour (SOAK=7200 for two) and s
 	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \
 		-o faulthandler_timeout=0 tests/faults/test_soak.py -k nothing_grows $(ARGS)
 
-guarantees: $(STAMP)  ## Write the results of `make faults` into docs/guarantees.md
-	$(BIN)/python -m tests.faults.rig.report $(REPORT)
+planted: $(STAMP)  ## Plant bugs in a copy of the source and see tests fail for each (ARGS="end-plus-one" picks some)
+	$(BIN)/python -m tests.faults.planted $(PLANTED) $(ARGS)
+
+guarantees: $(STAMP)  ## Write the results of `make faults` and `make planted` into docs/guarantees.md
+	$(BIN)/python -m tests.faults.rig.report $(wildcard $(REPORT) $(PLANTED))
 
 bench: $(STAMP)  ## Measure, and compare with the baseline in bench/
 	$(BIN)/python -m bench $(ARGS)

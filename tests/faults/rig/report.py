@@ -5,7 +5,8 @@ With WALAGENT_FAULT_REPORT=FILE the session leaves a JSON document there, and
 
     python -m tests.faults.rig.report FILE...
 
-writes the table of one or several such sessions into the page.
+writes the table of one or several such sessions into the page.  A file that `make planted` has left
+becomes the page's table of bugs that were planted.
 """
 
 import json
@@ -46,7 +47,8 @@ SCENARIOS = {
     22: "Hosts and links lost",
 }
 PAGE = Path(__file__).parents[3] / "docs" / "guarantees.md"
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+RESULTS = "<!-- results -->", "<!-- end of results -->"
+PLANTED = "<!-- planted -->", "<!-- end of planted -->"
 
 
 @dataclass(slots=True)
@@ -145,19 +147,36 @@ def _span(named: str, numbers: Sequence[float]) -> str:
     return f"{what} {low if low == high else f'{low} to {high}'} {unit}".rstrip()
 
 
-def into_page(text: str, page: str) -> str:
-    """Put the table between the page's markers."""
-    pattern = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
-    assert pattern.search(page), f"{PAGE.name} has no {BEGIN}"
-    return pattern.sub(lambda _: f"{BEGIN}\n{text}\n{END}", page)
+def planted_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The bugs that were planted, and what saw them, as Markdown."""
+    lines = ["| planted | caught by | scenarios | how it showed |", "| --- | --- | --- | --- |"]
+    before = ""
+    for row in rows:
+        what = row["what"] if row["what"] != before else ""
+        test, scenarios = row["test"].partition("::")[2], ", ".join(map(str, row["scenarios"]))
+        shows = row["shows"] if row["caught"] else "**not seen**"
+        lines.append(f"| {what} | `{test}` | {scenarios} | {shows} |")
+        before = row["what"]
+    return "\n".join(lines)
 
 
-def read(path: str) -> Session:
-    """Read what a session left."""
-    document: dict[str, Any] = json.loads(Path(path).read_text())
-    return Session(**document)
+def into_page(text: str, page: str, markers: tuple[str, str]) -> str:
+    """Put a table between two of the page's markers."""
+    begin, end = markers
+    pattern = re.compile(f"{re.escape(begin)}.*{re.escape(end)}", re.DOTALL)
+    assert pattern.search(page), f"{PAGE.name} has no {begin}"
+    return pattern.sub(lambda _: f"{begin}\n{text}\n{end}", page)
+
+
+def write(documents: Sequence[Any]) -> None:
+    """Write what is known now into the page; what nothing is known of stays."""
+    page = PAGE.read_text()
+    if sessions := [Session(**each) for each in documents if isinstance(each, dict)]:
+        page = into_page(table(sessions), page, RESULTS)
+    if rows := [row for each in documents if isinstance(each, list) for row in each]:
+        page = into_page(planted_table(rows), page, PLANTED)
+    PAGE.write_text(page)
 
 
 if __name__ == "__main__":
-    made = table([read(path) for path in sys.argv[1:]])
-    PAGE.write_text(into_page(made, PAGE.read_text()))
+    write([json.loads(Path(path).read_text()) for path in sys.argv[1:]])
