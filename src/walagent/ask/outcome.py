@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from walagent.ask.plan import Plan, PlanStep
-from walagent.ask.results import StepResult, rests_on
+from walagent.ask.results import StepResult, rests_on, scope_of
 from walagent.message import Json
 from walagent.store.guard.rows import Rows
 
@@ -68,6 +68,11 @@ class Outcome:
         return [each.query for each in self.results.values() if each.type == "SQL" and each.query]
 
     @property
+    def scope(self) -> Sequence[str]:
+        """Why there may be rows that the reader was not shown; they are among the caveats, too."""
+        return scope_of(self.results)
+
+    @property
     def assumptions(self) -> Sequence[str]:
         """What the planner took for granted."""
         return self.plan.assumptions if self.plan else ()
@@ -109,5 +114,6 @@ class Outcome:
             "session": self.session,
             "run": self.run_id,
             "tokens": self.tokens,
+            "scope": list(self.scope),
             "cost": self.cost,
         }

@@ -54,6 +54,11 @@ class StepResult:
         )
 
 
+def scope_of(results: Mapping[str, StepResult]) -> Sequence[str]:
+    """Say why there may be rows that the reader was not shown; each reason once."""
+    return list(dict.fromkeys(said for each in results.values() for said in each.rows.scope))
+
+
 def rests_on(steps: Sequence[PlanStep], results: Mapping[str, StepResult]) -> StepResult | None:
     """Give what the answer rests on: the last step's result that has rows, else that has none."""
     found = [results[step.id] for step in steps if step.id in results]

@@ -32,6 +32,7 @@ from walagent.ask.moves import (
 )
 from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Status, Thinking
 from walagent.ask.plan import PlanStep
+from walagent.ask.results import scope_of
 from walagent.engine.backoff import pause_after
 from walagent.errors import (
     BudgetExceededError,
@@ -332,7 +333,7 @@ class Work:
 
     async def _finish(self, status: Status, text: str) -> Outcome:
         outcome = self._outcome(status, text)
-        kept = {"status", "answer", "sql", "assumptions", "caveats"}
+        kept = {"status", "answer", "sql", "assumptions", "caveats", "scope"}
         answer = {key: value for key, value in outcome.to_json().items() if key in kept}
         failed = status == "error"
         answer["results"] = [
@@ -373,7 +374,7 @@ class Work:
             self._asked.claim.run_id,
             standing.plan,
             standing.results,
-            (*said, *standing.objections, *standing.findings),
+            (*said, *standing.objections, *standing.findings, *scope_of(standing.results)),
             sum(step.tokens for step in self._steps),
             None if None in costs else sum(cost for cost in costs if cost is not None),
             standing.agreement,

@@ -75,8 +75,24 @@ async def describe(conn: Connection, statement: Statement) -> Sequence[Column]:
     ]
 
 
-async def analyse(conn: Connection, statement: Statement, allowed: Allowed) -> None:
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Why there may be rows that a statement cannot see.
+
+    Args:
+        policies: where row level security is in force, and for whom.
+        views: that it reads; each shows what its definition lets through.
+    """
+
+    policies: Sequence[str] = ()
+    views: Sequence[str] = ()
+
+
+async def analyse(conn: Connection, statement: Statement, allowed: Allowed) -> Scope:
     """Judge a statement; the transaction that this is called in must be rolled back.
+
+    Returns:
+        what it can see of the relations that it reads.
 
     Raises:
         StatementRefusedError: it is no query, or holds something that is not known to be harmless.
@@ -87,26 +103,31 @@ async def analyse(conn: Connection, statement: Statement, allowed: Allowed) -> N
         if error.sqlstate == "42601":  # syntax: alone it was understood
             raise StatementRefusedError("only a query may run: SELECT, VALUES, TABLE") from error
         raise
-    for oid, rule in await (await conn.execute(_RULE)).fetchall():
-        await _Judge(conn, allowed, {oid}).look_into(rule, "")
+    (found,) = await (await conn.execute(_RULE)).fetchall()
+    judge = _Judge(conn, allowed, found[0])
+    await judge.look_into(found[1], "")
+    return await judge.scope()
 
 
 class _Judge:
     """Goes through rules and all that they lead to, each once."""
 
-    def __init__(self, conn: Connection, allowed: Allowed, seen: set[int]) -> None:
+    def __init__(self, conn: Connection, allowed: Allowed, view: int) -> None:
         self._conn = conn
         self._allowed = allowed
-        self._relations = seen
+        self._relations = {(view, 0)}  # each with who reads it
+        self._read: dict[tuple[int, int], str] = {}  # the same, without views, as it is called
+        self._views: list[str] = []
         self._functions: set[int] = set()
         self._operators: set[int] = set()
         self._types: set[int] = set()
 
-    async def look_into(self, rule: str, where: str) -> None:
+    async def look_into(self, rule: str, where: str, reader: int = 0) -> None:
         """Judge a rule.
 
         Args:
             where: what it is the rule of, for messages; "" for the statement itself.
+            reader: with whose rights relations in it are read; 0: the present role.
         """
         found = _Found()
         for node in read_nodes(rule):
@@ -119,7 +140,21 @@ class _Judge:
                 found.relations.update(node.numbers("relid"))
         await self._check_functions(found.functions, found.operators, where)
         await self._check_types(found.types, where)
-        await self._check_relations(found.relations, where)
+        await self._check_relations(found.relations, where, reader)
+
+    async def scope(self) -> Scope:
+        """Say what the statement can see, once all is judged."""
+        asked = {
+            "relations": [relation for relation, _ in self._read],
+            "readers": [reader for _, reader in self._read],
+        }
+        cursor = await self._conn.execute(query("guard_scope"), asked)
+        names = list(self._read.values())
+        policies = [
+            f"{names[ord_ - 1]}: only rows that {reader} may see (row level security)"
+            for ord_, reader in await cursor.fetchall()
+        ]
+        return Scope(tuple(policies), tuple(dict.fromkeys(self._views)))
 
     async def _rows(self, name: str, **parameters: Collection[int]) -> list[dict[str, Any]]:
         async with self._conn.cursor(row_factory=dict_row) as cursor:
@@ -161,17 +196,23 @@ class _Judge:
             for check in row["checks"]:
                 await self.look_into(check, inside)
 
-    async def _check_relations(self, relations: Collection[int], where: str) -> None:
-        relations = set(relations) - self._relations
-        self._relations |= relations
-        if not relations:
+    async def _check_relations(self, relations: Collection[int], where: str, reader: int) -> None:
+        fresh = {oid for oid in relations if (oid, reader) not in self._relations}
+        self._relations |= {(oid, reader) for oid in fresh}
+        if not fresh:
             return
-        for row in await self._rows("guard_relations", relations=relations):
+        for row in await self._rows("guard_relations", relations=fresh):
             if reason := self._against_relation(row):
                 raise StatementRefusedError(f"{where}{reason}")
-            of_server = row["schema"] in {"pg_catalog", "information_schema"}
-            if row["kind"] == "v" and not of_server:
-                await self.look_into(row["rule"], f"{where}view {row['title']}: ")
+            if row["schema"] in {"pg_catalog", "information_schema"}:
+                continue
+            if row["kind"] != "v":
+                self._read[row["oid"], reader] = f"{row['schema']}.{row['name']}"
+                continue
+            self._views.append(f"{row['schema']}.{row['name']}")
+            inside = f"{where}view {row['title']}: "
+            # An invoker's view is read as the present role, also inside another view.
+            await self.look_into(row["rule"], inside, 0 if row["invoker"] else row["owner"])
 
     def _against_relation(self, row: dict[str, Any]) -> str:
         schema, name, kind = row["schema"], row["name"], row["kind"]

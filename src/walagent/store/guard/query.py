@@ -4,14 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from psycopg import AsyncConnection, Error, sql
 
 from walagent.errors import StatementRefusedError
 from walagent.message import Json
-from walagent.store.guard.analysis import Allowed, analyse, describe, refused_by_server
+from walagent.store.guard.analysis import Allowed, Scope, analyse, describe, refused_by_server
 from walagent.store.guard.rows import Column, Rows, Texts
 from walagent.store.guard.statement import Statement, read_statement
 from walagent.store.translate import is_passing
@@ -44,6 +44,26 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged:
+    """A statement that may run, and what it can see."""
+
+    statement: Statement
+    columns: Sequence[Column]
+    scope: Scope
+
+    def within_scope(self, rows: Rows) -> Rows:
+        """Say of rows why there may be others.
+
+        That a view has let nothing through matters where nothing came; else its rows are what was
+        asked for.
+        """
+        said = list(self.scope.policies)
+        if not rows.texts:
+            said += [f"{view}: only rows that this view lets through" for view in self.scope.views]
+        return replace(rows, scope=tuple(said))
+
+
+@dataclass(frozen=True, slots=True)
 class Guard:
     """Judges and runs statements with the rights of the connection's role.
 
@@ -60,7 +80,7 @@ class Guard:
     limits: Limits = field(default_factory=Limits)
     search_path: str = '"$user", public'
 
-    async def judge(self, text: str) -> tuple[Statement, Sequence[Column]]:
+    async def judge(self, text: str) -> "Judged":
         """Say what a statement is, if it may run.
 
         Raises:
@@ -72,14 +92,14 @@ class Guard:
                 columns = await describe(self.conn, statement)
             analyst = self.analyst or self.conn
             async with _Undone(self, analyst, "read write"):
-                await analyse(analyst, statement, self.allowed)
+                scope = await analyse(analyst, statement, self.allowed)
             async with _Undone(self, self.conn, "read only"):
                 await self._check_cost(statement)
         except Error as error:
             if is_passing(error):
                 raise
             raise refused_by_server(error) from error
-        return statement, columns
+        return Judged(statement, columns, scope)
 
     async def read(self, text: str) -> Rows:
         """Run a statement, if it may run.
@@ -87,12 +107,13 @@ class Guard:
         Raises:
             StatementRefusedError: it may not, or PostgreSQL stopped it.
         """
-        statement, columns = await self.judge(text)
+        judged = await self.judge(text)
+        statement = judged.statement
         try:
             async with _Undone(self, self.conn, "read only"):
                 if statement.explain is not None:
                     return await self._explain(statement)
-                return await self._read(statement, columns)
+                return judged.within_scope(await self._read(statement, judged.columns))
         except Error as error:
             if is_passing(error) and error.sqlstate != "57014":  # its own time-out
                 raise

@@ -34,11 +34,13 @@ class Rows:
     Args:
         texts: one tuple a row, one text a column; None is NULL.
         cut: what was left out, in words; empty when everything is here.
+        scope: why there may be rows that this reader is not shown; empty where nothing hides any.
     """
 
     columns: Sequence[Column]
     texts: Sequence[Texts] = ()
     cut: Sequence[str] = ()
+    scope: Sequence[str] = ()
 
     @cached_property
     def values(self) -> Sequence[tuple[Any, ...]]:
@@ -104,6 +106,7 @@ class Rows:
             "columns": [[column.name, column.type_oid] for column in self.columns],
             "rows": [list(row) for row in self.texts],
             "cut": list(self.cut),
+            "scope": list(self.scope),
         }
 
     @classmethod
@@ -113,4 +116,5 @@ class Rows:
             [Column(name, oid) for name, oid in document["columns"]],
             [tuple(row) for row in document["rows"]],
             tuple(document["cut"]),
+            tuple(document.get("scope", ())),
         )

@@ -5,6 +5,9 @@ select c.oid::int8 as oid,
        c.relname as name,
        c.relkind::text as kind,
        c.oid::regclass::text as title,
+       c.relowner::int8 as owner,
+       coalesce((select o.option_value::boolean from pg_options_to_table(c.reloptions) o
+                  where o.option_name = 'security_invoker'), false) as invoker,
        (select r.ev_action::text from pg_rewrite r where r.ev_class = c.oid and r.ev_type = '1' and c.relkind = 'v') as rule,
        exists (
            with recursive below (oid) as (
