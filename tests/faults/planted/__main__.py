@@ -53,11 +53,11 @@ class Seen:
 class Copy:
     """The source in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
-        """Copy it."""
+    def __init__(self, folder: Path, of: Path) -> None:
+        """Copy the source below *of*."""
         self.root = folder
         for name in COPIED:
-            source = ROOT / name
+            source = of / name
             if source.is_dir():
                 shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
@@ -111,22 +111,25 @@ def _outcomes(report: Path) -> Iterable[tuple[str, Outcome]]:
         yield test, Outcome("\n".join(texts), tuple(map(int, numbers)))
 
 
-def is_sound(bugs: Sequence[Bug]) -> bool:
+def is_sound(sound: Copy, bugs: Sequence[Bug]) -> bool:
     """Whether all chosen tests pass where nothing is planted."""
     tests = dict.fromkeys([CONTROL, *(each.test for bug in bugs for each in bug.caught_by)])
-    with tempfile.TemporaryDirectory(prefix="walagent-sound-") as folder:
-        outcomes = Copy(Path(folder)).run(tests)
+    outcomes = sound.run(tests)
     for test, outcome in outcomes.items():
         if outcome.failure:
             _say(f"fails without any bug: {test}\n{outcome.failure[-3000:]}")
     return not any(outcome.failure for outcome in outcomes.values())
 
 
-def look_for(bug: Bug) -> list[Seen]:
-    """Plant a bug, run the tests that must see it, and say which did."""
+def look_for(bug: Bug, sound: Copy) -> list[Seen]:
+    """Plant a bug, run the tests that must see it, and say which did.
+
+    Args:
+        sound: the source without it, of which another copy is made.
+    """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"walagent-{bug.name}-") as folder:
-        copy = Copy(Path(folder))
+        copy = Copy(Path(folder), sound.root)
         copy.plant(bug)
         outcomes = copy.run([CONTROL, *(each.test for each in bug.caught_by)])
     if broken := outcomes.pop(CONTROL).failure:
@@ -157,9 +160,11 @@ def main(results: str, *names: str) -> int:
         _say(f"there is no bug {', '.join(unknown)}; there are {', '.join(b.name for b in BUGS)}")
         return 2
     bugs = [bug for bug in BUGS if not names or bug.name in names]
-    if not is_sound(bugs):
-        return 1
-    seen = [row for bug in bugs for row in look_for(bug)]
+    with tempfile.TemporaryDirectory(prefix="walagent-sound-") as folder:
+        sound = Copy(Path(folder), ROOT)  # once: the source may be worked on meanwhile
+        if not is_sound(sound, bugs):
+            return 1
+        seen = [row for bug in bugs for row in look_for(bug, sound)]
     path = Path(results)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([asdict(row) for row in seen], indent=1))

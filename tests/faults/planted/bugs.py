@@ -116,7 +116,7 @@ BUGS = (
             ),
             Catch(
                 DAEMONS + "[a few]",
-                r"'effects'|'parcels' effects'|'effects': ",
+                r"'effects': \[|parcels' effects",
                 "effects are there twice",
             ),
         ),
@@ -259,7 +259,7 @@ BUGS = (
     ),
     Bug(
         "skip-the-border",
-        "a transaction that commits at the ledger's end is taken for one that is done: <= for <",
+        "a transaction that commits at the ledger's end is taken for one that is done: `<=` for `<`",
         (
             Edit(
                 "src/walagent/wal/progress.py",
