@@ -259,7 +259,7 @@ BUGS = (
     ),
     Bug(
         "skip-the-border",
-        "a transaction that commits at the ledger's end is taken for one that is done: `<=` for `<`",
+        "a transaction that commits at the ledger's end counts as done: `<=` for `<`",
         (
             Edit(
                 "src/walagent/wal/progress.py",
