@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-DEADLINE = 60.0  # seconds for what takes a few; a busy machine may need many more
+DEADLINE = 120.0  # seconds for what takes a few; a busy machine may need many more
 _LOOK = 0.02  # seconds between two looks
 
 
