@@ -1,17 +1,21 @@
 """SIGTERM: what is in work ends or is given back, and nobody has to wait for a lease."""
 
+import asyncio
 import random
+import select
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from psycopg.pq import TransactionStatus
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, pause, running, start_writer
 from tests.faults.rig.servers import own_server
 from tests.faults.rig.stage import Place, make_ready, set_latency
 from tests.faults.rig.waiting import connect_again, fetch, until
+from walagent.store.connections import Pool, connect, open_pool
 
 pytestmark = pytest.mark.scenario(18)
 
@@ -105,3 +109,50 @@ async def test_a_daemon_that_is_stopped_while_its_server_is_away_ends_soon(
             with running(Daemon(place)) as daemon:
                 await until(conn, ALL_ENDED, alive=daemon.is_alive)
                 await all_is_well(conn)
+
+
+TURNS = 6  # of the event loop, in one of which a cancellation meets what was waited for
+
+
+async def cancel_after(task: asyncio.Task[object], turns: int) -> None:
+    """Cancel a task after some turns of the event loop; see that it ends by that."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    cancelled = task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled() is cancelled
+
+
+@pytest.mark.parametrize("turns", range(TURNS))
+async def test_a_cancellation_that_meets_an_answer_is_not_lost(dsn: str, turns: int) -> None:
+    """Who is told to stop stops, also where the server's answer comes in the same moment."""
+    async with await connect(dsn) as conn:
+        await asyncio.sleep(0)
+        task = asyncio.create_task(conn.execute("select 1"))
+        while conn.pgconn.transaction_status == TransactionStatus.IDLE:  # noqa: ASYNC110 - nobody tells us
+            await asyncio.sleep(0)
+        select.select([conn.pgconn.socket], [], [])  # the loop stands still until it has come
+        await cancel_after(task, turns)
+
+
+@pytest.mark.parametrize("turns", range(TURNS))
+async def test_a_cancellation_that_meets_a_free_connection_is_not_lost(
+    dsn: str, turns: int
+) -> None:
+    """Nor is the connection, which the next one gets."""
+    async with open_pool(dsn, size=1, application="walagent test") as pool:
+        held = await pool.getconn()
+        task = asyncio.create_task(pool.getconn())
+        await until_waited_for(pool)
+        await pool.putconn(held)
+        await cancel_after(task, turns)
+        if not task.cancelled():
+            await pool.putconn(task.result())
+        async with pool.connection(timeout=5) as conn:
+            assert conn.info.transaction_status == TransactionStatus.IDLE
+
+
+async def until_waited_for(pool: Pool) -> None:
+    """Wait until somebody waits for a connection."""
+    while pool.get_stats()["requests_waiting"] == 0:  # noqa: ASYNC110 - nobody tells us
+        await asyncio.sleep(0)

@@ -1,5 +1,6 @@
 """Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -143,6 +144,12 @@ class NoConnectionError(PoolTimeout):
         self.sqlstate = sqlstate
 
 
+def _cancellations() -> int:
+    """Say how often the current task has been told to stop."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
 class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
     """A pool that says why it has no connection; psycopg's says after how long."""
 
@@ -154,13 +161,18 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         Raises:
             NoConnectionError, PoolTimeout: there was none in time.
         """
+        before = _cancellations()
         try:
-            return await super().getconn(timeout)
+            conn = await super().getconn(timeout)
         except PoolTimeout as error:
             if self.refused is None:
                 raise
             told, state = _told(self.refused)
             raise NoConnectionError(f"{error}: {told}", state) from error
+        if _cancellations() > before:  # which the pool forgets where one came free just then
+            await self.putconn(conn)
+            raise asyncio.CancelledError
+        return conn
 
     def watching(self, idle: float | None) -> type[AsyncConnection[Any]]:
         """Make the class of this pool's connections, which notes how connecting goes."""
