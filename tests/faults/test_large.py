@@ -11,9 +11,9 @@ from tests.faults.rig.processes import Daemon, running
 from tests.faults.rig.servers import own_server
 from tests.faults.rig.stage import Figure, Place, add_model
 from tests.faults.rig.waiting import fetch, until
-from walagent.matching.document import MAX_TEXT
 
 MB = 1 << 20
+KEPT_OF_A_VALUE = 100_000  # characters
 SCENE = """
 create table wide (body text, kind text not null, id bigint primary key);
 alter table wide alter column body set storage external
@@ -111,7 +111,8 @@ async def place(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 def daemon_for(place: Place, large: Large) -> Daemon:
     """A daemon whose server has little patience."""
     settings: Mapping[str, Mapping[str, Any]] = {
-        "replication": {"sender_timeout": large.patience, "protocol": large.protocol}
+        "replication": {"sender_timeout": large.patience, "protocol": large.protocol},
+        "changes": {"max_value": KEPT_OF_A_VALUE},
     }
     return Daemon(place, settings=settings)
 
@@ -180,7 +181,7 @@ async def test_a_large_value_is_cut_and_the_rest_of_its_row_kept(
         await until(place.conn, ENDED, 2, alive=daemon.is_alive, seconds=120)
         more = peak(daemon) - before
         figure(f"one value of {mb} MB: memory over what the daemon needs anyway", more / MB, "MB")
-        kept = ("7", "wanted", MAX_TEXT, mb * MB)
+        kept = ("7", "wanted", KEPT_OF_A_VALUE, mb * MB)
         judged = ("succeeded", None) if mb < 16 else ("dead", "54000")
         assert await fetch(place.conn, KEPT) == [(*kept, "succeeded", None), (*kept, *judged)]
         assert daemon.count(STREAMS) == 1, "the server lost its patience"
