@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -11,7 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from walagent.app.dsn import open_places
 from walagent.config import Embedded
-from walagent.errors import PreconditionError
+from walagent.errors import DatabaseLostError, PreconditionError
 from walagent.store.connections import connect
 from walagent.store.translate import translating
 
@@ -48,14 +48,24 @@ async def open_stage(embedded: Embedded, *, keep: bool) -> AsyncGenerator[str]:
     Raises:
         PreconditionError: no server can be had here, or something is in the way.
     """
-    async with (
-        open_places(None, embedded, create=True) as places,
-        await connect(places.dsn, application=f"walagent demo of process {os.getpid()}") as conn,
-    ):
-        with translating():
-            await _be_the_only_one(conn)
-            await _make_database(conn, keep=keep)
-        yield make_conninfo(places.dsn, dbname=DATABASE)
+    async with AsyncExitStack() as stack:
+        try:
+            dsn = await _enter(stack, embedded, keep=keep)
+        except DatabaseLostError:  # we joined the server of somebody who was just leaving
+            await stack.aclose()
+            dsn = await _enter(stack, embedded, keep=keep)
+        yield make_conninfo(dsn, dbname=DATABASE)
+
+
+async def _enter(stack: AsyncExitStack, embedded: Embedded, *, keep: bool) -> str:
+    """Open what `open_stage` does, for *stack* to close; give the server's connection string."""
+    places = await stack.enter_async_context(open_places(None, embedded, create=True))
+    application = f"walagent demo of process {os.getpid()}"
+    conn = await stack.enter_async_context(await connect(places.dsn, application=application))
+    with translating():
+        await _be_the_only_one(conn)
+        await _make_database(conn, keep=keep)
+    return places.dsn
 
 
 async def _be_the_only_one(conn: Connection) -> None:
