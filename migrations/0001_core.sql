@@ -52,7 +52,7 @@ comment on column agent.model.input_price is 'US dollars per million tokens; NUL
 
 create table agent.tool (
     name            text primary key check (name ~ '^[A-Za-z_][A-Za-z0-9_]{0,63}$'),
-    kind            text not null check (kind in ('sql', 'python', 'builtin')),
+    kind            text not null check (kind in ('sql', 'python', 'mcp', 'builtin')),
     target          text not null,
     description     text not null default '',
     input_schema    jsonb check (jsonb_typeof(input_schema) = 'object'),
@@ -62,10 +62,13 @@ create table agent.tool (
     approval        boolean not null default false,
     timeout_seconds integer not null default 30 check (timeout_seconds > 0),
     bind            jsonb not null default '{}' check (jsonb_typeof(bind) = 'object'),
-    enabled         boolean not null default true
+    enabled         boolean not null default true,
+    fingerprint     text,
+    check ((kind = 'mcp') = (fingerprint is not null))
 );
 comment on table agent.tool is 'A capability under a name; plain SQL functions need no row here';
-comment on column agent.tool.target is 'kind sql: a function; python: module:function; builtin: its name';
+comment on column agent.tool.target is 'kind sql: a function; python: module:function; mcp: server.tool; builtin: its name';
+comment on column agent.tool.fingerprint is 'kind mcp: of the name, description and schema that a person has accepted';
 comment on column agent.tool.effect is 'read: changes nothing; transactional: commits with its step; idempotent: leaves the database, may be repeated with its key; unsafe: leaves the database, at most once';
 comment on column agent.tool.bind is 'Arguments taken from the change, argument to column; the model does not see them';
 

@@ -469,7 +469,7 @@ begin
         _tool := agent.update_tool(_attachment);
     elsif _row.kind = 'builtin' and _row.target = 'query' then
         _tool := agent.query_tool(_name, coalesce(_attachment.query_as, 'walagent_analyst'));
-    elsif _row.kind in ('builtin', 'python') then
+    elsif _row.kind in ('builtin', 'python', 'mcp') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else
         if _row.kind = 'sql' and _row.target like '%(%)' then
@@ -494,6 +494,7 @@ begin
             'kind', _row.kind, 'target', case when _row.kind = 'sql' then null else _row.target end,
             'description', nullif(_row.description, ''), 'input_schema', _row.input_schema,
             'effect', case when _row.kind = 'sql' then _tool ->> 'effect' else _row.effect end,
+            'fingerprint', _row.fingerprint,
             'timeout', _row.timeout_seconds));
     end if;
 

@@ -1,5 +1,6 @@
 """An agent on a table, as the database froze it: what is matched, and what a run may do."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -7,6 +8,18 @@ from typing import Any, Self
 
 from walagent.change import Op
 from walagent.message import Example, Json, ToolSpec
+
+_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+def is_tool_name(name: str) -> bool:
+    """Whether a model may know a tool by this name: providers take nothing else."""
+    return _TOOL_NAME.fullmatch(name) is not None
+
+
+def mcp_tool_name(server: str, tool: str) -> str:
+    """Name a tool of an MCP server: letters, digits and underscores."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", f"{server}__{tool}")
 
 
 class Effect(StrEnum):
@@ -23,7 +36,7 @@ class Tool:
     """A tool of an attachment.  `bind` maps arguments that the model does not see to columns."""
 
     name: str
-    kind: str  # sql | python | builtin
+    kind: str  # sql | python | mcp | builtin
     target: str
     description: str
     input_schema: Mapping[str, Json]
@@ -35,6 +48,7 @@ class Tool:
     function: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
     returns_set: bool = False
+    fingerprint: str = ""  # kind mcp: of what a person has accepted
     role: str = ""  # builtin query: with whose rights it reads
 
     @classmethod
@@ -54,6 +68,7 @@ class Tool:
             function=raw.get("function", ""),
             arguments=tuple((a["name"], a["type"]) for a in raw.get("arguments", ())),
             returns_set=raw.get("returns_set", False),
+            fingerprint=raw.get("fingerprint", ""),
             role=raw.get("role", ""),
         )
 

@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tests.helpers.database import DEADLINE, rows, run_all, value
 from walagent.agent.models.scripted import Answer, ScriptedModel
+from walagent.agent.tools.callee import Servers
 from walagent.agent.tools.python import PythonTool
 from walagent.app.reader import Reader
 from walagent.config import Replication
@@ -177,6 +178,7 @@ async def daemon(
     answers: Iterable[Answer] | Models = (),
     *,
     python: Iterable[PythonTool] = (),
+    servers: Servers | None = None,
     parts: tuple[str, ...] = ("worker", "reader"),
     login: str = "",
     plugin: str = "pgoutput",
@@ -187,6 +189,7 @@ async def daemon(
     Args:
         answers: of the one model, or models by name.
         python: tools written in Python; they are registered.
+        servers: MCP servers, whose tools are registered already.
         parts: what to start at once.
         login: a connection string for both, where it is not the superuser's.
         settings: of the worker.
@@ -196,7 +199,7 @@ async def daemon(
     await registered.register_python_tools(conn, found.values())
     key = await attachments.secret_key(conn)
     async with open_pool(login or dsn, size=10, application="walagent test") as pool:
-        shop = Workshop(pool, Toolbox(pool, found), models.__getitem__, key)
+        shop = Workshop(pool, Toolbox(pool, found, servers=servers), models.__getitem__, key)
         made = Daemon(conn, dsn, shop, login=login or dsn, plugin=plugin)
         try:
             if "worker" in parts:

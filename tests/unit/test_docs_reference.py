@@ -22,6 +22,8 @@ from walagent.config import (
     BudgetEntry,
     Config,
     ExampleEntry,
+    McpServer,
+    McpTool,
     ModelEntry,
 )
 from walagent.errors import WalagentError
@@ -51,6 +53,8 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "examples": (ExampleEntry,),
     "attachments": (Attach, AttachmentEntry),
     "budgets": (BudgetEntry,),
+    "mcp_servers": (McpServer,),
+    "mcp_servers.tools": (McpTool,),
 }
 
 
@@ -81,6 +85,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
     given = {key: {"true": True, "false": False}.get(value := shown.strip("`"), _number(value))}
     required = {name: "x" for name, f in model.model_fields.items() if f.is_required()}
     required |= {"max_tokens": 1} if model is BudgetEntry else {}  # it must limit something
+    required |= {"url": "http://x", "tools": {}} if model is McpServer else {}  # one of two ways
     return getattr(model.model_validate({**required, **given}), key) == default
 
 

@@ -12,13 +12,15 @@ from typing import Any, Literal
 from psycopg import AsyncConnection, Error
 
 from walagent.agent.tools.python import find_tools
+from walagent.app.environment import Environment
+from walagent.app.mcp_clients import make_clients, register_named, with_named
 from walagent.app.wanted import wanted_agent, wanted_attachment, wanted_budget, wanted_model
 from walagent.config import Config
 from walagent.errors import ConfigError, WalagentError
 from walagent.message import Json
 from walagent.store import applying as store
 from walagent.store.applying import Fields, Kind
-from walagent.store.tools import register_python_tools
+from walagent.store.tools import outdated_agents, register_python_tools
 from walagent.store.translate import translated
 
 Connection = AsyncConnection[Any]
@@ -61,6 +63,7 @@ async def apply(conn: Connection, config: Config, *, prune: bool = False) -> lis
         with _naming(difference):
             await _carry_out(conn, difference)
     changed = [d.name for d in differences if d.kind == "agent" and d.action == "change"]
+    changed += await outdated_agents(conn)
     if changed:
         done = [
             d.name for d in differences if d.kind == "attachment" and d.fields.keys() - _NO_VERSION
@@ -164,10 +167,17 @@ async def _oids(conn: Connection, tables: Mapping[str, str]) -> dict[str, int]:
 
 
 async def _register_tools(conn: Connection, config: Config) -> None:
-    """Write down the Python tools that the file's agents name, so that SQL finds them."""
+    """Write down the Python and MCP tools that the file's agents name, so that SQL finds them."""
     named = {tool for entry in config.agents.values() for tool in entry.tools}
     found = find_tools(config.tools.modules)
     await register_python_tools(conn, [tool for tool in found.values() if tool.name in named])
+    config = with_named(config)
+    if (clients := make_clients(config, Environment.of_process())) is None:
+        return
+    try:
+        await register_named(conn, config, clients)
+    finally:
+        await clients.aclose()
 
 
 async def _carry_out(conn: Connection, difference: Difference) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from walagent import faults, metrics
@@ -20,10 +21,12 @@ from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.dsn import Logins, Places
+from walagent.app.environment import Environment
+from walagent.app.mcp_clients import Clients, Status, keep_registered, make_clients, register
 from walagent.app.patience import once_reached
 from walagent.app.reader import Reader
 from walagent.app.systemd import Systemd, Watchdog
-from walagent.config import Config
+from walagent.config import Config, McpServer
 from walagent.engine.backoff import pause_after
 from walagent.engine.models import Models
 from walagent.engine.querying import LIMITS
@@ -81,6 +84,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     name = process_name()
     systemd = Systemd.from_environment()
     found = find_tools(config.tools.modules)
+    clients = make_clients(config, Environment.of_process())
     specs, key = await once_reached(lambda: _set_up(places, found))
     logins = Logins(places)
     models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
@@ -95,7 +99,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     ):
         shop = Workshop(
             pool,
-            Toolbox(pool, found, _reading(config)),
+            Toolbox(pool, found, _reading(config), clients),
             models.get,
             key,
             models.tight,
@@ -110,12 +114,16 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             config.workers.drain,
         )
         worker = Worker(settings, shop)
-        daemon = _Daemon(config, logins, hooks, systemd, worker, models, name, reading=reading)
+        daemon = _Daemon(
+            config, logins, hooks, systemd, worker, models, name, clients, reading=reading
+        )
         try:
             await daemon.run(signals)
         finally:
             await worker.leave()  # also what the reader was just about to hand over
             await models.aclose()
+            if clients is not None:
+                await clients.aclose()
 
 
 async def _set_up(
@@ -161,10 +169,12 @@ class _Daemon:
         worker: Worker,
         models: Models,
         name: str,
+        clients: Clients | None,
         *,
         reading: bool,
     ) -> None:
         self._config = config
+        self._clients = clients
         self._logins = logins
         self._hooks = hooks
         self._systemd = systemd
@@ -199,6 +209,7 @@ class _Daemon:
                     ("watchdog", Watchdog(self._systemd, self._turning, self._health).run()),
                     ("reload", self._reloads(signals)),
                     ("registry", self._follow_registry()),
+                    ("mcp", self._register_mcp(self._clients) if self._clients else None),
                 )
                 if coroutine is not None
             ]
@@ -282,6 +293,23 @@ class _Daemon:
                 await self._read_registry()
             except (DatabaseLostError, LoginRefusedError):
                 await asyncio.sleep(_REGISTRY)  # the reader and the worker tell of it already
+
+    async def _register_mcp(self, clients: Clients) -> None:
+        """Register what MCP servers offer; neither they nor the database hold anything up."""
+
+        async def registered(entry: McpServer, found: Sequence[Status]) -> None:
+            for attempt in count(1):
+                try:
+                    with translating():
+                        async with await connect(
+                            self._logins.dsn(), application="walagent setup"
+                        ) as conn:
+                            await register(conn, entry, found)
+                            return
+                except (DatabaseLostError, LoginRefusedError):
+                    await asyncio.sleep(pause_after(attempt))
+
+        await keep_registered(clients, self._config, registered)
 
     async def _read_registry(self) -> None:
         async with await connect(self._logins.dsn(), application="walagent registry") as conn:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("agents", "walagent.cli.agents", "List agents, and what they are attached to."),
         Command("models", "walagent.cli.agents", "List models."),
         Command("budgets", "walagent.cli.agents", "List budgets, and what is left of them."),
+        Command("mcp-tools", "walagent.cli.mcp_tools", "List tools of MCP servers."),
         Command("backfills", "walagent.cli.backfill", "Show how far backfills are."),
     ),
     "Runs": (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
@@ -101,3 +101,18 @@ Duration = Annotated[
 Name = Annotated[str, Field(min_length=1)]
 # One name, or a list of them.
 Names = Annotated[tuple[Name, ...], to_list, one_or_many({"type": "string", "minLength": 1})]
+
+_CREDENTIAL = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
+
+
+def _is_a_name(value: str) -> str:
+    if value.startswith("sk-") or not re.fullmatch(_CREDENTIAL, value):
+        raise ValueError("is not a name; give the name of a variable or credential, never the key")
+    return value
+
+
+CredentialName = Annotated[
+    str,
+    AfterValidator(_is_a_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{_CREDENTIAL}$"}),
+]

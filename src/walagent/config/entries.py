@@ -1,12 +1,20 @@
 """Models, agents and attachments, as agents.yaml names them."""
 
-import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
-from walagent.config.base import Duration, Name, Names, Part, lower, one_or_many, to_list
+from walagent.config.base import (
+    CredentialName,
+    Duration,
+    Name,
+    Names,
+    Part,
+    lower,
+    one_or_many,
+    to_list,
+)
 
 Op = Literal["insert", "update", "delete", "truncate"]
 Ops = Annotated[
@@ -14,21 +22,6 @@ Ops = Annotated[
 ]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
-
-_CREDENTIAL = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
-
-
-def _is_a_name(value: str) -> str:
-    if value.startswith("sk-") or not re.fullmatch(_CREDENTIAL, value):
-        raise ValueError("is not a name; give the name of a variable or credential, never the key")
-    return value
-
-
-CredentialName = Annotated[
-    str,
-    AfterValidator(_is_a_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{_CREDENTIAL}$"}),
-]
 
 
 class ModelEntry(Part):

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field, model_validator
 
-from walagent.config.base import Part
+from walagent.attachment import is_tool_name, mcp_tool_name
+from walagent.config.base import Name, Part
 from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.config.sections import (
     Ask,
@@ -13,6 +14,7 @@ from walagent.config.sections import (
     Embedded,
     Http,
     Log,
+    McpServer,
     Replication,
     Retention,
     Tools,
@@ -33,6 +35,8 @@ class Config(Part):
     embedded: Embedded = Embedded()
     tools: Tools = Tools()
     ask: Ask = Ask()
+    mcp_servers: dict[Name, McpServer] = Field(default_factory=dict)
+    """MCP servers by name, whose tools agents may have."""
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     """Models by name."""
     agents: dict[str, AgentEntry] = Field(default_factory=dict)
@@ -42,6 +46,19 @@ class Config(Part):
 
     budgets: dict[str, BudgetEntry] = Field(default_factory=dict)
     """Budgets by name."""
+
+    @model_validator(mode="after")
+    def _tools_have_names(self) -> "Config":
+        seen = dict[str, str]()
+        for server, entry in self.mcp_servers.items():
+            for tool in entry.tools:
+                name, target = mcp_tool_name(server, tool), f"{server}.{tool}"
+                if not is_tool_name(name):
+                    raise ValueError(f"mcp_servers: {target} would be the tool {name!r}: too long")
+                if name in seen:
+                    raise ValueError(f"mcp_servers: {seen[name]} and {target} are both {name!r}")
+                seen[name] = target
+        return self
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Config":

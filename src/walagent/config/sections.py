@@ -1,11 +1,11 @@
 """How the daemon runs: database, replication, workers, HTTP, log."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
-from walagent.config.base import Bytes, Duration, Name, Names, Part, Seconds
+from walagent.config.base import Bytes, CredentialName, Duration, Name, Names, Part, Seconds
 
 
 class Database(Part):
@@ -140,3 +140,49 @@ class Tools(Part):
 
     modules: Names = ()
     """Importable modules in which they are defined."""
+
+
+class McpTool(Part):
+    """What agents may do with one tool of an MCP server."""
+
+    effect: Literal["idempotent", "unsafe"] = "unsafe"
+    """idempotent: a call whose outcome is unknown may be repeated; unsafe: it goes to a person."""
+    timeout: Seconds = 30.0
+    """How long one call may take."""
+    fingerprint: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
+    """Of the name, description and schema that you accept; by default those it has when it is first
+    seen."""
+
+
+class McpServer(Part):
+    """An MCP server whose tools agents may have: a program, or a URL."""
+
+    command: tuple[Name, ...] | None = None
+    """The program and its arguments; it is spoken to over stdin and stdout."""
+    url: str | None = Field(default=None, pattern="^https?://")
+    """Where it is reached over streamable HTTP."""
+    token: CredentialName | None = None
+    """The name of the variable or credential with the bearer token that `url` wants; never the
+    token."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables for the program, beside PATH, HOME and the like."""
+    credentials: tuple[CredentialName, ...] = ()
+    """Names of variables or credentials that the program is given under the same names."""
+    tools: dict[Name, Annotated[McpTool, BeforeValidator(lambda raw: {} if raw is None else raw)]]
+    """The tools that agents may have, by the server's names for them; there are no others."""
+    connect: Seconds = 10.0
+    """How long it may take to say what it offers."""
+    max_result: int = Field(default=50_000, ge=1000, le=60_000)
+    """How many characters of an answer are kept."""
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> "McpServer":
+        if (self.command is None) == (self.url is None):
+            raise ValueError("an MCP server has either a command or a url")
+        if self.command == ():
+            raise ValueError("command names no program")
+        if self.url is None and self.token is not None:
+            raise ValueError("token goes with url; a program is given credentials")
+        if self.command is None and (self.env or self.credentials):
+            raise ValueError("env and credentials go with command")
+        return self

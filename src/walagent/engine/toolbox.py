@@ -3,7 +3,7 @@
 SQL function, update_row     one statement: fence, tag, role, call, step
 query                        read-only, as a role that can only read; the rows recorded
 Python, transactional        one transaction around the function
-Python, outside              intent recorded; the function; result recorded
+Python, outside; MCP         intent recorded; the call; result recorded
 
 What is a transaction is carried out again for a moment where somebody else's was in the way.
 """
@@ -22,6 +22,7 @@ from psycopg.types.json import Jsonb
 
 from walagent import faults
 from walagent.agent.loop import RunTool
+from walagent.agent.tools.callee import Callee, NoServers, Servers
 from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
@@ -31,7 +32,13 @@ from walagent.engine.awake import awake_for
 from walagent.engine.backoff import brief
 from walagent.engine.gate import Gate
 from walagent.engine.querying import LIMITS, answer_query
-from walagent.errors import StepBrokenError, ToolBrokenError, ToolFailedError, WalagentError
+from walagent.errors import (
+    OutcomeUnknownError,
+    StepBrokenError,
+    ToolBrokenError,
+    ToolFailedError,
+    WalagentError,
+)
 from walagent.message import Json, ToolCall
 from walagent.run import Claim, StepKind
 from walagent.store import runs
@@ -52,17 +59,23 @@ class Toolbox:
     """Carries out the calls of runs.  Each method records what it did and returns the steps."""
 
     def __init__(
-        self, pool: Pool, python: Mapping[str, PythonTool], reading: Limits = LIMITS
+        self,
+        pool: Pool,
+        python: Mapping[str, PythonTool],
+        reading: Limits = LIMITS,
+        servers: Servers | None = None,
     ) -> None:
         """Take what tools are carried out with.
 
         Args:
             python: by target.
             reading: of the statements that models write.
+            servers: carry out the tools of MCP servers.
         """
         self._pool = pool
         self._python = python
         self._reading = reading
+        self._servers = servers or NoServers()
         self._gate = Gate(pool.max_size)
 
     async def carry_out(
@@ -83,7 +96,8 @@ class Toolbox:
         if tool.target == "do_nothing":
             return [await self._record(claim, seq, result_to_json(call, "ok", is_error=False))]
         try:
-            if tool.kind == "python" and tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}:
+            outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
+            if tool.kind == "mcp" or (tool.kind == "python" and outside):
                 return await self._outside(claim, seq, move, arguments)
             return [
                 await self._insist(
@@ -236,6 +250,9 @@ class Toolbox:
         faults.hit("tool.committed")
         return step
 
+    def _callee(self, tool: Tool) -> Callee:
+        return self._servers.callee(tool) if tool.kind == "mcp" else self._function(tool)
+
     def _function(self, tool: Tool) -> PythonTool:
         if (function := self._python.get(tool.target)) is None:
             raise ToolFailedError(f"{tool.target} is not installed on this worker")
@@ -284,7 +301,7 @@ class Toolbox:
 
         So is a call that did not end in time: nobody knows whether it acted.
         """
-        call, steps, function = move.call, list[NewStep](), self._function(move.tool)
+        call, steps, function = move.call, list[NewStep](), self._callee(move.tool)
         if not move.again:
             content = {"call_id": call.id, "name": call.name, "idempotency_key": _key(claim, call)}
             intent = NewStep(seq, StepKind.INTENT, content)
@@ -297,11 +314,11 @@ class Toolbox:
             async with awake_for(move.tool.timeout):
                 text = _text(await function.call(context, arguments))
             result = result_to_json(call, text, is_error=False)
-        except TimeoutError:
+        except (TimeoutError, OutcomeUnknownError) as error:
             if not move.again:
                 return steps
-            text = f"{move.tool.name} did not end within {move.tool.timeout:g} s; it may have acted"
-            result = result_to_json(call, text, is_error=True)
+            text = str(error) or f"{move.tool.name} did not end within {move.tool.timeout:g} s"
+            result = result_to_json(call, f"{text}; it may have acted", is_error=True)
         except ToolFailedError as error:
             result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
         except Error as error:  # of a connection of its own, which says nothing about ours

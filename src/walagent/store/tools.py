@@ -8,6 +8,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.attachment import Effect
 from walagent.message import Json
+from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 
@@ -42,3 +43,55 @@ async def register_python_tools(conn: Connection, found: Iterable[Described]) ->
             "  where agent.tool.kind = 'python'",
             [tool.name, tool.target, tool.description, Jsonb(tool.input_schema), tool.effect.value],
         )
+
+
+class Pinned(Described, Protocol):
+    """A tool as its MCP server describes it."""
+
+    @property
+    def timeout(self) -> float: ...  # noqa: D102
+    @property
+    def fingerprint(self) -> str: ...  # noqa: D102
+
+
+async def register_mcp_tool(conn: Connection, tool: Pinned, accepted: str | None) -> str:
+    """Register a tool of an MCP server; what was accepted of it stays until *accepted* says more.
+
+    Effect and time are the configuration's, and follow it.
+
+    Returns:
+        the fingerprint that is accepted now.
+    """
+    found = await conn.execute(
+        query("register_mcp_tool"),
+        {
+            "name": tool.name,
+            "target": tool.target,
+            "description": tool.description,
+            "input_schema": Jsonb(tool.input_schema),
+            "effect": tool.effect.value,
+            "timeout": max(1, round(tool.timeout)),
+            "fingerprint": tool.fingerprint,
+            "accepted": accepted,
+        },
+    )
+    row = await found.fetchone()
+    return row[0] if row else ""
+
+
+async def known_tools(conn: Connection, names: Iterable[str]) -> frozenset[str]:
+    """Say which of some names are registered."""
+    found = await conn.execute("select name from agent.tool where name = any (%s)", [list(names)])
+    return frozenset(name for (name,) in await found.fetchall())
+
+
+async def outdated_agents(conn: Connection) -> list[str]:
+    """Name the agents whose attachments have a tool of an MCP server as it was accepted before."""
+    found = await conn.execute(query("outdated_agents"))
+    return [name for (name,) in await found.fetchall()]
+
+
+async def fingerprints(conn: Connection) -> dict[str, str]:
+    """Give what has been accepted of tools of MCP servers, by name."""
+    found = await conn.execute("select name, fingerprint from agent.tool where kind = 'mcp'")
+    return dict(await found.fetchall())

@@ -1,0 +1,42 @@
+"""What carries out calls that leave the database: Python functions, tools of MCP servers."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from walagent.agent.tools.python import ToolContext
+from walagent.attachment import Tool
+from walagent.errors import ToolFailedError
+from walagent.message import Json
+
+
+class Callee(Protocol):
+    """Something that can be called with a tool's arguments."""
+
+    async def call(self, context: ToolContext, arguments: Mapping[str, Json]) -> object:
+        """Act, and give the answer.
+
+        Raises:
+            ToolFailedError: it did not act, or says what came of it; for the model.
+            OutcomeUnknownError: it may or may not have acted.
+        """
+        ...
+
+
+class Servers(Protocol):
+    """The MCP servers of this process."""
+
+    def callee(self, tool: Tool) -> Callee:
+        """Give what carries *tool* out.
+
+        Raises:
+            ToolFailedError: its server is not among them, or does not offer it to agents.
+        """
+        ...
+
+
+class NoServers:
+    """A process without MCP servers."""
+
+    def callee(self, tool: Tool) -> Callee:
+        """Say that there are none."""
+        raise ToolFailedError(f"{tool.target} is not offered on this worker (mcp_servers)")

@@ -1,0 +1,10 @@
+-- Agents with a tool of an MCP server that their attachments have as it was before.
+select distinct a.agent
+  from agent.attachment a
+       cross join lateral jsonb_array_elements(a.definition -> 'tools') d
+       join agent.tool t on t.name = d ->> 'name' and t.kind = 'mcp'
+ where d ->> 'kind' = 'mcp'
+   and (d ->> 'fingerprint' is distinct from t.fingerprint
+        or d ->> 'effect' is distinct from t.effect
+        or (d ->> 'timeout')::numeric is distinct from t.timeout_seconds)
+ order by 1

@@ -1,0 +1,13 @@
+-- A tool of an MCP server: what a person has accepted stays, unless it is this that is accepted now.
+insert into agent.tool as t (name, kind, target, description, input_schema, effect, timeout_seconds, fingerprint)
+select %(name)s, 'mcp', %(target)s, %(description)s, %(input_schema)s, %(effect)s, %(timeout)s, %(fingerprint)s
+ where coalesce(%(accepted)s::text, %(fingerprint)s) = %(fingerprint)s
+    or exists (select from agent.tool where name = %(name)s)
+on conflict (name) do update
+   set effect = excluded.effect,
+       timeout_seconds = excluded.timeout_seconds,
+       description = case when excluded.fingerprint = %(accepted)s then excluded.description else t.description end,
+       input_schema = case when excluded.fingerprint = %(accepted)s then excluded.input_schema else t.input_schema end,
+       fingerprint = case when excluded.fingerprint = %(accepted)s then excluded.fingerprint else t.fingerprint end
+ where t.kind = 'mcp' and t.target = excluded.target
+returning fingerprint
