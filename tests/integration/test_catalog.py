@@ -1,0 +1,245 @@
+"""The schema that questions are about: what it says, when it is read anew, and who keeps it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import column, run_all, session, value
+from walagent.ask.catalog import Catalog, Settings
+from walagent.ask.executor import Executor
+from walagent.store import schema
+from walagent.store.connections import open_pool
+from walagent.store.guard.query import Guard
+
+TABLES = """
+create type mood as enum ('good', 'bad');
+create domain percent as integer check (value between 0 and 100);
+create table visitor (
+    id bigint primary key, status text not null, tier text, full_name text, feeling mood[],
+    share percent, code text unique, "Home Town" text, check (tier <> '')
+);
+comment on table visitor is 'Whoever comes by.';
+insert into visitor
+select n, (array['new', 'known'])[1 + n % 2], case n when 1 then 'alone' else 'gold' end,
+       'somebody', '{good}', 7, 'c' || n, (array['Bern', 'Basel'])[1 + n % 2]
+  from generate_series(1, 40) n;
+create view known as select status, count(*) as n from visitor group by 1;
+"""
+
+
+@asynccontextmanager
+async def catalog(
+    reader: AsyncConnection, dsn: str, settings: Settings | None = None
+) -> AsyncIterator[Catalog]:
+    """A catalog as a process has it."""
+    async with open_pool(dsn, size=2, application="test") as pool:
+        yield Catalog(pool, Executor([Guard(reader)]), settings)
+
+
+async def add_tables(conn: AsyncConnection, reader: AsyncConnection, more: str = "") -> None:
+    """The tables, which the reader may read."""
+    await run_all(conn, TABLES + more)
+    await run_all(conn, f"grant select on all tables in schema public to {reader.info.user}")
+
+
+async def shown(reader: AsyncConnection, dsn: str, **settings: object) -> dict[str, list[str]]:
+    """The values that a model is shown, by column."""
+    told = Settings(**settings)  # pyright: ignore[reportArgumentType]
+    async with catalog(reader, dsn, told) as it:
+        await it.index()
+        found = (await it.describe("")).values
+        return {name: sorted(values) for name, values in found if ".visitor." in name}
+
+
+async def text(reader: AsyncConnection, dsn: str) -> str:
+    """What a model is told of the schema."""
+    async with catalog(reader, dsn) as it:
+        return (await it.describe("")).text
+
+
+async def test_it_says_what_a_planner_must_know(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """Kinds, keys, comments, enum and CHECK values, and names as they must be written."""
+    await add_tables(
+        conn,
+        reader,
+        """
+        create materialized view totals as select 1 as one;
+        create foreign data wrapper nothing;
+        create server elsewhere foreign data wrapper nothing;
+        create foreign table far (id bigint) server elsewhere;
+        create table "Order" (id bigint references visitor);
+        analyze visitor, visit;
+        """,
+    )
+    said = await text(reader, dsn)
+    assert "table public.visitor, about 40 rows: Whoever comes by." in said
+    assert "  id bigint key\n" in said
+    assert "  feeling mood[] one of good, bad\n" in said
+    assert "  share percent CHECK (((VALUE >= 0) AND (VALUE <= 100)))\n" in said
+    assert '  "Home Town" text\n' in said
+    assert "  unique (code)\n" in said
+    assert "CHECK ((tier <> ''::text))" in said
+    assert "partitioned table public.visit, about 300 rows, partitioned by RANGE (at)" in said
+    assert "visit_2025" not in said
+    assert "materialized view public.totals" in said
+    assert "view public.known" in said
+    assert "foreign table public.far, on another server: it cannot be read" in said
+    assert 'table public."Order"' in said
+    assert "(id) references public.visitor (id)" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("alter table visitor add column shoe integer", "shoe integer"),
+        ("alter table visitor alter code type varchar(9)", "code character varying(9)"),
+        ("comment on table visitor is 'Guests.'", "Guests."),
+        ("comment on column visitor.code is 'Of the badge.'", "Of the badge."),
+        ("alter type mood add value 'middling'", "good, bad, middling"),
+        ("alter table visitor add check (code > '')", "CHECK ((code > ''::text))"),
+        ("create unique index on visitor (tier, code)", "unique (tier, code)"),
+        ("alter domain percent add check (value <> 13)", "VALUE <> 13"),
+        ("alter table visitor rename to guest", "table public.guest"),
+        ("analyze visitor", "about 40 rows"),
+    ],
+)
+async def test_a_change_is_seen_by_the_next_question(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str, change: str, says: str
+) -> None:
+    """By a process that has read the schema before, and by one that has it from there."""
+    await add_tables(conn, reader)
+    async with catalog(reader, dsn) as it:
+        assert says not in (await it.describe("")).text
+        await run_all(conn, change)
+        assert says in (await it.describe("")).text
+    assert says in await text(reader, dsn)
+
+
+async def test_what_may_not_be_read_any_more_is_gone(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """A grant that is taken back, of a column or of a table."""
+    await add_tables(conn, reader)
+    async with catalog(reader, dsn) as it:
+        assert "full_name" in (await it.describe("")).text
+        name = reader.info.user
+        await run_all(
+            conn,
+            f"revoke select on visitor from {name}; grant select (id, status) on visitor to {name}",
+        )
+        said = (await it.describe("")).text
+        assert "  status text" in said
+        assert "full_name" not in said
+        await run_all(conn, f"revoke select (id, status) on visitor from {name}")
+        assert "visitor" not in (await it.describe("")).tables
+
+
+async def test_what_was_read_is_kept_for_the_next_process(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """Only `index` reads it anew without a reason, and says whether something was another."""
+    await add_tables(conn, reader)
+    async with catalog(reader, dsn) as it:
+        await it.describe("")
+    change = "update agent.schema_table set description = jsonb_set(description, '{comment}', '%s')"
+    await run_all(conn, change % '"as it was kept"')
+    async with catalog(reader, dsn) as it:
+        assert "as it was kept" in (await it.describe("")).text
+        found = await it.index()
+        assert found.changed
+        assert found.tables == await value(conn, "select count(*) from agent.schema_table")
+        assert found.sampled > 0
+        assert "as it was kept" not in (await it.describe("")).text
+        assert not (await it.index()).changed
+
+
+async def test_it_is_read_anew_after_a_day(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """Values and numbers of rows grow old without any DDL."""
+    await add_tables(conn, reader)
+    async with catalog(reader, dsn) as it:
+        await it.describe("")
+    await run_all(conn, "update agent.schema_index set read_at = read_at - interval '25 hours'")
+    await run_all(
+        conn, 'update agent.schema_table set description = description || \'{"comment": "old"}\''
+    )
+    assert "old" not in (await text(reader, dsn)).split("public.visitor")[1].split("\n")[0]
+
+
+async def test_readers_see_the_old_or_the_new_never_half(conn: AsyncConnection, dsn: str) -> None:
+    """While it is written, the old one is whole."""
+    old = [{"schema": "s", "name": f"t{n}", "of": "old"} for n in range(50)]
+    new = [{"schema": "s", "name": f"t{n}", "of": "new"} for n in range(25, 75)]
+    async with session(dsn) as writer:
+        async with writer.transaction():
+            await schema.keep_index(writer, "r", "1", old)
+        async with writer.transaction():
+            await schema.keep_index(writer, "r", "2", new)
+            assert {t["of"] for t in await schema.load_index(conn, "r", "1")} == {"old"}
+            assert len(await schema.load_index(conn, "r", "1")) == 50
+            assert await schema.load_index(conn, "r", "2") == []
+        assert await schema.load_index(conn, "r", "1") == []
+        assert [t["of"] for t in await schema.load_index(conn, "r", "2")] == ["new"] * 50
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+async def test_values_are_samples_of_what_the_role_may_see(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str, *, analyzed: bool
+) -> None:
+    """From statistics, or from the first rows: common ones, of columns that may be shown."""
+    await add_tables(conn, reader, "analyze visitor;" if analyzed else "")
+    town = {"public.visitor.Home Town": ["Basel", "Bern"]}
+    rest = {"public.visitor.status": ["known", "new"], "public.visitor.tier": ["gold"]}
+    assert await shown(reader, dsn) == town | rest
+
+
+async def test_values_that_a_policy_hides_are_not_shown(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """Statistics of the whole table are no way around it, and a new policy is seen at once."""
+    await add_tables(conn, reader, "analyze visitor;")
+    async with catalog(reader, dsn) as it:
+        assert ("public.visitor.status", ("known", "new")) in [
+            (name, tuple(sorted(values))) for name, values in (await it.describe("")).values
+        ]
+        await run_all(
+            conn,
+            "alter table visitor enable row level security;"
+            " create policy newcomers on visitor using (status = 'new')",
+        )
+        found = dict((await it.describe("")).values)
+        assert found["public.visitor.status"] == ("new",)
+        assert found["public.visitor.Home Town"] == ("Basel",)
+
+
+async def test_whoever_owns_or_operates_it_leaves_columns_out(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """By a comment, by a pattern, or altogether."""
+    await add_tables(conn, reader, "comment on column visitor.status is '@no-samples';")
+    names = {"public.visitor.Home Town", "public.visitor.tier"}
+    assert (await shown(reader, dsn)).keys() == names
+    found = await shown(reader, dsn, no_samples=["*.Home Town"])
+    assert found.keys() == {"public.visitor.tier"}
+    assert await shown(reader, dsn, samples=False) == {}
+    kept = "select count(*) from agent.schema_table where description::text like '%Basel%'"
+    assert await value(conn, kept) == 0
+    await run_all(conn, "comment on column visitor.full_name is 'the animal''s @samples'")
+    assert (await shown(reader, dsn))["public.visitor.full_name"] == ["somebody"]
+
+
+async def test_an_index_is_of_the_login_that_made_it(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """Nobody writes what another login's model is told."""
+    await add_tables(conn, reader)
+    await text(reader, dsn)
+    owners = await column(conn, "select distinct owner::text from agent.schema_index")
+    assert owners == [conn.info.user]
+    roles = await column(conn, "select distinct role::text from agent.schema_index")
+    assert roles == [reader.info.user]
