@@ -231,6 +231,27 @@ async def test_plans_that_are_asked_for_side_by_side_reserve_each(
         assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+async def test_a_budget_of_an_asker_stands_in_the_file(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Doing it again changes nothing; a login that is not there is named, and no agent may be."""
+    name = str(conn.info.user)
+    user = User(tmp_path, dsn)
+    user.writes(f"budgets: {{mine: {{asker: {name}, max_tokens: 9000}}}}\n")
+    await asyncio.to_thread(lambda: user.types("apply").worked())
+    again = await asyncio.to_thread(lambda: user.types("apply", "--json").worked())
+    assert "mine" not in again.out
+    listed = await asyncio.to_thread(lambda: user.types("budgets").worked())
+    assert "asker" in listed.out
+    assert name in listed.out
+    user.writes("budgets: {mine: {asker: nobody_here, max_tokens: 9000}}\n")
+    wrong = await asyncio.to_thread(lambda: user.types("apply"))
+    assert 'there is no role "nobody_here"' in wrong.err
+    user.writes("budgets: {mine: {asker: x, agent: y, max_tokens: 9000}}\n")
+    wrong = await asyncio.to_thread(lambda: user.types("apply"))
+    assert "questions, which have no agent" in wrong.err
+
+
 async def test_a_call_that_failed_gives_back_what_it_reserved(
     conn: AsyncConnection, dsn: str
 ) -> None:

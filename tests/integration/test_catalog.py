@@ -214,7 +214,7 @@ async def test_values_that_a_policy_hides_are_not_shown(
         )
         found = dict((await it.describe("")).values)
         assert found["public.visitor.status"] == ("new",)
-        assert found["public.visitor.Home Town"] == ("Basel",)
+        assert found["public.visitor.Home Town"] == ("Bern",)
 
 
 async def test_whoever_owns_or_operates_it_leaves_columns_out(

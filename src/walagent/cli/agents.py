@@ -87,7 +87,8 @@ def budgets_(where: Where, *, as_json: bool) -> None:
     Costs are US dollars.  Reserved is the worst case of calls that go on.
     """
     rows = ask(where, reading.list_budgets)
-    scopes = [name for name in ("agent", "attachment", "model") if any(row[name] for row in rows)]
+    kinds = ("agent", "attachment", "model", "asker")
+    scopes = [name for name in kinds if any(row[name] for row in rows)]
     limits = [
         column
         for kind in ("cost", "tokens")

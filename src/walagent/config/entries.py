@@ -123,6 +123,8 @@ class BudgetEntry(Part):
     """Only calls of this attachment count."""
     model: Name | None = None
     """Only calls of this model count."""
+    asker: Name | None = None
+    """Only questions of this login count, of `walagent ask` and its kin."""
     period: Literal["day", "month", "total"] = "month"
     """day and month are those of UTC; total never begins anew."""
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -137,6 +139,8 @@ class BudgetEntry(Part):
     def _limits_something(self) -> "BudgetEntry":
         if self.max_cost is None and self.max_tokens is None:
             raise ValueError("a budget needs max_cost or max_tokens")
+        if self.asker is not None and (self.agent is not None or self.attachment is not None):
+            raise ValueError("a budget of an asker counts questions, which have no agent")
         return self
 
 

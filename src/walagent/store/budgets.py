@@ -49,9 +49,10 @@ class Refusal:
 
 
 async def load_scopes(conn: Connection) -> list[Scope]:
-    """Load what each budget counts."""
+    """Load what each budget counts, but those of questions, which ask on their own."""
     cursor = await conn.execute(
-        "select name, agent, attachment, model, max_tokens is not null from agent.budget order by 1"
+        "select name, agent, attachment, model, max_tokens is not null from agent.budget"
+        " where asker is null order by 1"
     )
     return [Scope(*row) for row in await cursor.fetchall()]
 
@@ -116,6 +117,6 @@ async def unpriced(conn: Connection) -> list[Unpriced]:
 
 
 async def without_ground(conn: Connection) -> list[tuple[str, str]]:
-    """Tell which budgets are of an agent, attachment or model that is gone, and of which."""
+    """Tell which budgets are of an agent, attachment, model or login that is gone, and of which."""
     cursor = await conn.execute(query("budgets_without_ground"))
     return await cursor.fetchall()

@@ -1,6 +1,6 @@
 -- Set what is given of a budget.
 update agent.budget b
-   set (agent, attachment, model, period, max_cost, max_tokens, on_exceeded, source)
-     = (select r.agent, r.attachment, r.model, r.period, r.max_cost, r.max_tokens, r.on_exceeded, r.source
+   set (agent, attachment, model, asker, period, max_cost, max_tokens, on_exceeded, source)
+     = (select r.agent, r.attachment, r.model, r.asker, r.period, r.max_cost, r.max_tokens, r.on_exceeded, r.source
           from jsonb_populate_record(b, %(fields)s) r)
  where b.name = %(name)s
