@@ -1,6 +1,7 @@
 """`walagent ask` as somebody types it, with the real SDK and a provider that follows a script."""
 
 import asyncio
+import re
 import signal
 import sys
 from asyncio.subprocess import PIPE
@@ -80,16 +81,18 @@ async def test_an_answer_comes_with_rows_sql_and_assumptions(
     """The answer and its rows on stdout, what it rests on beside them."""
     async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
         ended = (await on.types("ask", QUESTION, "-v")).worked()
-        table = ["country  n", "CH       20", "DE       20", "FR       20"]
+        table = ["country   n", "CH       20", "DE       20", "FR       20"]
         assert ended.out.splitlines() == ["Twenty in each country.", "", *table]
         assert f"SQL: {COUNT}" in ended.err
         assert "assumed: everybody counts" in ended.err
         assert "plan: Count them." in ended.err
+        assert re.search(r"^\[a\] 3 rows, \d\.\d{3} s$", ended.err, re.MULTILINE)
+        assert re.search(r"^2 model calls, [\d,]+ tokens, cost unknown, ", ended.err, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     ("output", "has"),
-    [("csv", "country,n\nCH,20\n"), ("markdown", "| country | n |\n| --- | --- |\n| CH | 20 |\n")],
+    [("csv", "country,n\nCH,20\n"), ("markdown", "| country | n |\n| --- | ---: |\n| CH | 20 |\n")],
 )
 async def test_rows_are_printed_as_wanted(
     conn: AsyncConnection, dsn: str, tmp_path: Path, output: str, has: str

@@ -78,7 +78,7 @@ async def test_the_example_of_pg_agent_runs(
         }
         ended = await asyncio.to_thread(
             subprocess.run,
-            [sys.executable, "-W", "error", "-X", "dev", str(EXAMPLE)],
+            [sys.executable, "-W", "error", str(EXAMPLE)],
             cwd=tmp_path, env=environment, capture_output=True, text=True,
             timeout=PATIENCE, check=False,
         )  # fmt: skip

@@ -23,6 +23,7 @@ from walagent.errors import (
 )
 from walagent.run import RunState
 from walagent.store import questions
+from walagent.store.asked import Answered, find_answered, last_answered
 from walagent.store.guard.rows import Rows
 from walagent.store.questions import Asked
 from walagent.store.translate import translating
@@ -103,6 +104,18 @@ class Asker:
         with translating():
             async with self._desk.pool.connection() as conn:
                 return await questions.asked_before(conn, session)
+
+    async def last_answered(self, session: str) -> Answered | None:
+        """Give the latest question of a session that was answered."""
+        with translating():
+            async with self._desk.pool.connection() as conn:
+                return await last_answered(conn, session)
+
+    async def find(self, words: str) -> Sequence[Answered]:
+        """Find earlier questions of this login, of any session, by words of them or of answers."""
+        with translating():
+            async with self._desk.pool.connection() as conn:
+                return await find_answered(conn, words)
 
     async def save(self, question: str, sql: str) -> None:
         """Keep a statement that a person has found right, as an example for later questions."""

@@ -78,6 +78,16 @@ class Outcome:
         return self.plan.assumptions if self.plan else ()
 
     @property
+    def sources(self) -> Sequence[str]:
+        """Where facts from outside the database come from: the addresses that a search gave."""
+        found: list[str] = []
+        for each in self.results.values():
+            if each.type == "SEARCH" and "url" in each.rows.names:
+                place = list(each.rows.names).index("url")
+                found += [row[place] or "" for row in each.rows.texts]
+        return list(dict.fromkeys(filter(None, found)))
+
+    @property
     def last_rows(self) -> StepResult | None:
         """The result that the answer rests on: the last step's that has rows, else an empty one."""
         return rests_on(self.plan.steps if self.plan else (), self.results)
@@ -104,7 +114,9 @@ class Outcome:
             "sql": list(self.sql),
             "assumptions": list(self.assumptions),
             "caveats": list(self.caveats),
+            "scope": list(self.scope),
             "agreement": self.agreement,
+            "sources": list(self.sources),
             "reasoning": self.plan.reasoning if self.plan else "",
             "steps": [
                 {"description": step.description, **self.results[step.id].to_json()}
@@ -114,6 +126,5 @@ class Outcome:
             "session": self.session,
             "run": self.run_id,
             "tokens": self.tokens,
-            "scope": list(self.scope),
             "cost": self.cost,
         }

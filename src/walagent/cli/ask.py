@@ -1,145 +1,215 @@
-"""`ask`: one question in plain words."""
+"""`ask`: one question in plain words; and `index`, which reads what questions can be about."""
 
 import asyncio
-import csv
 import sys
-from collections.abc import Callable
+from pathlib import Path
 from typing import Literal, cast
 from uuid import uuid4
 
 import click
 
-from walagent.app.asking import open_asker
-from walagent.ask.asking import check_question
-from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking
-from walagent.ask.work import Options
-from walagent.cli.ending import FAILED
-from walagent.cli.output import cell, clean, json_option, print_json, print_rows, say
-from walagent.cli.session import Where, open_session, where_options
-from walagent.store.guard.rows import Rows
+from walagent.app.asking import open_asker, open_reading
+from walagent.ask.asking import LONGEST, Asker, check_question
+from walagent.ask.candidates import MOST as MOST_CANDIDATES
+from walagent.ask.catalog import Indexed
+from walagent.ask.moves import MAX_REPLANS
+from walagent.ask.outcome import Outcome
+from walagent.ask.work import MOST_RETRIES, Options
+from walagent.cli.answer import FORMATS, Format, show
+from walagent.cli.output import json_option, print_json, say
+from walagent.cli.plotting import check_plotting
+from walagent.cli.progress import Progress
+from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.errors import (
+    ConfigError,
+    ModelLimitedError,
+    ModelUnavailableError,
+    PreconditionError,
+    WalagentError,
+)
 
-Format = Literal["table", "csv", "json", "markdown"]
-_FORMATS = ("table", "csv", "json", "markdown")
+ON_STDIN = "-"
 
-
-@click.command("ask")
-@click.argument("question")
-@click.option("--session", help="Go on with this session, or begin it: later questions know of it.")
-@click.option("--model", help="Which model plans and answers.")
-@click.option(
+pattern_option = click.option(
     "--pattern",
     type=click.Choice(["parallel", "sequential"], case_sensitive=False),
     default="parallel",
     show_default=True,
     help="Whether steps that do not need one another run side by side.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show the plan and each step as it ends.")
+retries_option = click.option(
+    "--retries",
+    type=click.IntRange(0, MOST_RETRIES),
+    default=MAX_REPLANS,
+    show_default=True,
+    help="How often is planned again after a statement that failed.",
+)
+candidates_option = click.option(
+    "--candidates",
+    type=click.IntRange(1, MOST_CANDIDATES),
+    default=1,
+    show_default=True,
+    help="Ask for so many plans, carry all of them out, and take what most come to.",
+)
+index_option = click.option(
+    "--index", "index_first", is_flag=True, help="Read the schema anew before."
+)
+verbose_option = click.option(
+    "--verbose", "-v", is_flag=True, help="Show the plan, each step with its time, and the cost."
+)
+
+
+@click.command("ask")
+@click.argument("question", required=False)
+@click.option("--session", help="Go on with this session, or begin it: later questions know of it.")
+@click.option("--model", help="Which model plans and answers.")
+@pattern_option
+@retries_option
+@candidates_option
+@index_option
+@verbose_option
 @click.option(
-    "--output", type=click.Choice(_FORMATS), default="table", help="How the rows are printed."
+    "--output", type=click.Choice(FORMATS), default="table", help="How the rows are printed."
+)
+@click.option(
+    "--plot",
+    "chart",
+    is_flag=False,
+    flag_value="",
+    metavar="[FILE.png]",
+    help="Draw the rows, on the terminal or into a file.",
 )
 @json_option()
 @where_options
 def ask_(  # noqa: PLR0913, PLR0917 - its options
     where: Where,
-    question: str,
+    question: str | None,
     session: str | None,
     model: str | None,
     pattern: str,
+    retries: int,
+    candidates: int,
     output: str,
+    chart: str | None,
     *,
+    index_first: bool,
     verbose: bool,
     as_json: bool,
 ) -> None:
     """Ask the database QUESTION, and get the answer with the SQL behind it.
 
     A model plans read-only statements; PostgreSQL's own analysis decides whether they may run.
-    A session that was cut off goes on where it was.
+    A session that was cut off goes on where it was.  "-" reads the question from stdin.
     """
-    check_question(question)
-    opened = open_session(where)
-    options = Options(parallel=pattern.lower() == "parallel")
+    question, drawn = _question_and_chart(question, chart)
+    output = "json" if as_json else output
+    options = Options(
+        parallel=pattern.lower() == "parallel", retries=retries, candidates=candidates
+    )
     name = session or f"ask-{uuid4().hex[:12]}"
+    progress = Progress(verbose=verbose)
 
-    async def asked() -> Outcome:
+    async def asked(opened: Session) -> Outcome:
         async with (
             opened.places() as places,
             open_asker(places, opened.config.ask, options, model=model) as asker,
         ):
-            told = telling(verbose=verbose)
-            await asker.resume(name, told)
-            return await asker.ask(question, name, told)
+            if index_first:
+                say(describe(await asker.index()))
+            with progress:
+                return await _answer(asker, question, name, progress)
 
-    show(asyncio.run(asked()), output="json" if as_json else cast("Format", output))
-
-
-def telling(*, verbose: bool) -> Callable[[Event], None]:
-    """Tell the person at the screen how far it is; on stderr."""
-
-    def tell(event: Event) -> None:
-        match event:
-            case Thinking(who):
-                if verbose or sys.stderr.isatty():
-                    say(f"… {who}")
-            case Planned(plan) if verbose:
-                say(f"plan: {plan.reasoning}")
-                for step in plan.steps:
-                    say(f"  [{step.id}] {step.type} {step.description}")
-            case Started(step) if verbose:
-                say(f"[{step.id}] {step.text('query') or step.text('sql')}")
-            case Done(result) if verbose:
-                say(f"[{result.id}] {result.error or f'{len(result.rows)} rows'}")
-            case _:
-                pass
-
-    return tell
+    try:
+        check_question(question)
+        if drawn is not None:
+            check_plotting(None if drawn is True else drawn)
+        outcome = asyncio.run(asked(open_session(where)))
+    except WalagentError as error:
+        if output == "json":
+            print_json(
+                {"status": "error", "answer": str(error), "hint": error.hint, "session": name}
+            )  # fmt: skip
+        if isinstance(error, ModelUnavailableError | ModelLimitedError):
+            raise gone(error, name) from error
+        raise
+    show(outcome, output=cast("Format", output), chart=drawn)
+    progress.tell_cost(outcome)
 
 
-def show(outcome: Outcome, *, output: Format = "table") -> None:
-    """Print an answer with its proof; ends the process with 1 where there is none."""
-    if output == "json":
-        print_json(outcome.to_json())
+async def _answer(asker: Asker, question: str, session: str, progress: Progress) -> Outcome:
+    """Answer; first what an earlier process of this session has left, which may be the same."""
+    resumed = await asker.resume(session, progress.tell)
+    if resumed is not None:
+        if resumed.question == question:
+            return resumed
+        say(f"finished: {resumed.question}\n{resumed.text}\n")
+    return await asker.ask(question, session, progress.tell)
+
+
+def _question_and_chart(
+    question: str | None, chart: str | None
+) -> tuple[str, Path | Literal[True] | None]:
+    """Tell the question from the file: `--plot "How many?"` draws on the terminal."""
+    if question is None and chart and not chart.lower().endswith(".png"):
+        question, chart = chart, ""
+    if question is None:
+        raise click.UsageError("Missing argument 'QUESTION'.")
+    if chart and not chart.lower().endswith(".png"):
+        raise click.UsageError(
+            f"--plot writes PNG: give its file a name that ends so, not {chart!r}."
+        )
+    drawn = None if chart is None else Path(chart) if chart else True
+    return (_read_stdin() if question == ON_STDIN else question), drawn
+
+
+def _read_stdin() -> str:
+    """Read a question, and not much more than one may have."""
+    read = sys.stdin.buffer.read(4 * LONGEST + 1)
+    if len(read) > 4 * LONGEST:
+        raise ConfigError(f"the question has more than {LONGEST:,} characters")
+    return read.decode(errors="surrogateescape").strip()
+
+
+def gone(error: WalagentError, session: str) -> PreconditionError:
+    """Say what a person does about a model that does not answer."""
+    return PreconditionError(
+        str(error),
+        hint="look at what the model's provider says, and at base_url in `walagent models`; the"
+        f" question waits: the same command with --session {session} goes on",
+    )
+
+
+@click.command("index")
+@json_option()
+@where_options
+def index_(where: Where, *, as_json: bool) -> None:
+    """Read the schema anew, in one transaction: what questions can be about.
+
+    Questions notice by themselves when tables change; this also takes up new values and sizes.
+    """
+    opened = open_session(where)
+
+    async def indexed() -> Indexed:
+        async with (
+            opened.places() as places,
+            open_reading(places, opened.config.ask) as reading,
+        ):
+            return await reading.catalog.index()
+
+    found = asyncio.run(indexed())
+    if as_json:
+        print_json(
+            {"tables": found.tables, "columns": found.columns, "sampled": found.sampled,
+             "changed": found.changed}
+        )  # fmt: skip
     else:
-        show_answer(outcome, output)
-    if outcome.status == "error":
-        sys.exit(FAILED)
+        say(describe(found))
 
 
-def show_answer(outcome: Outcome, output: Format = "table") -> None:
-    """Print an answer: words and rows to stdout, what they rest on to stderr."""
-    click.echo(clean(outcome.text))
-    if (last := outcome.last_rows) is not None:
-        click.echo()
-        print_result(last.rows, output)
-    for sql in outcome.sql:
-        say(f"\nSQL: {sql.strip()}")
-    for assumed in outcome.assumptions:
-        say(f"assumed: {assumed}")
-    for caveat in outcome.caveats:
-        say(f"note: {caveat}")
-
-
-def print_result(rows: Rows, output: Format) -> None:
-    """Print rows."""
-    names = _distinct(rows)
-    match output:
-        case "csv":
-            writer = csv.writer(sys.stdout, lineterminator="\n")
-            writer.writerow(rows.names)
-            writer.writerows(rows.texts)
-        case "markdown":
-            click.echo(f"| {' | '.join(names)} |")
-            click.echo("|" + " --- |" * len(names))
-            for row in rows.texts:
-                click.echo(f"| {' | '.join(cell(text).replace('|', '&#124;') for text in row)} |")
-        case _:
-            shown = [dict(zip(names, row, strict=True)) for row in rows.texts]
-            print_rows(shown, names, as_json=False, empty="no rows")
-
-
-def _distinct(rows: Rows) -> list[str]:
-    """Number columns of the same name, which a join makes."""
-    names = list(rows.names)
-    return [
-        name if names.count(name) == 1 else f"{name} ({names[:n].count(name) + 1})"
-        for n, name in enumerate(names)
-    ]
+def describe(indexed: Indexed) -> str:
+    """Say what there is to ask about."""
+    changed = "changed" if indexed.changed else "as before"
+    return (
+        f"questions can be about {indexed.tables:,} tables with {indexed.columns:,} columns,"
+        f" of {indexed.sampled:,} of which values are shown; {changed}"
+    )

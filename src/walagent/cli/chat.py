@@ -2,21 +2,34 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import click
 
 from walagent.app.asking import open_asker
+from walagent.app.dsn import Places
 from walagent.ask.asking import Asker
 from walagent.ask.outcome import Outcome
 from walagent.ask.work import Options
-from walagent.cli.ask import print_result, show_answer, telling
+from walagent.cli.answer import print_result, show_answer
+from walagent.cli.ask import (
+    candidates_option,
+    describe,
+    index_option,
+    pattern_option,
+    retries_option,
+    verbose_option,
+)
 from walagent.cli.output import say
-from walagent.cli.session import Where, open_session, where_options
-from walagent.errors import StatementRefusedError, WalagentError
+from walagent.cli.progress import Progress
+from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.errors import DatabaseLostError, StatementRefusedError, WalagentError
+
+T = TypeVar("T")
 
 _PROMPT = "walagent> "
 _WORDS = """\
@@ -24,65 +37,107 @@ _WORDS = """\
   sql                shows the statements of the last answer
   explain            shows how PostgreSQL would run the last of them
   save               keeps question and statement as an example for later questions
-  index              reads the schema anew, and says how many tables questions can be about
-  history            shows the questions of this session
+  index              reads the schema anew, and says what questions can be about
+  history            shows the questions of this session; Ctrl-R searches them at the prompt
+  history TEXT       shows all your questions in which, or in whose answers, TEXT stands
   exit, quit         end; so does Ctrl-D"""
 
 
 @click.command("chat")
 @click.option("--session", help="Go on with this session, or begin it.")
 @click.option("--model", help="Which model plans and answers.")
-@click.option(
-    "--pattern",
-    type=click.Choice(["parallel", "sequential"], case_sensitive=False),
-    default="parallel",
-    show_default=True,
-    help="Whether steps that do not need one another run side by side.",
-)
-@click.option("--verbose", "-v", is_flag=True, help="Show the plan and each step as it ends.")
+@pattern_option
+@retries_option
+@candidates_option
+@index_option
+@verbose_option
 @where_options
-def chat_(
-    where: Where, session: str | None, model: str | None, pattern: str, *, verbose: bool
+def chat_(  # noqa: PLR0913, PLR0917 - its options
+    where: Where,
+    session: str | None,
+    model: str | None,
+    pattern: str,
+    retries: int,
+    candidates: int,
+    *,
+    index_first: bool,
+    verbose: bool,
 ) -> None:
     """Ask the database one question after the other.
 
     The session is kept in the database: with the same --session it goes on where it was.
     """
-    opened = open_session(where)
-    options = Options(parallel=pattern.lower() == "parallel")
-    name = session or f"chat-{uuid4().hex[:12]}"
+    options = Options(
+        parallel=pattern.lower() == "parallel", retries=retries, candidates=candidates
+    )
     with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
+        place = Place(runner, open_session(where), options, model)
+        name = session or f"chat-{uuid4().hex[:12]}"
         try:
-            places = runner.run(stack.enter_async_context(opened.places()))
-            asker = runner.run(
-                stack.enter_async_context(
-                    open_asker(places, opened.config.ask, options, model=model)
-                )
-            )
+            place.open()
             say(f"session {name}; help shows the words, exit ends")
-            Chat(runner, asker, name, verbose=verbose).run()
+            chat = Chat(place, name, Progress(verbose=verbose))
+            chat.run("index" if index_first else None)
         finally:
-            runner.run(stack.aclose())
+            place.close()
+
+
+class Place:
+    """Where questions are answered: what is open while nothing is lost."""
+
+    def __init__(
+        self, runner: asyncio.Runner, session: Session, options: Options, model: str | None
+    ) -> None:
+        """Open nothing yet."""
+        self._runner = runner
+        self._session = session
+        self._options = options
+        self._model = model
+        self._stack = AsyncExitStack()
+        self._places: Places | None = None
+        self._asker: Asker | None = None
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something, and wait for it; Ctrl-C cancels it."""
+        return self._runner.run(work)
+
+    def open(self) -> Asker:
+        """Give the asker; connect, if that was not done or is lost."""
+        if self._asker is None:
+            self._asker = self.run(self._open())
+        return self._asker
+
+    def close(self) -> None:
+        """Give all connections back; the next question opens others."""
+        self._asker = None
+        stack, self._stack = self._stack, AsyncExitStack()
+        self.run(stack.aclose())
+
+    async def _open(self) -> Asker:
+        places = await self._stack.enter_async_context(self._session.places())
+        asking = open_asker(places, self._session.config.ask, self._options, model=self._model)
+        return await self._stack.enter_async_context(asking)
 
 
 class Chat:
     """A person at the prompt."""
 
-    def __init__(
-        self, runner: asyncio.Runner, asker: Asker, session: str, *, verbose: bool
-    ) -> None:
+    def __init__(self, place: Place, session: str, progress: Progress) -> None:
         """Begin nothing yet."""
-        self._runner = runner
-        self._asker = asker
+        self._place = place
         self._session = session
-        self._tell = telling(verbose=verbose)
-        self._last: tuple[str, Outcome] | None = None
+        self._progress = progress
+        self._last: tuple[str, Sequence[str]] | None = None  # a question, and its statements
 
-    def run(self) -> None:
-        """Read and answer until the person leaves."""
-        _edit_lines()
+    def run(self, first: str | None = None) -> None:
+        """Read and answer until the person leaves.
+
+        Args:
+            first: what is done before.
+        """
         self._guarded(self._go_on)
+        if first is not None:
+            self._guarded(partial(self._do, first))
         while (line := self._read()) is not None:
             if line in {"exit", "quit"}:
                 return
@@ -95,6 +150,8 @@ class Chat:
                 line = input(_PROMPT if sys.stdin.isatty() else "").strip()
             except KeyboardInterrupt:
                 click.echo(err=True)
+            except UnicodeDecodeError:
+                say("that was not UTF-8")
             except EOFError:
                 return None
             else:
@@ -108,63 +165,113 @@ class Chat:
         except KeyboardInterrupt:
             say("cancelled")
         except WalagentError as error:
-            say(f"{error}")
-            if error.hint:
-                say(f"hint: {error.hint}")
+            self._tell(error)
+        except ExceptionGroup as group:
+            ours, others = group.split(WalagentError)
+            if ours is None or others is not None:
+                raise  # a bug shows where it is
+            for error in _flat(ours):
+                self._tell(error)
+
+    def _tell(self, error: WalagentError) -> None:
+        say(str(error))
+        if error.hint:
+            say(f"hint: {error.hint}")
+        if isinstance(error, DatabaseLostError):
+            self._place.close()  # the next question opens others
 
     def _do(self, line: str) -> None:
-        match line:
-            case "help":
+        match line.split(maxsplit=1):
+            case ["help"]:
                 say(_WORDS)
-            case "sql":
-                say("\n\n".join(self._outcome.sql) or "the last answer needed no statement")
-            case "explain":
-                self._explain()
-            case "save":
+            case ["sql"]:
+                say("\n\n".join(self._statements))
+            case ["explain"]:
+                statement = self._statements[-1]
+                print_result(self._run(self._asker.query(f"explain {statement}")), "table")
+            case ["save"]:
                 self._save()
-            case "index":
-                count = self._runner.run(self._asker.count_tables())
-                say(f"questions can be about {count} tables")
-            case "history":
-                for question in self._runner.run(self._asker.history(self._session)):
+            case ["index"]:
+                say(describe(self._run(self._asker.index())))
+            case ["history"]:
+                for question in self._run(self._asker.history(self._session)):
                     say(question)
+            case ["history", words]:
+                self._find(words)
             case _:
                 self._ask(line)
 
     def _ask(self, question: str) -> None:
-        outcome = self._runner.run(self._asker.ask(question, self._session, self._tell))
-        self._last = question, outcome
-        show_answer(outcome)
+        asker = self._asker
+        with self._progress:
+            outcome = self._run(asker.ask(question, self._session, self._progress.tell))
+        self._show(outcome)
 
     def _go_on(self) -> None:
-        """Finish what an earlier process of this session has left."""
-        outcome = self._runner.run(self._asker.resume(self._session, self._tell))
+        """Take up what is remembered, and finish what an earlier process has left."""
+        last = self._run(self._asker.last_answered(self._session))
+        if last is not None:
+            self._last = last.question, last.sql
+        _edit_lines(self._run(self._asker.history(self._session)))
+        with self._progress:
+            outcome = self._run(self._asker.resume(self._session, self._progress.tell))
         if outcome is not None:
-            show_answer(outcome)
+            say(f"finished: {outcome.question}")
+            self._show(outcome)
+
+    def _show(self, outcome: Outcome) -> None:
+        self._last = outcome.question, outcome.sql
+        show_answer(outcome)
+        self._progress.tell_cost(outcome)
 
     @property
-    def _outcome(self) -> Outcome:
+    def _asker(self) -> Asker:
+        return self._place.open()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._place.run(work)
+
+    @property
+    def _statements(self) -> Sequence[str]:
+        """The statements of the last answer, of which there is one at least."""
         if self._last is None:
             raise StatementRefusedError("nothing has been asked yet")
+        if not self._last[1]:
+            raise StatementRefusedError("the last answer needed no statement")
         return self._last[1]
 
-    def _explain(self) -> None:
-        if not self._outcome.sql:
-            raise StatementRefusedError("the last answer needed no statement")
-        rows = self._runner.run(self._asker.query(f"explain {self._outcome.sql[-1]}"))
-        print_result(rows, "table")
-
     def _save(self) -> None:
-        outcome = self._outcome
-        if self._last is None or not outcome.sql:
-            raise StatementRefusedError("the last answer needed no statement")
-        self._runner.run(self._asker.save(self._last[0], outcome.sql[-1]))
+        statement = self._statements[-1]
+        assert self._last is not None  # noqa: S101 - it has statements
+        self._run(self._asker.save(self._last[0], statement))
         say("saved; later questions like it see this statement")
 
+    def _find(self, words: str) -> None:
+        found = self._run(self._asker.find(words))
+        for each in found:
+            when = each.asked_at.astimezone().strftime("%Y-%m-%d %H:%M")
+            say(f"{when}  {each.session}  {' '.join(each.question.split())}")
+        if not found:
+            say(f"no question with {words!r}")
 
-def _edit_lines() -> None:
-    """Let the person edit lines and go back to earlier ones, where the terminal can."""
-    if sys.stdin.isatty():
+
+def _flat(group: BaseExceptionGroup[WalagentError]) -> Iterator[WalagentError]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flat(error)
+        else:
+            yield error
+
+
+def _edit_lines(earlier: Sequence[str]) -> None:
+    """Let the person edit lines and search earlier questions, where the terminal can."""
+    if not sys.stdin.isatty():
+        return
+    try:
         import readline
-
-        readline.set_history_length(1000)
+    except ImportError:  # some builds of Python have none; then lines are plain
+        return
+    readline.clear_history()
+    readline.set_history_length(1000)
+    for question in earlier:
+        readline.add_history(" ".join(question.split()))

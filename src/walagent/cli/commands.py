@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("run", "walagent.cli.daemon", "Follow the WAL and work the runs."),
         Command("worker", "walagent.cli.daemon", "Work runs; another process follows the WAL."),
         Command("init", "walagent.cli.prepare", "Prepare the database: schema, publication, slot."),
+        Command("setup", "walagent.cli.prepare", "The same, and a role that answers questions."),
         Command("migrate", "walagent.cli.prepare", "Bring the schema up to date."),
         Command("doctor", "walagent.cli.doctor", "Say what is not in order, and what mends it."),
         Command("demo", "walagent.cli.demo", "Play support tickets through agents; needs nothing."),
@@ -34,8 +35,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("resume", "walagent.cli.agents", "Let a paused attachment start runs again."),
         Command("agents", "walagent.cli.agents", "List agents, and what they are attached to."),
         Command("models", "walagent.cli.agents", "List models."),
-        Command("budgets", "walagent.cli.agents", "List budgets, and what is left of them."),
         Command("mcp-tools", "walagent.cli.mcp_tools", "List tools of MCP servers."),
+        Command("budgets", "walagent.cli.agents", "List budgets, and what is left of them."),
         Command("backfills", "walagent.cli.backfill", "Show how far backfills are."),
     ),
     "Runs": (
@@ -61,6 +62,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Questions": (
         Command("ask", "walagent.cli.ask", "Ask the database a question in plain words."),
         Command("chat", "walagent.cli.chat", "Ask one question after the other."),
+        Command("index", "walagent.cli.ask", "Read what questions can be about."),
         Command("guard", "walagent.cli.guard", "Say whether SQL of somebody else's may run."),
         Command("mcp", "walagent.cli.mcp", "Offer questions and runs to programs that speak MCP."),
     ),

@@ -21,7 +21,16 @@ json_option = partial(
     click.option, "--json", "as_json", is_flag=True, help="Print one JSON document."
 )
 
-_CONTROLS = {code: "�" for code in (*range(32), *range(127, 160)) if code not in {9, 10}}
+# Control characters, separators of lines, and marks that turn the direction of what follows.
+_OBEYED = (
+    *range(32),
+    *range(127, 160),
+    *range(0x2028, 0x202F),
+    *range(0x2066, 0x206A),
+    0x200E,
+    0x200F,
+)
+_CONTROLS = {code: "�" for code in _OBEYED if code not in {9, 10}}
 
 
 def print_json(document: Json) -> None:

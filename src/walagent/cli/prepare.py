@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import click
 
+from walagent.app.analyst import make_analyst
 from walagent.app.dsn import Places
 from walagent.app.migrating import migrate, plan_migrations
 from walagent.app.resync import Plan, resync
@@ -29,17 +30,33 @@ def init_(where: Where, *, new_slot: bool) -> None:
     Doing it again does no harm.  A new slot waits for the transactions that are open now; which
     ones is said.
     """
-    session = open_session(where)
-
-    async def prepared() -> None:
-        async with session.places(create=True) as places, session.connect(places) as conn:
-            await migrate(conn, _told)
-            await _slot(session, conn, places, new=new_slot)
-            if places.embedded:
-                say(f"the embedded database is in {places.embedded.data_dir}")
-
-    asyncio.run(prepared())
+    asyncio.run(_prepared(open_session(where), new_slot=new_slot))
     say("ready: walagent run")
+
+
+@click.command("setup")
+@where_options
+def setup_(where: Where) -> None:
+    """Prepare the database as init does, and make the role that questions read with.
+
+    That role may read the tables that are there now, and nothing else; one that is there already
+    is left as it is.  Doing it again does no harm.
+    """
+    session = open_session(where)
+    asyncio.run(_prepared(session, analyst=True))
+    say(f'ready: walagent run, and walagent ask "…" with the rights of {session.config.ask.role}')
+
+
+async def _prepared(session: Session, *, new_slot: bool = False, analyst: bool = False) -> None:
+    async with session.places(create=True) as places, session.connect(places) as conn:
+        await migrate(conn, _told)
+        await _slot(session, conn, places, new=new_slot)
+        if places.embedded:
+            say(f"the embedded database is in {places.embedded.data_dir}")
+        settings = session.config.ask
+        if analyst and await make_analyst(conn, settings.role, settings.schemas):
+            tables = ", ".join(settings.schemas or ("public",))
+            say(f"the role {settings.role} may read the tables of {tables}, as they are now")
 
 
 @click.command("migrate")

@@ -1,0 +1,76 @@
+"""An answer with its proof, as a person or a program reads it."""
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from walagent.ask.outcome import Outcome
+from walagent.cli.ending import FAILED
+from walagent.cli.output import clean, print_json, say
+from walagent.cli.plotting import plot
+from walagent.cli.rows import print_csv, print_markdown, print_table
+from walagent.store.guard.rows import Rows
+
+Format = Literal["table", "csv", "json", "markdown"]
+FORMATS = ("table", "csv", "json", "markdown")
+
+
+def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[True] | None) -> None:
+    """Print an answer, and what is to be drawn of it; ends the process with 1 where that failed.
+
+    Args:
+        chart: where it is drawn: True: on the terminal.
+    """
+    if output == "json":
+        print_json(outcome.to_json())
+    else:
+        show_answer(outcome, output)
+    drawn = True
+    if chart is not None:
+        file = None if chart is True else chart
+        drawn = plot(outcome.rows, file) or file is None
+    if outcome.status == "error" or not drawn:
+        sys.exit(FAILED)
+
+
+def show_answer(outcome: Outcome, output: Format = "table") -> None:
+    """Print an answer: words and rows to stdout, what they rest on to stderr.
+
+    CSV is nothing but rows, so there the words go to stderr, too.
+    """
+    if output == "csv":
+        say(outcome.text)
+    else:
+        click.echo(clean(outcome.text))
+    if outcome.rows.columns:
+        if output != "csv":
+            click.echo()
+        print_result(outcome.rows, output)
+    tell_proof(outcome)
+
+
+def tell_proof(outcome: Outcome) -> None:
+    """Say what an answer rests on."""
+    for sql in outcome.sql:
+        say(f"\nSQL: {sql.strip()}")
+    for source in outcome.sources:
+        say(f"source: {source}")
+    for assumed in outcome.assumptions:
+        say(f"assumed: {assumed}")
+    if outcome.agreement:
+        say(f"plans: {outcome.agreement}")
+    for said in dict.fromkeys((*outcome.caveats, *outcome.rows.cut)):
+        say(f"note: {said}")
+
+
+def print_result(rows: Rows, output: Format) -> None:
+    """Print rows."""
+    match output:
+        case "csv":
+            print_csv(rows)
+        case "markdown":
+            print_markdown(rows)
+        case _:
+            print_table(rows)

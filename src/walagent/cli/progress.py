@@ -1,0 +1,122 @@
+"""How far a question is, for the person at the screen; on stderr, and only where one is looking."""
+
+import sys
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Any, Self
+
+from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking
+from walagent.cli.output import clean, say
+
+_DOING = {"planner": "planning", "critic": "reviewing", "answer": "writing the answer"}
+
+
+class Progress:
+    """Tells how far it is: a line that moves on a terminal, and all of it where that is wanted.
+
+    Args:
+        verbose: whether the plan and each step are told, too; also where nobody is looking.
+    """
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._status: Any = None
+        self._running: Counter[str] = Counter()
+        self._begun: dict[tuple[int, str], float] = {}
+        self._calls: Counter[str] = Counter()
+        self._started = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Begin with a question."""
+        self._running.clear()
+        self._calls.clear()
+        self._started = time.monotonic()
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status("…")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Take the line away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def tell(self, event: Event) -> None:
+        """Tell what has happened."""
+        self._count(event)
+        if self._verbose:
+            self._say(event)
+        if self._status is not None:
+            from rich.text import Text
+
+            self._status.update(Text(self._doing(event)))
+
+    def tell_cost(self, outcome: Outcome) -> None:
+        """Tell what the answer has taken, where that is wanted."""
+        if self._verbose:
+            cost = "unknown" if outcome.cost is None else f"{outcome.cost:.4f} USD"
+            took = time.monotonic() - self._started
+            say(
+                f"\n{_many(self._calls.total(), 'model call')}, {outcome.tokens:,} tokens,"
+                f" cost {cost}, {took:.1f} s"
+            )
+
+    def _count(self, event: Event) -> None:
+        match event:
+            case Thinking(who):
+                self._calls[who] += 1
+            case Started(step, candidate):
+                self._running[step.id] += 1
+                self._begun[candidate, step.id] = time.monotonic()
+            case Done(result):
+                self._running[result.id] -= 1
+            case Planned():
+                pass
+
+    def _doing(self, event: Event) -> str:
+        if isinstance(event, Thinking):
+            return f"{_DOING.get(event.who, event.who)} …"
+        running = [name for name, count in self._running.items() if count > 0]
+        return f"running {clean(', '.join(running))} …" if running else "…"
+
+    def _say(self, event: Event) -> None:
+        """Say it on lines of its own; the line that moves goes out of the way."""
+        if self._status is not None:
+            self._status.stop()
+        for line in self._lines(event):
+            say(line)
+        if self._status is not None:
+            self._status.start()
+
+    def _lines(self, event: Event) -> list[str]:
+        match event:
+            case Thinking(who):
+                return [f"… {who}"]
+            case Planned(plan, candidate):
+                steps = [f"  [{step.id}] {step.type} {step.description}" for step in plan.steps]
+                return [f"{_of(candidate)}plan: {plan.reasoning}", *steps]
+            case Started(step, candidate):
+                asked = step.text("query") or step.text("sql") or step.text("operation")
+                return [f"{_of(candidate)}[{step.id}] {asked}"]
+            case Done(result, candidate):
+                begun = self._begun.get((candidate, result.id), time.monotonic())
+                took = f"{time.monotonic() - begun:.3f} s"
+                came = result.error or _many(len(result.rows), "row")
+                return [f"{_of(candidate)}[{result.id}] {came}, {took}"]
+
+
+def _of(candidate: int) -> str:
+    return f"{candidate}: " if candidate else ""
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
