@@ -66,6 +66,15 @@ async def test_every_question_that_is_planned_badly_is_graded_wrong(shop: Stage)
     assert {each.status for each in results.values()} == {"answered"}
 
 
+async def test_an_answer_whose_total_is_repeated_says_so(shop: Stage) -> None:
+    """What the check has found stands beside the answer, and the critic has looked at it."""
+    async with planner(FANNED_OUT) as provider, client_of(shop, provider) as client:
+        question = next(each for each in the_questions() if each.id == "outstanding_by_currency")
+        outcome = await client.ask(question.text)
+        assert "sum adds up invoice.total once for each row of payment" in str(outcome.caveats)
+        assert len(provider.received) == 3
+
+
 def test_rows_are_compared_by_value() -> None:
     """Names, order of columns and spelling do not count; values, number and order of rows do."""
     expected = answer_to("customers_by_country")

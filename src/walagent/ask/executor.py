@@ -11,9 +11,12 @@ from typing import Final
 from walagent.ask.analysis import AnalysisLimits, analyze
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
+from walagent.ask.search import Searcher
+from walagent.ask.search import carry_out as search
 from walagent.ask.verify import check_rows, verify
 from walagent.errors import InvalidCallError, StatementRefusedError, WalagentError
 from walagent.store.guard.query import Guard
+from walagent.store.guard.repeats import find_repeats
 from walagent.store.guard.rows import Rows
 from walagent.store.guard.saying import without_values
 
@@ -24,13 +27,24 @@ _WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for 
 class Executor:
     """Carries steps out, with as many statements at once as there are guards."""
 
-    def __init__(self, guards: Sequence[Guard], limits: AnalysisLimits | None = None) -> None:
-        """Take guards, each with a connection of its own."""
+    def __init__(
+        self,
+        guards: Sequence[Guard],
+        limits: AnalysisLimits | None = None,
+        searcher: Searcher | None = None,
+    ) -> None:
+        """Take guards, each with a connection of its own, and what searches the web, if any."""
         self._free: asyncio.Queue[Guard] = asyncio.Queue()
         for guard in guards:
             self._free.put_nowait(guard)
         self._limits = limits or AnalysisLimits()
         self._failures: deque[float] = deque(maxlen=_FAILURES)
+        self._searcher = searcher
+
+    @property
+    def searches(self) -> bool:
+        """Whether the web can be searched."""
+        return self._searcher is not None
 
     async def carry_out(self, step: PlanStep, results: Mapping[str, StepResult]) -> StepResult:
         """Carry a step out; if it fails, its fallback; what fails is told in the result."""
@@ -68,17 +82,22 @@ class Executor:
             case StepType.VERIFY:
                 return verify(step, inputs)
             case StepType.SEARCH:
-                raise InvalidCallError("there is no web search here; answer from the database")
+                if self._searcher is None:
+                    raise InvalidCallError("there is no web search here; answer from the database")
+                return await search(step, self._searcher)
 
     async def _query(self, step: PlanStep) -> StepResult:
         self._refuse_while_open()
         query = step.text("query")
         try:
-            rows = await self.read(query)
+            async with self.guard() as guard:
+                rows = await guard.read(query)
+                repeats = await find_repeats(guard, query)
         except StatementRefusedError:
             self._failures.append(time.monotonic())
             raise
-        return StepResult(step.id, step.type, rows, query, findings=check_rows(rows))
+        found = (*check_rows(rows), *repeats)
+        return StepResult(step.id, step.type, rows, query, findings=found)
 
     def _refuse_while_open(self) -> None:
         full = len(self._failures) == _FAILURES
