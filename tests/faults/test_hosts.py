@@ -65,9 +65,15 @@ class Site:
 
     network: Network
     place: Place
+    far: Place  # the same, as hosts reach it
     reader: Machine
     first: Machine
     second: Machine
+
+    def daemon(self, name: str, command: str) -> Daemon:
+        """Start another one, on a host of its own."""
+        inside = self.network.host("db", "llm").inside
+        return ForkedDaemon(self.far, name=name, command=command, inside=inside)
 
     def cut(self, machine: Machine, *sides: Side) -> None:
         """Pull cables."""
@@ -110,7 +116,7 @@ async def site(cables: Network, tmp_path: Path, pytestconfig: pytest.Config) -> 
             dsn = make_conninfo(place.dsn, host=at, port=PORT)
             far = Place(place.conn, dsn, place.slot, place.folder)
             async with machines(cables, far) as made:
-                yield Site(cables, place, *made)
+                yield Site(cables, place, far, *made)
 
 
 @asynccontextmanager
@@ -208,6 +214,30 @@ async def test_a_reader_without_its_server_holds_nobody_up(
 
 
 @pytest.mark.slow
+async def test_another_host_takes_over_from_a_reader_that_falls_silent(
+    site: Site, chance: random.Random, figure: Figure
+) -> None:
+    """The server frees the slot of a reader it does not hear; the old one stands by afterwards."""
+    conn, reader = site.place.conn, site.reader.daemons[0]
+    with (
+        running(site.daemon("standby", "run")) as standby,
+        running(start_writer(site.place, seed=chance.randrange(2**32))) as writer,
+    ):
+        await standby.has_said("reader.waiting")
+        await until(conn, f"select ({ENDED}) > 10", alive=site.reader.is_alive)
+        site.cut(site.reader, "db")
+        figure("take-over from a silent reader", await standby.has_said("reader.streaming"), "s")
+        await goes_on(site)
+        site.mend(site.reader, "db")
+        await reader.has_said("reader.waiting")
+        writer.signal(signal.SIGTERM)
+        assert await writer.ended() == 0
+        await until(conn, ALL_ENDED, alive=standby.is_alive)
+        await all_is_well(conn)
+        assert reader.count("reader.streaming") == 1
+
+
+@pytest.mark.slow
 async def test_workers_without_their_server_lose_their_runs_and_come_back(
     site: Site, chance: random.Random, figure: Figure
 ) -> None:
@@ -250,7 +280,7 @@ async def test_workers_without_their_provider_let_others_do_it(
 
 async def goes_on(site: Site) -> None:
     """See other runs end, which began later."""
-    ((last,),) = await fetch(site.place.conn, "select max(id) from agent.run")
+    ((last,),) = await fetch(site.place.conn, "select coalesce(max(id), 0) from agent.run")
     query = "select count(*) > 5 from agent.run where id > %s and agent.is_final(state)"
     await until(site.place.conn, query, last, alive=site.second.is_alive)
 
@@ -266,7 +296,7 @@ async def reads_again(site: Site) -> float:
 async def works_again(site: Site, machine: Machine) -> float:
     """Wait until a host has ended a run that began from now on; return how long that took."""
     conn = site.place.conn
-    ((last,),) = await fetch(conn, "select max(id) from agent.run")
+    ((last,),) = await fetch(conn, "select coalesce(max(id), 0) from agent.run")
     query = """
 select exists (select from agent.run where id > %s and worker ~ %s and state = 'succeeded')
 """
