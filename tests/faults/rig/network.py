@@ -8,11 +8,13 @@ Nobody resets anything, so each side finds out by its own time-outs.
 
 import os
 import random
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -119,6 +121,7 @@ def network() -> Iterator[Network]:
         pytest.skip("network namespaces take root")
     if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
         pytest.skip(f"network namespaces take {', '.join(missing)} (iproute2, util-linux)")
+    _sweep()
     made = Network()
     try:
         try:
@@ -128,6 +131,14 @@ def network() -> Iterator[Network]:
         yield made
     finally:
         made.remove()
+
+
+def _sweep() -> None:
+    """Remove what tests that were killed have left behind; their cables go with it."""
+    shown = subprocess.run(["ip", "netns", "list"], check=False, capture_output=True, text=True)
+    for name, pid in re.findall(r"^(wa(\d+)x\d+-\w+)", shown.stdout, re.MULTILINE):
+        if not Path(f"/proc/{pid}").exists():
+            _ip("netns", "del", name, check=False)
 
 
 def _free_numbers() -> Sequence[int]:
