@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; set PYTHON=" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[local,ask,mcp,plot]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,ask,mcp,plot,search]' --group dev
 	@touch $@
 
 demo: $(STAMP)  ## Play support tickets through an embedded PostgreSQL and a local model

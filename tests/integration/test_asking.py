@@ -17,6 +17,7 @@ from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog
 from walagent.ask.executor import Executor
 from walagent.ask.outcome import Event, Outcome
+from walagent.ask.search import Searcher
 from walagent.ask.work import Desk, Options
 from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
 from walagent.message import Json
@@ -79,6 +80,8 @@ async def scene(
     replies: Sequence[Answer],
     provider: str = "openai",
     latency: float = 0.0,
+    *,
+    searcher: Searcher | None = None,
 ) -> AsyncIterator[Scene]:
     """Open everything that a question takes."""
     role = f"analyst_{conn.info.dbname}"
@@ -104,7 +107,7 @@ async def scene(
                 await check_role(each)
 
             model = build_model(fake.spec(provider), environ=fake.environ)
-            executor = Executor([Guard(one), Guard(two)])
+            executor = Executor([Guard(one), Guard(two)], searcher=searcher)
             desk = Desk(pool, executor, model, Catalog(pool, executor))
             yield Scene(conn, fake, desk)
             await model.aclose()

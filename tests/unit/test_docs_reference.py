@@ -25,6 +25,7 @@ from walagent.config import (
     McpServer,
     McpTool,
     ModelEntry,
+    Search,
 )
 from walagent.errors import WalagentError
 from walagent.faults import POINTS
@@ -53,6 +54,7 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "examples": (ExampleEntry,),
     "attachments": (Attach, AttachmentEntry),
     "budgets": (BudgetEntry,),
+    "ask.search": (Search,),
     "mcp_servers": (McpServer,),
     "mcp_servers.tools": (McpTool,),
 }
@@ -86,6 +88,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
     required = {name: "x" for name, f in model.model_fields.items() if f.is_required()}
     required |= {"max_tokens": 1} if model is BudgetEntry else {}  # it must limit something
     required |= {"url": "http://x", "tools": {}} if model is McpServer else {}  # one of two ways
+    required |= {"provider": "ddgs"} if model is Search else {}
     return getattr(model.model_validate({**required, **given}), key) == default
 
 

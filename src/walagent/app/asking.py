@@ -11,10 +11,12 @@ from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits
 from walagent.app.dsn import Places
+from walagent.app.environment import Environment
 from walagent.app.serve import make_model, process_name
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog, Settings
 from walagent.ask.executor import Executor
+from walagent.ask.search import Searcher, SearchSpec, make_searcher
 from walagent.ask.work import Desk, Options
 from walagent.config import Ask
 from walagent.errors import ConfigError, PreconditionError
@@ -40,6 +42,7 @@ GEMINI: Final = ModelSpec(
     max_output_tokens=8192,
 )
 _BUILT_IN: Final = {GEMINI.name: GEMINI}
+_SEARCH_KEYS: Final = {"brave": "BRAVE_API_KEY", "tavily": "TAVILY_API_KEY"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +108,32 @@ async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]
                 await stack.enter_async_context(_guard(places.dsn, settings))
                 for _ in range(settings.connections)
             ]
-        executor = Executor(guards)
+        executor = Executor(guards, searcher=searcher_of(settings))
         shown = Settings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
         )
         yield Reading(pool, executor, Catalog(pool, executor, shown))
+
+
+def searcher_of(settings: Ask, environment: Environment | None = None) -> Searcher | None:
+    """Make what searches the web, where the configuration wants that.
+
+    Raises:
+        ConfigError: there is no key of that name; a library is not installed.
+    """
+    if (search := settings.search) is None:
+        return None
+    key, name = None, search.credential or _SEARCH_KEYS.get(search.provider)
+    if name is not None:
+        key = (environment or Environment.of_process()).find(name)
+        if key is None:
+            raise ConfigError(
+                f"ask.search: {search.provider} needs a key, and there is none called {name}",
+                hint=f"set the environment variable {name}, or LoadCredential={name}:… in the unit",
+            )
+    return make_searcher(
+        SearchSpec(search.provider, key, search.base_url or "", search.results, search.timeout)
+    )
 
 
 def _made(spec: ModelSpec, api_key: str | None) -> Model:
@@ -130,8 +154,10 @@ def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
     if len(fit) == 1:
         return fit[0]
     if fit:
-        names = ", ".join(sorted(spec.name for spec in fit))
-        raise ConfigError(f"which model should answer?  There are: {names}", hint="ask.model")
+        raise PreconditionError(
+            f"which of the {len(fit)} registered models should answer?",
+            hint="say --model NAME, or ask.model in agents.yaml; walagent models lists them",
+        )
     raise PreconditionError(
         "there is no model that can plan; the embedded one only chooses between labels",
         hint="insert into agent.model (name, provider, model_id, credential) values"

@@ -15,6 +15,7 @@ from walagent.errors import InvalidCallError
 from walagent.message import Json
 
 MOST_STEPS: Final = 10
+_SEARCH_INPUT: Final = 'SEARCH: {"query": "…"}; '
 
 
 class StepType(StrEnum):
@@ -68,9 +69,19 @@ class Plan(BaseModel):
     steps: Sequence[PlanStep] = ()
 
 
-def plan_schema() -> dict[str, Any]:
-    """The JSON Schema of a plan, for the model's structured output."""
-    return Plan.model_json_schema()
+def plan_schema(*, search: bool = True) -> dict[str, Any]:
+    """The JSON Schema of a plan, for the model's structured output.
+
+    Args:
+        search: whether a plan may search the web; else the schema does not know of it.
+    """
+    schema = Plan.model_json_schema()
+    if not search:
+        definitions = schema["$defs"]
+        definitions["StepType"]["enum"].remove(StepType.SEARCH.value)
+        given = definitions["PlanStep"]["properties"]["tool_input"]
+        given["description"] = given["description"].replace(_SEARCH_INPUT, "")
+    return schema
 
 
 def read_plan(arguments: Mapping[str, Json] | None) -> Plan:

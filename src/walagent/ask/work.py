@@ -205,6 +205,7 @@ class Work:
             told,
             rows=self._desk.rows,
             marker=self._marker,
+            search=self._desk.executor.searches,
         )
         await self._ask_model("planner", request)
         if (plan := self._standing.plan) is not None:
@@ -220,6 +221,7 @@ class Work:
             (),
             rows=self._desk.rows,
             marker=self._marker,
+            search=self._desk.executor.searches,
         )
 
         async def planned(number: int) -> None:

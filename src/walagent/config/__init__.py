@@ -24,6 +24,7 @@ from walagent.config.sections import (
     McpTool,
     Replication,
     Retention,
+    Search,
     Tools,
     Workers,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Place",
     "Replication",
     "Retention",
+    "Search",
     "Tools",
     "Workers",
     "parse_config",

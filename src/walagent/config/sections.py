@@ -80,6 +80,22 @@ class Workers(Part):
     """Database connections of the workers; a run holds none while its model thinks."""
 
 
+class Search(Part):
+    """Who searches the web for a question; its words are sent there."""
+
+    provider: Literal["brave", "tavily", "searxng", "ddgs"]
+    """brave and tavily want a key; searxng is a server of your own; ddgs is a library."""
+    credential: CredentialName | None = None
+    """The name of the variable or credential with the key; by default BRAVE_API_KEY or
+    TAVILY_API_KEY."""
+    base_url: str | None = Field(default=None, pattern="^https?://")
+    """Where it is reached, when that is not the provider's own address."""
+    results: int = Field(default=5, ge=1, le=20)
+    """How many results are read at most."""
+    timeout: Seconds = 10.0
+    """How long a search may take."""
+
+
 class Ask(Part):
     """How questions in plain words are answered: `walagent ask` and `chat`."""
 
@@ -105,6 +121,8 @@ class Ask(Part):
     """Of which columns not: patterns of schema.table.column, or of schema.table."""
     history_chars: int = Field(default=12_000, ge=1000)
     """How much of a session's earlier turns the model is shown as they were."""
+    search: Search | None = None
+    """Who searches the web; by default nobody does."""
 
 
 class Http(Part):

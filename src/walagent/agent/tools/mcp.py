@@ -29,8 +29,9 @@ from mcp.types import (
 )
 
 from walagent import __version__
-from walagent.agent.tools.offered import Offered, without_control
+from walagent.agent.tools.offered import Offered
 from walagent.agent.tools.python import ToolContext
+from walagent.agent.untrusted import without_control
 from walagent.attachment import Effect, Tool, mcp_tool_name
 from walagent.errors import OutcomeUnknownError, ToolFailedError
 from walagent.log import log

@@ -6,7 +6,6 @@ effects (annotations) is not looked at.
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
@@ -20,10 +19,6 @@ from walagent.message import Json
 
 _MOST_SCHEMA: Final = 16_384  # bytes; it is sent with every request
 _MOST_DESCRIPTION: Final = 4_096  # characters
-# Control characters but tab and newline, what turns the direction of writing, what is not seen.
-_CONTROL: Final = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +73,6 @@ class Offered:
         except SchemaError as error:
             return f"its schema is none: {error.message[:200]}"
         return ""
-
-
-def without_control(text: str) -> str:
-    """Leave out what a reader does not see: control characters, marks of direction, tags."""
-    return _CONTROL.sub("", text)
 
 
 def _leads_out(schema: Json) -> bool:
