@@ -10,7 +10,10 @@ from evals.grade import same_rows
 from evals.questions import Question, the_questions
 from evals.shop.rows import the_shop
 from tests.shop.conftest import Stage
+from tests.shop.wrong import FANNED_OUT
+from walagent.ask.verify import check_rows
 from walagent.store.guard.query import Guard
+from walagent.store.guard.repeats import find_repeats
 
 WITH_ROWS = [each for each in the_questions() if each.expect == "rows"]
 
@@ -20,7 +23,10 @@ WITH_ROWS = [each for each in the_questions() if each.expect == "rows"]
 async def test_the_reference_gives_what_was_worked_out_by_hand(
     guard: Guard, question: Question
 ) -> None:
-    """The guard accepts it, and PostgreSQL and Python agree."""
+    """The guard accepts it, PostgreSQL and Python agree, and the checks have nothing to say.
+
+    But for the one whose answer is that there are no rows.
+    """
     found = await guard.read(question.sql)
     expected = answer_to(question.id)
     assert not found.cut
@@ -28,6 +34,17 @@ async def test_the_reference_gives_what_was_worked_out_by_hand(
         expected,
         found.texts,
     )
+    said = [*check_rows(found), *await find_repeats(guard, question.sql)]
+    assert said == ([] if expected else ["there are no rows"])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", FANNED_OUT)
+async def test_a_total_over_repeated_rows_is_found(guard: Guard, name: str) -> None:
+    """It says which total, of which table, and what repeats its rows."""
+    found = await find_repeats(guard, FANNED_OUT[name])
+    assert found
+    assert "once for each row of" in found[0]
 
 
 def test_there_are_questions_of_every_level_and_kind() -> None:

@@ -60,7 +60,11 @@ async def find_repeats(guard: Guard, text: str) -> Sequence[str]:
         async with _undone(conn, guard.search_path, "read write"):
             rule = await _rule(conn, text)
             facts, names = await _facts(conn, rule)
-        found = list(dict.fromkeys(suspects(rule, facts)))[:_MOST]
+        found = [
+            each
+            for each in dict.fromkeys(suspects(rule, facts))
+            if {each.relation, each.many.relation} <= names.keys()
+        ][:_MOST]
         proven: set[Many] = set()
         for many in {each.many for each in found}:
             async with _undone(guard.conn, guard.search_path, "read only"):
@@ -131,6 +135,8 @@ async def _facts(conn: Connection, rule: Sequence[Item]) -> tuple[Facts, Names]:
 async def _repeats(conn: Connection, many: Many, names: Names) -> bool:
     """Look for two rows that belong together."""
     schema, name, columns = names[many.relation]
+    if not many.columns | {each.column for each in many.filters} <= columns.keys():
+        return False  # a system column
     same = [sql.Identifier(columns[n]) for n in sorted(many.columns)]
     wanted = [sql.SQL("{} is not null").format(each) for each in same]
     wanted += [_condition(each, columns) for each in many.filters]

@@ -1,6 +1,6 @@
 -- What the check for repeated rows asks the catalog: relations with columns and unique keys, comparisons, totals, enum values.
 select 'relation', c.oid::int8, n.nspname, c.relname,
-       (select jsonb_object_agg(a.attnum, a.attname)
+       (select coalesce(jsonb_object_agg(a.attnum, a.attname), '{}')
           from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),
        (select coalesce(jsonb_agg(to_jsonb(i.indkey::int2[])), '[]')
           from pg_index i
