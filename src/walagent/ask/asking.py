@@ -29,6 +29,7 @@ from walagent.store.questions import Asked
 from walagent.store.translate import translating
 
 LONGEST: Final = 20_000  # characters of a question
+LONGEST_NAME: Final = 200  # characters of a session's name
 LEASE: Final = timedelta(seconds=30)
 # After these the question waits for its session to go on.
 _LATER: Final = (
@@ -51,6 +52,16 @@ def check_question(text: str) -> None:
         raise ConfigError("the question is no text: it has bytes that are not UTF-8, or a NUL")
     if len(text) > LONGEST:
         raise ConfigError(f"the question has {len(text):,} characters; {LONGEST:,} are allowed")
+
+
+def check_session(name: str) -> None:
+    """See that a session can have this name.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not 1 <= len(name) <= LONGEST_NAME or "\0" in name:
+        raise ConfigError(f"a session's name has 1 to {LONGEST_NAME} characters")
 
 
 class Asker:
@@ -80,6 +91,7 @@ class Asker:
             ModelUnauthorizedError, ModelUnavailableError: there is no model to ask.
         """
         check_question(text)
+        check_session(session)
         with translating():
             async with self._desk.pool.connection() as conn, conn.transaction():
                 asked = await questions.begin_question(

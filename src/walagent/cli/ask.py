@@ -9,7 +9,7 @@ from uuid import uuid4
 import click
 
 from walagent.app.asking import open_asker, open_reading
-from walagent.ask.asking import LONGEST, Asker, check_question
+from walagent.ask.asking import LONGEST, Asker, check_question, check_session
 from walagent.ask.candidates import MOST as MOST_CANDIDATES
 from walagent.ask.catalog import Indexed
 from walagent.ask.moves import MAX_REPLANS
@@ -102,14 +102,14 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
     A session that was cut off goes on where it was.  "-" reads the question from stdin.
     """
     question, drawn = _question_and_chart(question, chart)
+    name = session if session is not None else f"ask-{uuid4().hex[:12]}"
     output = "json" if as_json else output
     options = Options(
         parallel=pattern.lower() == "parallel", retries=retries, candidates=candidates
     )
-    name = session or f"ask-{uuid4().hex[:12]}"
     progress = Progress(verbose=verbose)
 
-    async def asked(opened: Session) -> Outcome:
+    async def asked(opened: Session, text: str) -> Outcome:
         async with (
             opened.places() as places,
             open_asker(places, opened.config.ask, options, model=model) as asker,
@@ -117,13 +117,15 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
             if index_first:
                 say(describe(await asker.index()))
             with progress:
-                return await _answer(asker, question, name, progress)
+                return await _answer(asker, text, name, progress)
 
     try:
-        check_question(question)
+        text = _read_stdin() if question == ON_STDIN else question
+        check_question(text)
+        check_session(name)
         if drawn is not None:
             check_plotting(None if drawn is True else drawn)
-        outcome = asyncio.run(asked(open_session(where)))
+        outcome = asyncio.run(asked(open_session(where), text))
     except WalagentError as error:
         if output == "json":
             print_json(
@@ -158,8 +160,7 @@ def _question_and_chart(
         raise click.UsageError(
             f"--plot writes PNG: give its file a name that ends so, not {chart!r}."
         )
-    drawn = None if chart is None else Path(chart) if chart else True
-    return (_read_stdin() if question == ON_STDIN else question), drawn
+    return question, None if chart is None else Path(chart) if chart else True
 
 
 def _read_stdin() -> str:

@@ -12,7 +12,7 @@ import click
 
 from walagent.app.asking import open_asker
 from walagent.app.dsn import Places
-from walagent.ask.asking import Asker
+from walagent.ask.asking import Asker, check_session
 from walagent.ask.outcome import Outcome
 from walagent.ask.work import Options
 from walagent.cli.answer import print_result, show_answer
@@ -67,12 +67,13 @@ def chat_(  # noqa: PLR0913, PLR0917 - its options
 
     The session is kept in the database: with the same --session it goes on where it was.
     """
+    name = session if session is not None else f"chat-{uuid4().hex[:12]}"
+    check_session(name)
     options = Options(
         parallel=pattern.lower() == "parallel", retries=retries, candidates=candidates
     )
     with asyncio.Runner() as runner:
         place = Place(runner, open_session(where), options, model)
-        name = session or f"chat-{uuid4().hex[:12]}"
         try:
             place.open()
             say(f"session {name}; help shows the words, exit ends")
