@@ -72,3 +72,11 @@ def test_a_schema_that_fits_is_shown_whole() -> None:
     assert many.tables[0] == "billing.invoices"
     assert len(many.text) < 6000
     assert "more tables are not shown" in many.text
+
+
+def test_a_question_in_another_language_sees_what_all_others_are_about() -> None:
+    """Where its words lead nowhere, the tables that most others refer to are shown."""
+    found = describe_schema(TABLES, question="Wie hoch ist der Umsatz je Kunde?", most=20_000)
+    assert {"sales.customers", "sales.orders", "billing.invoices"} <= set(found.tables)
+    copies = ("history.", "staging.", "archive.")
+    assert not any(name.startswith(copies) for name in Index(TABLES).central(20))

@@ -8,6 +8,9 @@ from walagent.ask.retrieval import Index
 from walagent.ask.samples import quoted, without_mark
 
 _MOST_TABLES: Final = 40  # where not all fit
+_FEW: Final = (
+    0.3  # of a question's words; where the schema has fewer, its central tables come along
+)
 _MOST_VALUES: Final = 6_000  # characters of sample values, of all tables together
 _MOST_TERMS: Final = 4_000  # characters of the glossary
 _MOST_EXAMPLES: Final = 8_000  # characters of questions with statements
@@ -98,7 +101,11 @@ def _size(tables: Sequence[Table]) -> int:
 def _likely(tables: Sequence[Table], question: str, most: int, index: Index) -> Iterator[Table]:
     """Give the tables that fit the question best, for as long as there is room."""
     by_title = {title(table): table for table in tables}
-    for name in index.rank(question, most=_MOST_TABLES):
+    names = index.rank(question, most=_MOST_TABLES)
+    if index.part_known(question) < _FEW:  # perhaps it is in another language than the names
+        half = _MOST_TABLES // 2
+        names = dict.fromkeys((*names[:half], *index.central(half)))
+    for name in names:
         most -= len(describe_table(by_title[name]))
         if most < 0:
             return

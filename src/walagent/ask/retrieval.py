@@ -76,6 +76,19 @@ class Index:
         best = sorted(shared, key=lambda n: (-shared[n], self._titles[n]))
         return [self._titles[n] for n in best[:most]]
 
+    def central(self, most: int) -> Sequence[str]:
+        """Give the titles of the tables that most others are joined with, copies last."""
+        order = sorted(
+            range(len(self._titles)),
+            key=lambda n: (bool(self._copies[n]), -len(self._joined.get(n, ())), self._titles[n]),
+        )
+        return [self._titles[n] for n in order[:most]]
+
+    def part_known(self, question: str) -> float:
+        """Say which part of a question's words stand in the schema as they are."""
+        asked = set(words(question))
+        return len(asked & self._holders.keys()) / len(asked) if asked else 1.0
+
     def _known(self, question: str) -> Iterator[tuple[str, float]]:
         """Give the schema's own words for the question's, with how sure that is."""
         for word in dict.fromkeys(words(question)):
