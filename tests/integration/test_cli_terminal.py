@@ -105,11 +105,11 @@ async def test_a_chat_at_a_terminal(conn: AsyncConnection, dsn: str, tmp_path: P
     assert left == ["agents.yaml"], "questions are kept in the database alone"
 
 
-HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\x9b2J"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output", ["table", "csv", "markdown"])
+@pytest.mark.parametrize("output", ["table", "csv", "markdown", "json"])
 async def test_nothing_that_strangers_wrote_commands_the_terminal(
     conn: AsyncConnection, dsn: str, tmp_path: Path, output: str
 ) -> None:
@@ -126,8 +126,9 @@ async def test_nothing_that_strangers_wrote_commands_the_terminal(
 
         code, shown = await asyncio.to_thread(looks, on.user)
     assert code == 0, shown
-    assert "�]0;owned�" in shown
-    assert [bad for bad in ("\x1b]0", "\x07", "\x1b[2J", "\u202e") if bad in shown] == []
+    assert ("\\u001b]0;owned\\u0007" if output == "json" else "�]0;owned�") in shown
+    bad = ("\x1b]0", "\x07", "\x1b[2J", "\u202e", "\x9b")
+    assert [each for each in bad if each in shown] == []
 
 
 async def test_a_table_fits_the_terminal(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:

@@ -119,9 +119,9 @@ class Tools:
         """
         name = session or f"mcp-{uuid4().hex[:12]}"
         async with self._answering() as asker:
-            if session is not None:
-                await asker.resume(name)
-            found = await asker.ask(question, name)
+            found = await asker.resume(name) if session is not None else None
+            if found is None or found.question != question:
+                found = await asker.ask(question, name)
         last = found.last_rows
         return Answer(
             status=found.status,

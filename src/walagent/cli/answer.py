@@ -1,13 +1,11 @@
 """An answer with its proof, as a person or a program reads it."""
 
-import sys
 from pathlib import Path
 from typing import Literal
 
 import click
 
 from walagent.ask.outcome import Outcome
-from walagent.cli.ending import FAILED
 from walagent.cli.output import clean, print_json, say
 from walagent.cli.plotting import plot
 from walagent.cli.rows import print_csv, print_markdown, print_table
@@ -17,8 +15,8 @@ Format = Literal["table", "csv", "json", "markdown"]
 FORMATS = ("table", "csv", "json", "markdown")
 
 
-def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[True] | None) -> None:
-    """Print an answer, and what is to be drawn of it; ends the process with 1 where that failed.
+def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[True] | None) -> bool:
+    """Print an answer, and what is to be drawn of it; say whether all of that was possible.
 
     Args:
         chart: where it is drawn: True: on the terminal.
@@ -31,8 +29,7 @@ def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[Tr
     if chart is not None:
         file = None if chart is True else chart
         drawn = plot(outcome.rows, file) or file is None
-    if outcome.status == "error" or not drawn:
-        sys.exit(FAILED)
+    return drawn and outcome.status != "error"
 
 
 def show_answer(outcome: Outcome, output: Format = "table") -> None:
@@ -40,10 +37,11 @@ def show_answer(outcome: Outcome, output: Format = "table") -> None:
 
     CSV is nothing but rows, so there the words go to stderr, too.
     """
+    words = outcome.text.replace("\r\n", "\n")
     if output == "csv":
-        say(outcome.text)
+        say(words)
     else:
-        click.echo(clean(outcome.text))
+        click.echo(clean(words))
     if outcome.rows.columns:
         if output != "csv":
             click.echo()

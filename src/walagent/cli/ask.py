@@ -16,6 +16,7 @@ from walagent.ask.moves import MAX_REPLANS
 from walagent.ask.outcome import Outcome
 from walagent.ask.work import MOST_RETRIES, Options
 from walagent.cli.answer import FORMATS, Format, show
+from walagent.cli.ending import FAILED
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.plotting import check_plotting
 from walagent.cli.progress import Progress
@@ -134,8 +135,10 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
         if isinstance(error, ModelUnavailableError | ModelLimitedError):
             raise gone(error, name) from error
         raise
-    show(outcome, output=cast("Format", output), chart=drawn)
+    worked = show(outcome, output=cast("Format", output), chart=drawn)
     progress.tell_cost(outcome)
+    if not worked:
+        sys.exit(FAILED)
 
 
 async def _answer(asker: Asker, question: str, session: str, progress: Progress) -> Outcome:

@@ -21,26 +21,28 @@ json_option = partial(
     click.option, "--json", "as_json", is_flag=True, help="Print one JSON document."
 )
 
-# Control characters, separators of lines, and marks that turn the direction of what follows.
-_OBEYED = (
-    *range(32),
-    *range(127, 160),
-    *range(0x2028, 0x202F),
-    *range(0x2066, 0x206A),
-    0x200E,
-    0x200F,
-)
-_CONTROLS = {code: "�" for code in _OBEYED if code not in {9, 10}}
+# What a terminal obeys, and JSON lets stand: the upper control characters, separators of lines, and
+# marks that turn the direction of what follows.
+_BARE = (*range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
+_CONTROLS = {code: "�" for code in (*range(32), *_BARE) if code not in {9, 10}}
+_ESCAPES = {code: f"\\u{code:04x}" for code in _BARE}
 
 
 def print_json(document: Json) -> None:
     """Print one JSON document."""
-    click.echo(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2))
+    click.echo(_unobeyed(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2)))
 
 
 def print_line(document: Json) -> None:
     """Print one JSON document on a line of its own."""
-    click.echo(orjson.dumps(document, default=_plain))
+    click.echo(_unobeyed(orjson.dumps(document, default=_plain)))
+
+
+def _unobeyed(document: bytes) -> bytes:
+    """Escape what a terminal would obey and JSON lets stand: the same document in other letters."""
+    if not sys.stdout.isatty():
+        return document
+    return document.decode().translate(_ESCAPES).encode()
 
 
 def print_rows(
