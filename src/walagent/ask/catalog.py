@@ -31,8 +31,8 @@ from walagent.store.translate import translating
 
 _FORM: Final = 1  # of what is kept; another one makes it be read anew
 _TRIES: Final = 3  # to read a schema that changes meanwhile
-_LOOKED_INTO: Final = 200  # tables without statistics whose first rows are read
-_LOOKING: Final = 10.0  # seconds for all of them together
+_LOOKED_INTO: Final = 100  # tables without statistics whose first rows are read
+_LOOKING: Final = 5.0  # seconds for all of them together
 _SAMPLING: Final = Limits(rows=5000, cell=100, seconds=1.0, lock_seconds=0.2, cost=1e5)
 _OLD: Final = 86_400.0  # seconds after which values and numbers of rows are read anew
 _DROPPED: Final = frozenset({"XX000", "42P01", "42703"})  # while we read of it
@@ -132,24 +132,23 @@ class Catalog:
 
     async def index(self) -> Indexed:
         """Read the schema anew, whether it has changed or not, and keep it."""
-        before = await self._know()
         with translating():
             async with self._reading:
+                before = self._known or await self._kept(*await self._present())
                 known = self._known = await self._read()
         columns = [column for table in known.tables for column in table["columns"] or ()]
         return Indexed(
             len(known.tables),
             len(columns),
             sum(bool(column.get("samples")) for column in columns),
-            changed=known.tables != before.tables,
+            changed=before is None or known.tables != before.tables,
         )
 
     async def _know(self) -> _Known:
         """Give the schema as it is now: from memory, from what is kept, or from the catalog."""
         with translating():
             async with self._reading:
-                async with self._executor.guard() as guard:
-                    role, fingerprint = await self._fingerprint(guard)
+                role, fingerprint = await self._present()
                 if self._known is None or not self._known.holds(fingerprint):
                     self._known = await self._kept(role, fingerprint) or await self._read()
                 return self._known
@@ -158,6 +157,10 @@ class Catalog:
         async with self._pool.connection() as conn:
             tables = await schema.load_index(conn, role, fingerprint)
         return _Known(fingerprint, tables, Index(tables), time.monotonic()) if tables else None
+
+    async def _present(self) -> tuple[str, str]:
+        async with self._executor.guard() as guard:
+            return await self._fingerprint(guard)
 
     async def _fingerprint(self, guard: Guard) -> tuple[str, str]:
         role, found = await schema.read_fingerprint(guard.conn, self._settings.schemas)
@@ -211,7 +214,7 @@ async def _samples(guard: Guard, tables: Sequence[Table], no_samples: Sequence[s
     until, left = time.monotonic() + _LOOKING, _LOOKED_INTO
     for table, columns in wanted:
         unknown = [each for each in columns if (title(table), each["name"]) not in common]
-        if unknown and left and time.monotonic() < until:
+        if unknown and table["rows"] != 0 and left and time.monotonic() < until:
             left -= 1
             found.update(await _look_into(looking, table, unknown))
     return found
