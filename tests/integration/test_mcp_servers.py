@@ -22,8 +22,17 @@ from walagent.agent.models.scripted import Answer, ScriptedModel
 from walagent.agent.tools.offered import Offered
 from walagent.app.applying import apply
 from walagent.app.environment import Environment
-from walagent.app.mcp_clients import Clients, look_at, make_clients, register, register_named
-from walagent.config import Config
+from walagent.app.mcp_clients import (
+    Clients,
+    Status,
+    keep_registered,
+    list_tools,
+    look_at,
+    make_clients,
+    register,
+    register_named,
+)
+from walagent.config import Config, McpServer
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json, ToolResult
 from walagent.testing import FakeProvider, call
@@ -310,6 +319,7 @@ async def test_a_run_is_cancelled_in_the_middle_of_a_call(
         async with asyncio.timeout(DEADLINE):
             while not logged(on.log, "hang"):  # noqa: ASYNC110 - the event is a line of a file
                 await asyncio.sleep(0.01)
+        assert "lookup" in await on.clients.servers["desk"].offers()  # meanwhile
         run_id = await value(conn, "select id from agent.run")
         await value(conn, "select agent.cancel(%s, 'enough')", run_id)
         assert [each[1] for each in await on.d.ended()] == ["cancelled"]
@@ -367,6 +377,7 @@ async def test_a_server_that_cannot_be_started_is_told_to_the_model(
         (told,) = answers(model)
         assert told.is_error
         assert told.content.startswith("the MCP server desk cannot be reached: ")
+        assert await column(conn, KINDS) == ["reply", "result", "reply"]  # nothing was begun
         named = Config.model_validate(
             {"agents": {"a": {"model": "fake", "tools": ["desk__lookup"]}}}
         )
@@ -467,6 +478,51 @@ async def test_a_wrong_token_opens_nothing(tmp_path: Path) -> None:
                 await clients.servers["desk"].offers()
         with pytest.raises(ConfigError, match="no variable or credential called NOT_THERE"):
             make_clients(over_http(port, "NOT_THERE"), ENVIRONMENT)
+
+
+# The daemon's part, and people's.
+
+
+@pytest.mark.slow
+async def test_a_server_that_comes_later_is_registered_then(
+    conn: AsyncConnection, tmp_path: Path
+) -> None:
+    """The daemon waits for none of them; what `walagent mcp-tools` lists says how each stands."""
+    port, log = _free_port(), tmp_path / "log"
+    settings = over_http(port, "DESK_TOKEN", nothing=None)
+    done = asyncio.Event()
+
+    async def write(entry: McpServer, found: Sequence[Status]) -> None:
+        await register(conn, entry, found)
+        done.set()
+
+    async with opened(settings) as clients:
+        listed = {row["tool"]: row["state"] for row in await list_tools(conn, settings, clients)}
+        assert listed["desk__lookup"].startswith("the MCP server desk cannot be reached")
+        waiting = asyncio.create_task(keep_registered(clients, settings, write, 0.1))
+        async with served(log, port), asyncio.timeout(DEADLINE):
+            await done.wait()
+            await waiting
+            rows_ = await list_tools(conn, settings, clients)
+    listed = {row["tool"]: row["state"] for row in rows_}
+    assert listed["desk__lookup"] == "accepted"
+    assert listed["desk__nothing"] == "its server does not offer it"
+    assert await value(conn, "select count(*) from agent.tool where kind = 'mcp'") == len(TOOLS)
+
+
+def test_without_the_sdk_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nobody who has no servers needs it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "walagent.agent.tools.mcp", raising=False)
+    monkeypatch.delattr("walagent.agent.tools.mcp", raising=False)
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(ConfigError) as caught:
+        make_clients(config(tmp_path / "log"), ENVIRONMENT)
+    assert caught.value.hint == "pip install 'walagent[mcp]'"
+    assert make_clients(Config(), ENVIRONMENT) is None
 
 
 # What can be a tool.

@@ -25,8 +25,10 @@ from tests.helpers.database import (
 from tests.helpers.queue import add_runs
 from walagent.agent.models import build_model
 from walagent.agent.models.scripted import Answer, ScriptedModel
+from walagent.app.applying import apply
+from walagent.config import Config
 from walagent.engine.querying import as_json
-from walagent.errors import StatementRefusedError
+from walagent.errors import ConfigError, StatementRefusedError
 from walagent.message import Json, ToolResult
 from walagent.store.guard.role import check_role
 from walagent.store.guard.rows import Column, Rows
@@ -215,6 +217,39 @@ async def test_a_role_that_could_write_cannot_be_attached(conn: AsyncConnection)
         async with as_role(conn, ada):
             error = await refused(conn, attaching, spec, state="42501")
             assert f'you are not a member of role "{name}"' in told(error)
+        await run_all(conn, f"grant {name} to {ada}")
+        async with as_role(conn, ada):
+            await value(conn, attaching, spec)
+        await run_all(conn, "select agent.detach(name) from agent.attachment")
+
+
+async def test_a_file_names_the_role_once(conn: AsyncConnection) -> None:
+    """`ask.role` is what the tool reads as, unless the attachment says otherwise."""
+    async with analyst(conn) as name, role(conn, "nologin") as other:
+        document: dict[str, Json] = {
+            "ask": {"role": name},
+            "agents": {
+                "a": {
+                    "model": "fake",
+                    "tools": ["query"],
+                    "attach": [
+                        {"table": "support_tickets", "name": "plain"},
+                        {"table": "support_tickets", "name": "own", "query_as": other},
+                    ],
+                }
+            },
+        }
+        async with conn.transaction():
+            await apply(conn, Config.model_validate(document))
+        frozen = "select name, definition -> 'tools' -> 0 ->> 'role' from agent.attachment"
+        assert dict(await rows(conn, frozen)) == {"plain": name, "own": other}
+        async with conn.transaction():
+            assert await apply(conn, Config.model_validate(document)) == []
+        document["ask"] = {"role": "walagent_other"}
+        with pytest.raises(ConfigError, match=r'attachment plain: .*no role "walagent_other"'):
+            async with conn.transaction():
+                await apply(conn, Config.model_validate(document))
+        await run_all(conn, "select agent.detach(name) from agent.attachment")
 
 
 @pytest.mark.parametrize("lost", ["it may write", "it is not ours", "it is gone"])

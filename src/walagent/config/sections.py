@@ -182,7 +182,7 @@ class McpServer(Part):
     token: CredentialName | None = None
     """The name of the variable or credential with the bearer token that `url` wants; never the
     token."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: dict[str, str] = Field(default_factory=dict, repr=False)
     """Variables for the program, beside PATH, HOME and the like."""
     credentials: tuple[CredentialName, ...] = ()
     """Names of variables or credentials that the program is given under the same names."""

@@ -250,8 +250,17 @@ class Toolbox:
         faults.hit("tool.committed")
         return step
 
-    def _callee(self, tool: Tool) -> Callee:
-        return self._servers.callee(tool) if tool.kind == "mcp" else self._function(tool)
+    async def _prepared(self, move: RunTool) -> Callee:
+        """Give what carries a call out, ready for it; nothing is begun, so there is no intent."""
+        tool = move.tool
+        try:
+            found = self._servers.callee(tool) if tool.kind == "mcp" else self._function(tool)
+            await found.prepare()
+        except ToolFailedError as error:
+            if not move.again:
+                raise
+            raise ToolFailedError(f"{error}; the attempt before may have acted") from error
+        return found
 
     def _function(self, tool: Tool) -> PythonTool:
         if (function := self._python.get(tool.target)) is None:
@@ -301,7 +310,8 @@ class Toolbox:
 
         So is a call that did not end in time: nobody knows whether it acted.
         """
-        call, steps, function = move.call, list[NewStep](), self._callee(move.tool)
+        call, steps = move.call, list[NewStep]()
+        callee = await self._prepared(move)
         if not move.again:
             content = {"call_id": call.id, "name": call.name, "idempotency_key": _key(claim, call)}
             intent = NewStep(seq, StepKind.INTENT, content)
@@ -312,7 +322,7 @@ class Toolbox:
         context = ToolContext(None, _key(claim, call), claim.run_id, claim.change)
         try:
             async with awake_for(move.tool.timeout):
-                text = _text(await function.call(context, arguments))
+                text = _text(await callee.call(context, arguments))
             result = result_to_json(call, text, is_error=False)
         except (TimeoutError, OutcomeUnknownError) as error:
             if not move.again:

@@ -12,6 +12,14 @@ from walagent.message import Json
 class Callee(Protocol):
     """Something that can be called with a tool's arguments."""
 
+    async def prepare(self) -> None:
+        """Make ready what a call needs: nothing has happened yet, and no clock is running.
+
+        Raises:
+            ToolFailedError: it cannot be called; for the model.
+        """
+        ...
+
     async def call(self, context: ToolContext, arguments: Mapping[str, Json]) -> object:
         """Act, and give the answer.
 

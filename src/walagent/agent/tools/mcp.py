@@ -20,6 +20,7 @@ import orjson
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import (
+    CONNECTION_CLOSED,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -92,30 +93,15 @@ class McpServer:
         _, offered = await self._asked()
         return offered
 
-    async def call(
-        self, tool: Tool, name: str, context: ToolContext, arguments: Mapping[str, Json]
-    ) -> str:
-        """Call a tool, if it is as it was accepted.
+    async def ready(self, tool: Tool, name: str) -> "_Open":
+        """Give a connection on which a tool can be called that is as it was accepted.
 
         Raises:
-            ToolFailedError: it was not called, or said no.
-            OutcomeUnknownError: it may or may not have acted.
+            ToolFailedError: there is none, or the tool is another one by now.
         """
         opened, offered = await self._asked()
         _check_accepted(tool, name, offered.get(name))
-        try:
-            result = await opened.call(name, arguments, context.idempotency_key)
-        except MCPError as error:
-            said = f"{tool.name}: {without_control(str(error))[:500]}"
-            if error.code in _NOT_BEGUN:
-                raise ToolFailedError(said) from error
-            raise OutcomeUnknownError(said) from error
-        except (RuntimeError, ValueError) as error:  # it answered, and not as it must
-            raise ToolFailedError(f"{tool.name} answered what is no result") from error
-        text = framed(self.spec.name, _said(result), context.run_id, self.spec.most)
-        if result.is_error:
-            raise ToolFailedError(text)
-        return text
+        return opened
 
     async def aclose(self) -> None:
         """End the connection, and the program that was started for it."""
@@ -290,17 +276,42 @@ def _check_accepted(tool: Tool, name: str, offered: Offered | None) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Called:
     """A tool of a server, as an attachment has it."""
 
     server: McpServer
     tool: Tool
     name: str
+    opened: _Open | None = None
+
+    async def prepare(self) -> None:
+        """Open the connection, and see that the tool is what was accepted."""
+        self.opened = await self.server.ready(self.tool, self.name)
 
     async def call(self, context: ToolContext, arguments: Mapping[str, Json]) -> object:
-        """Call it."""
-        return await self.server.call(self.tool, self.name, context, arguments)
+        """Call it.
+
+        Raises:
+            ToolFailedError: it was not called, or said no.
+            OutcomeUnknownError: it may or may not have acted.
+        """
+        opened = self.opened or await self.server.ready(self.tool, self.name)
+        try:
+            result = await opened.call(self.name, arguments, context.idempotency_key)
+        except MCPError as error:
+            if error.code in _NOT_BEGUN:
+                raise ToolFailedError(self._framed(str(error), context)) from error
+            raise OutcomeUnknownError(f"{self.tool.name}: {_code(error)}") from error
+        except (RuntimeError, ValueError) as error:  # it answered, and not as it must
+            raise ToolFailedError(f"{self.tool.name} answered what is no result") from error
+        text = self._framed(_said(result), context)
+        if result.is_error:
+            raise ToolFailedError(text)
+        return text
+
+    def _framed(self, text: str, context: ToolContext) -> str:
+        return framed(self.server.spec.name, text, context.run_id, self.server.spec.most)
 
 
 class McpServers:
@@ -352,9 +363,17 @@ def _said(result: CallToolResult) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """Say why in a line; of several reasons the first."""
+    """Say why in a line; of several reasons the first, and nothing in the server's own words."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return _reason(group.exceptions[0])
+    if isinstance(error, MCPError):
+        return _code(error)
     words = without_control(str(error)).strip()
     return (words or type(error).__name__)[:300]
+
+
+def _code(error: MCPError) -> str:
+    if error.code == CONNECTION_CLOSED:
+        return "the connection was closed"
+    return f"it answered with error {error.code}"

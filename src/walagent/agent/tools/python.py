@@ -53,6 +53,9 @@ class PythonTool:
     arguments: type[BaseModel]
     target: str
 
+    async def prepare(self) -> None:
+        """Make ready what a call needs: a function is there."""
+
     async def call(self, context: ToolContext, arguments: Mapping[str, Json]) -> object:
         """Check the arguments against the annotations and call the function.
 
