@@ -284,6 +284,7 @@ create table agent.verified_query (
 );
 create index verified_query_words on agent.verified_query using gin (words);
 comment on table agent.verified_query is 'Questions whose statement a person has found right; they are examples for the planner';
+comment on column agent.verified_query.owner is 'Who may change it; shown to questions of this role and of its members';
 
 create table agent.glossary (
     owner   name not null default session_user,
@@ -292,6 +293,7 @@ create table agent.glossary (
     primary key (owner, term)
 );
 comment on table agent.glossary is 'What words mean in this business: churned is no invoice for 90 days';
+comment on column agent.glossary.owner is 'Who may change it; told to questions of this role and of its members';
 
 -- What a role may read of the schema, so that not each question reads the catalog.  It belongs to the
 -- login that read it: whoever could write what another login's model is told could make it ask for
@@ -318,7 +320,23 @@ create table agent.schema_table (
 comment on table agent.schema_table is 'A table or view of the application, as questions know it';
 comment on column agent.schema_table.description is 'Columns, keys, comments, enum and CHECK values, and common values of columns that may be shown';
 
--- Each login has sessions, examples, words and an index of its own, also where several may ask.
+-- Whether this login is a role, or a member of it; a superuser is no member of everything here.
+create function agent.is_member_of(_role name)
+    returns boolean
+    language sql
+    stable
+as $$
+    with recursive me (oid) as (
+        select oid from pg_catalog.pg_roles where rolname = session_user
+         union
+        select m.roleid from me join pg_catalog.pg_auth_members m on m.member = me.oid
+    )
+    select exists (select from me join pg_catalog.pg_roles r using (oid) where r.rolname = _role)
+$$;
+comment on function agent.is_member_of(name) is 'Whether the login is this role or a member of it';
+
+-- Each login has sessions and an index of its own, also where several may ask, and sees the examples
+-- and words of its own and of the roles that it is a member of: of the analyst, for instance.
 alter table agent.session enable row level security;
 alter table agent.question enable row level security;
 alter table agent.verified_query enable row level security;
@@ -329,7 +347,9 @@ create policy of_its_owner on agent.session using (owner = session_user) with ch
 create policy of_its_session on agent.question
     using (exists (select from agent.session s where s.id = session_id and s.owner = session_user));
 create policy of_its_owner on agent.verified_query using (owner = session_user) with check (owner = session_user);
+create policy of_its_members on agent.verified_query for select using (agent.is_member_of(owner));
 create policy of_its_owner on agent.glossary using (owner = session_user) with check (owner = session_user);
+create policy of_its_members on agent.glossary for select using (agent.is_member_of(owner));
 create policy of_its_owner on agent.schema_index using (owner = session_user) with check (owner = session_user);
 create policy of_its_owner on agent.schema_table using (owner = session_user) with check (owner = session_user);
 
@@ -345,7 +365,7 @@ begin
     execute format('grant update (summary, summary_upto) on agent.session to %I', role);
     execute format('grant select, insert, update, delete on agent.verified_query, agent.glossary, agent.schema_index, '
         'agent.schema_table to %I', role);
-    execute format('grant execute on function agent.now(), agent.begin_question(text, text, jsonb, text, interval), '
+    execute format('grant execute on function agent.now(), agent.is_member_of(name), agent.begin_question(text, text, jsonb, text, interval), '
         'agent.resume_question(text, text, interval), agent.question_run(bigint), agent.question_steps(bigint), '
         'agent.hold_question(bigint, bigint, text, interval), '
         'agent.reserve_for_question(bigint, bigint, text, bigint, numeric), '

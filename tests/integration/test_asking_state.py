@@ -429,11 +429,15 @@ async def test_examples_and_words_are_those_of_who_asks(conn: AsyncConnection, d
             f" values ('{name}', 'churned', 'gone');"
             "insert into agent.glossary (term, meaning) values ('churned', 'of somebody else');"
             f"insert into agent.glossary (owner, term, meaning)"
+            f" select 'analyst_{conn.info.dbname}', term, 'of all' from unnest("
+            f" array['customers', 'churned']) term;"
+            f"insert into agent.glossary (owner, term, meaning)"
             f" select '{name}', 'a' || n, repeat('m', 300) from generate_series(1, 200) n;",
         )
         await asker.ask("How many customers have churned?", "s")
         first = str(on.provider.received[0].body)
         assert "churned: gone" in first
+        assert "customers: of all" in first
         assert "of somebody else" not in first
         assert "select 99" not in first
         assert sum(f"kind_{n}" in first for n in range(9)) == 5

@@ -279,22 +279,29 @@ async def save_query(conn: Connection, question: str, sql: str) -> None:
 async def similar_queries(
     conn: Connection, question: str, *, most: int = 5
 ) -> Sequence[tuple[str, str]]:
-    """Find saved questions that share words with *question*, the nearest first, with their SQL."""
+    """Find saved questions that share words with *question*, the nearest first, with their SQL.
+
+    Saved by this login, or for a role that it is a member of.
+    """
     cursor = await conn.execute(
         "select q.question, q.sql from agent.verified_query q,"
         " (select nullif(replace(plainto_tsquery('simple', %s)::text, '&', '|'), '')::tsquery)"
         " as a (w)"
-        " where q.owner = session_user and q.words @@ a.w"
-        " order by ts_rank(q.words, a.w) desc, q.id limit %s",
+        " where q.words @@ a.w and agent.is_member_of(q.owner)"
+        " order by ts_rank(q.words, a.w) desc, q.owner <> session_user, q.id limit %s",
         [question, most],
     )
     return await cursor.fetchall()
 
 
 async def terms(conn: Connection, question: str, *, most: int = 100) -> Sequence[tuple[str, str]]:
-    """What words mean in this business: first those that *question* has, then the others."""
+    """What words mean in this business: first those that *question* has, then the others.
+
+    As this login says, or a role that it is a member of.
+    """
     cursor = await conn.execute(
-        "select term, meaning from agent.glossary where owner = session_user"
+        "select term, meaning from (select distinct on (term) term, meaning from agent.glossary"
+        " where agent.is_member_of(owner) order by term, owner <> session_user) known"
         " order by position(lower(term) in lower(%s)) = 0, term limit %s",
         [question, most],
     )
