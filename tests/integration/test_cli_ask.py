@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import run_all, value
+from tests.helpers.database import run_all, until, value
 from tests.helpers.guard import STAGE
 from tests.integration.cli_user import PATIENCE, Ended, User
 from walagent.agent.models.scripted import Answer
@@ -134,6 +134,60 @@ async def test_a_killed_question_is_finished_by_its_session(
         assert await value(conn, done) == 2
         plans = "select count(*) from agent.step where content ->> 'by' = 'planner' and run_id = 1"
         assert await value(conn, plans) == 1
+
+
+@pytest.mark.slow
+async def test_a_question_that_is_killed_among_several_plans_is_finished(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """SIGKILL with two of three plans there: the same command asks for the third alone."""
+    asked = asyncio.Event()
+
+    def silent(_request: Request) -> Answer:
+        asked.set()
+        return Fault(stall=60.0)
+
+    replies: list[Answer] = [PLAN, PLAN, silent, PLAN, ANSWER]
+    typed = ["ask", QUESTION, "--session", "monday", "--candidates", "3"]
+    async with shell(conn, dsn, tmp_path, replies) as on:
+        with on.user.starts(*typed) as killed:
+            await asyncio.wait_for(asked.wait(), PATIENCE)
+            await until(conn, "select count(*) = 2 from agent.step")
+            assert await asyncio.to_thread(killed.ends, signal.SIGKILL) == -signal.SIGKILL
+        await run_all(conn, "update agent.run set lease_expires_at = agent.now() - interval '1 s'")
+        ended = (await on.types(*typed[:-2])).worked()
+        assert "plans: 3 of 3 plans came to this" in ended.err
+        assert len(on.provider.received) == 5
+        assert await value(conn, "select count(*) from agent.question") == 1
+
+
+@pytest.mark.slow
+async def test_a_chat_outlives_its_connections(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The question that meets the loss says so; the next one opens others."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER] * 4) as on:
+        command = [sys.executable, "-m", "walagent", "chat", "--session", "c"]
+        chat = await asyncio.create_subprocess_exec(
+            *command, cwd=tmp_path, env=on.user.environment, stdin=PIPE, stdout=PIPE, stderr=PIPE
+        )
+        assert chat.stdin
+        assert chat.stdout
+        assert chat.stderr
+        chat.stdin.write(f"{QUESTION}\n".encode())
+        await _says(chat.stdout, "FR")
+        await run_all(
+            conn,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where application_name like 'walagent a%' and datname = current_database()",
+        )
+        chat.stdin.write(f"{QUESTION}\nsql\n".encode())
+        out, err = await asyncio.wait_for(
+            chat.communicate(f"{QUESTION}\nexit\n".encode()), PATIENCE
+        )
+        assert chat.returncode == 0
+        assert b"Traceback" not in err
+        assert b"Twenty in each country." in out
 
 
 @pytest.mark.parametrize(
