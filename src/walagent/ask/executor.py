@@ -92,7 +92,7 @@ class Executor:
         try:
             async with self.guard() as guard:
                 rows = await guard.read(query)
-                repeats = await find_repeats(guard, query)
+                repeats = await find_repeats(guard, query, rows)
         except StatementRefusedError:
             self._failures.append(time.monotonic())
             raise

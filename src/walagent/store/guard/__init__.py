@@ -5,4 +5,7 @@ statement → parsed read-only → analysed (a view that is rolled back) → jud
 `statement` looks at the text only as far as it must; nothing there is a boundary.  `tree` reads
 the rule that the server stored, `analysis` judges every function, operator, type and relation in
 it against `known`, `role` refuses logins that could write, and `query` runs what is left.
+
+Beside that, `repeats` says what a statement that ran has counted more than once; it looks into the
+same rule with its nesting (`rule`, `levels`, `keys`, `joins`), and allows and refuses nothing.
 """

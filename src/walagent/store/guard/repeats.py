@@ -14,25 +14,26 @@ from psycopg import Error, sql
 
 from walagent.errors import StatementRefusedError
 from walagent.store.guard.joins import (
-    Facts,
-    Filter,
     Many,
     Suspect,
     constants,
+    listed,
     numbers,
     relations,
     suspects,
 )
+from walagent.store.guard.levels import Facts, Filter
 from walagent.store.guard.query import Connection, Guard
+from walagent.store.guard.rows import Rows
 from walagent.store.guard.rule import Item, read_rule
 from walagent.store.guard.statement import read_statement
 from walagent.store.queries import query
 
-_WORTH: Final = re.compile(
-    r"\b(sum|count|avg)\s*\(.*(\bjoin\b|\bfrom\b.*,)", re.IGNORECASE | re.DOTALL
-)
+_TOTAL: Final = re.compile(r"\b(sum|count|avg)\b", re.IGNORECASE)
+_JOIN: Final = re.compile(r"\bjoin\b|\bfrom\b.*,", re.IGNORECASE | re.DOTALL)
 _LOOKED_AT: Final = 100_000  # rows of a table, in which two that belong together are looked for
 _MOST: Final = 8  # suspects that are looked into
+_LONGEST: Final = 1_000_000  # characters of a rule; a longer one would hold all others up
 _SECONDS: Final = 2  # for each look; a table that takes longer proves nothing
 
 _OPERATORS: Final = {
@@ -50,32 +51,39 @@ _RULE: Final = """
 select ev_action::text from pg_rewrite where ev_class = 'pg_temp.walagent_joins'::regclass
 """
 
-
-async def find_repeats(guard: Guard, text: str) -> Sequence[str]:
-    """Say what a statement, which the guard has let run, counts more than once."""
-    if not _WORTH.search(text) or read_statement(text).explain is not None:
-        return ()
-    conn = guard.analyst or guard.conn
-    try:
-        async with _undone(conn, guard.search_path, "read write"):
-            rule = await _rule(conn, text)
-            facts, names = await _facts(conn, rule)
-        found = [
-            each
-            for each in dict.fromkeys(suspects(rule, facts))
-            if {each.relation, each.many.relation} <= names.keys()
-        ][:_MOST]
-        proven: set[Many] = set()
-        for many in {each.many for each in found}:
-            async with _undone(guard.conn, guard.search_path, "read only"):
-                if await _repeats(guard.conn, many, names):
-                    proven.add(many)
-    except (Error, StatementRefusedError):
-        return ()  # the statement itself did run, so nothing is wrong with it
-    return tuple(dict.fromkeys(_said(each, names) for each in found if each.many in proven))
-
-
 Names = dict[int, tuple[str, str, dict[int, str]]]  # schema, name and columns of a relation
+
+
+async def find_repeats(guard: Guard, text: str, rows: Rows) -> Sequence[str]:
+    """Say what a statement counts or lists more than once.
+
+    Args:
+        text: a statement that the guard has let run.
+        rows: what it gave.
+    """
+    doubled = len(set(rows.texts)) < len(rows)
+    worth = _TOTAL.search(text) or doubled
+    if not (worth and _JOIN.search(text)) or read_statement(text).explain is not None:
+        return ()
+    try:
+        return await _find(guard, text, doubled=doubled)
+    except (Error, StatementRefusedError, RecursionError):
+        return ()  # too slow, or too deep; the statement did run, so nothing is wrong with it
+
+
+async def _find(guard: Guard, text: str, *, doubled: bool) -> Sequence[str]:
+    conn = guard.analyst or guard.conn
+    async with _undone(conn, guard.search_path, "read write"):
+        rule = await _rule(conn, text)
+        facts, names = await _facts(conn, rule)
+    found = [*suspects(rule, facts), *(listed(rule, facts) if doubled else ())]
+    found = [each for each in dict.fromkeys(found) if each.many.relation in names][:_MOST]
+    proven: set[Many] = set()
+    for many in {each.many for each in found}:
+        async with _undone(guard.conn, guard.search_path, "read only"):
+            if await _repeats(guard.conn, many, names):
+                proven.add(many)
+    return tuple(dict.fromkeys(_said(each, names) for each in found if each.many in proven))
 
 
 @asynccontextmanager
@@ -101,7 +109,7 @@ async def _rule(conn: Connection, text: str) -> Sequence[Item]:
     view = read_statement(text).wrapped(f"create temp view {_VIEW} as select")
     await conn.execute(view.encode(), binary=True)  # by the extended protocol: one statement
     row = await (await conn.execute(_RULE)).fetchone()
-    return read_rule(row[0]) if row else ()
+    return read_rule(row[0]) if row and len(row[0]) < _LONGEST else ()
 
 
 async def _facts(conn: Connection, rule: Sequence[Item]) -> tuple[Facts, Names]:
@@ -160,11 +168,15 @@ def _condition(each: Filter, columns: Mapping[int, str]) -> sql.Composable:
 
 
 def _said(suspect: Suspect, names: Names) -> str:
-    _, table, columns = names[suspect.relation]
-    _, many, _ = names[suspect.many.relation]
-    verb = {"sum": "adds up", "avg": "averages"}.get(suspect.total, "counts")
-    column = columns.get(suspect.column, "*")
+    known, other = names.get(suspect.relation), names[suspect.many.relation]
+    table, many = known[1] if known else suspect.alias, other[1]
+    verb = {"sum": "sum adds up", "avg": "avg averages", "count": "count counts"}
+    what = (
+        f"{verb[suspect.total]} {table}.{suspect.column}"
+        if suspect.total
+        else f"a row of {table} comes"
+    )
     return (
-        f"{suspect.total} {verb} {table}.{column} once for each row of {many} that a row of"
-        f" {table} is joined to, not once for each {table}"
+        f"{what} once for each row of {many} that a row of {table} is joined to,"
+        f" not once for each {table}"
     )

@@ -31,6 +31,14 @@ class Item:
             case _:
                 return ""
 
+    def words(self, name: str) -> Sequence[str]:
+        """The words in a field that is a list of them."""
+        match self.fields.get(name):
+            case [list() as words]:
+                return [word for word in words if isinstance(word, str)]
+            case _:
+                return ()
+
     def number(self, name: str) -> int:
         """A field that is one number; 0 where it is none."""
         word = self.word(name)
