@@ -264,6 +264,30 @@ def test_what_the_daemons_role_lacks_is_named_with_its_grant(user: User, empty: 
             conn.execute("drop role walagent_cli_daemon, walagent_cli_agent")
 
 
+def test_the_role_that_models_read_as_is_looked_at(user: User, empty: str) -> None:
+    """Whether the daemon may take it on, and whether it can still do nothing but read."""
+    user.types("init").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("drop role if exists walagent_cli_analyst")
+        conn.execute("create role walagent_cli_analyst")
+        conn.execute("revoke create on schema public from public")
+        try:
+            text = AGENTS.replace("{table", "{query_as: walagent_cli_analyst, table")
+            user.writes(text.replace("tools: [", "tools: [query, "))
+            user.types("apply").worked()
+            assert problems(user) == []
+            conn.execute("grant insert on support_tickets to walagent_cli_analyst")
+            (found,) = problems(user)
+            assert "walagent_cli_analyst may write to public.support_tickets" in found["text"]
+            for (mend,) in conn.execute(found["fix"].encode()).fetchall():
+                conn.execute(mend.encode())
+            assert problems(user) == []
+        finally:
+            conn.execute("delete from agent.attachment")
+            conn.execute("drop owned by walagent_cli_analyst")
+            conn.execute("drop role walagent_cli_analyst")
+
+
 def test_a_login_that_may_not_replicate_is_a_problem(user: User, empty: str) -> None:
     """The daemon's own login may do all else; the reader's is another one."""
     user.types("init").worked()

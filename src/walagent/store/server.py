@@ -49,6 +49,9 @@ class AttachedTable:
     role_exists: bool
     role_is_superuser: bool
     may_become: bool  # whether we may become the role
+    reads_as: str | None  # the role of its tool `query`, if it has one
+    may_read_as: bool  # whether that role is there, and we may become it
+    could_write: str | None  # what that role could do beside reading
     paused: bool
     paused_reason: str | None
     lost: str | None  # why it cannot go on as it was defined

@@ -48,6 +48,7 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
             f"grant {_name(table.owner or '')} to {_name(table.schema_owner)};",
         )
     yield from _check_role(table, role)
+    yield from _check_reading(table, role)
     if table.lost:
         yield problem(
             f"attachment {table.attachment} cannot go on as it was defined: {table.lost}",
@@ -80,6 +81,23 @@ def _check_role(table: AttachedTable, role: str) -> Iterator[Finding]:
         yield warning(
             f'attachment {table.attachment} runs as the superuser "{table.run_as}"',
             "attach it with run_as naming a role that may do only what its tools need",
+        )
+
+
+def _check_reading(table: AttachedTable, role: str) -> Iterator[Finding]:
+    """Look at the role of the tool `query`."""
+    if table.reads_as is None:
+        return
+    if not table.may_read_as:
+        yield problem(
+            f'role "{role}" may not become "{table.reads_as}", which {table.attachment} reads as',
+            f"grant {_name(table.reads_as)} to {_name(role)};",
+        )
+    elif table.could_write:
+        yield problem(
+            f'attachment {table.attachment} reads as "{table.reads_as}", which could do more:'
+            f" {table.could_write}",
+            f"select mend from agent.writing_rights({_literal(table.reads_as)});",  # noqa: S608 - for a person to read
         )
 
 

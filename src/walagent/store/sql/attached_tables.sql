@@ -13,10 +13,18 @@ select a.name as attachment,
        coalesce(r.rolsuper, false) as role_is_superuser,
        coalesce(pg_has_role(current_user, r.oid, case when current_setting('server_version_num')::integer >= 160000
                                                       then 'set' else 'member' end), false) as may_become,
+       q.reads_as,
+       coalesce(pg_has_role(current_user, s.oid, case when current_setting('server_version_num')::integer >= 160000
+                                                      then 'set' else 'member' end), false) as may_read_as,
+       case when s.oid is not null
+            then (select string_agg(w.reason, '; ') from agent.writing_rights(q.reads_as::name) w) end as could_write,
        a.paused,
        a.paused_reason,
        agent.lost_ground(a.definition) as lost
   from agent.attachment a
        left join pg_class c on c.oid = a.relation
        left join pg_roles r on r.rolname = a.run_as
+       left join lateral (select t ->> 'role' as reads_as from jsonb_array_elements(a.definition -> 'tools') t
+                           where t ->> 'kind' = 'builtin' and t ->> 'target' = 'query' limit 1) q on true
+       left join pg_roles s on s.rolname = q.reads_as
  order by a.name
