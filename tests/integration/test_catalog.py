@@ -100,6 +100,7 @@ async def test_it_says_what_a_planner_must_know(
         ("comment on table visitor is 'Guests.'", "Guests."),
         ("comment on column visitor.code is 'Of the badge.'", "Of the badge."),
         ("alter type mood add value 'middling'", "good, bad, middling"),
+        ("alter type mood rename value 'bad' to 'sad'", "good, sad"),
         ("alter table visitor add check (code > '')", "CHECK ((code > ''::text))"),
         ("create unique index on visitor (tier, code)", "unique (tier, code)"),
         ("alter domain percent add check (value <> 13)", "VALUE <> 13"),
@@ -215,6 +216,8 @@ async def test_values_that_a_policy_hides_are_not_shown(
         found = dict((await it.describe("")).values)
         assert found["public.visitor.status"] == ("new",)
         assert found["public.visitor.Home Town"] == ("Bern",)
+        await run_all(conn, "alter policy newcomers on visitor using (status = 'known')")
+        assert dict((await it.describe("")).values)["public.visitor.status"] == ("known",)
 
 
 async def test_whoever_owns_or_operates_it_leaves_columns_out(
