@@ -197,32 +197,13 @@ class Work:
         return self._schema
 
     async def _plan(self, told: Sequence[tuple[Mapping[str, Json] | None, str]]) -> None:
-        schema = await self._context()
-        request = prompts.planner_request(
-            self._asked.text,
-            schema,
-            self._history,
-            told,
-            rows=self._desk.rows,
-            marker=self._marker,
-            search=self._desk.executor.searches,
-        )
-        await self._ask_model("planner", request)
+        await self._ask_model("planner", await self._planner_request(told))
         if (plan := self._standing.plan) is not None:
             self._on_event(Planned(plan))
 
     async def _plan_side_by_side(self, numbers: Sequence[int]) -> None:
         """Ask for several plans; those that come are kept, also when another one does not."""
-        schema = await self._context()
-        request = prompts.planner_request(
-            self._asked.text,
-            schema,
-            self._history,
-            (),
-            rows=self._desk.rows,
-            marker=self._marker,
-            search=self._desk.executor.searches,
-        )
+        request = await self._planner_request(())
 
         async def planned(number: int) -> None:
             await self._ask_model("planner", request, candidate=number)
@@ -232,6 +213,19 @@ class Work:
         ends = await asyncio.gather(*map(planned, numbers), return_exceptions=True)
         if failed := [end for end in ends if end is not None]:
             raise failed[0]
+
+    async def _planner_request(
+        self, told: Sequence[tuple[Mapping[str, Json] | None, str]]
+    ) -> Request:
+        return prompts.planner_request(
+            self._asked.text,
+            await self._context(),
+            self._history,
+            told,
+            rows=self._desk.rows,
+            marker=self._marker,
+            search=self._desk.executor.searches,
+        )
 
     async def _judge(self, stage: str) -> None:
         schema = await self._context()

@@ -2,6 +2,9 @@
 
 import asyncio
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 from uuid import uuid4
@@ -9,7 +12,7 @@ from uuid import uuid4
 import click
 
 from walagent.app.asking import open_asker, open_reading
-from walagent.ask.asking import LONGEST, Asker, check_question, check_session
+from walagent.ask.asking import LONGEST, check_question, check_session
 from walagent.ask.candidates import MOST as MOST_CANDIDATES
 from walagent.ask.catalog import Indexed
 from walagent.ask.moves import MAX_REPLANS
@@ -28,6 +31,7 @@ from walagent.errors import (
     PreconditionError,
     WalagentError,
 )
+from walagent.mask import mask
 
 ON_STDIN = "-"
 
@@ -103,52 +107,75 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
     A session that was cut off goes on where it was.  "-" reads the question from stdin.
     """
     question, drawn = _question_and_chart(question, chart)
-    name = session if session is not None else f"ask-{uuid4().hex[:12]}"
-    output = "json" if as_json else output
     options = Options(
         parallel=pattern.lower() == "parallel", retries=retries, candidates=candidates
     )
+    name = session if session is not None else f"ask-{uuid4().hex[:12]}"
+    form = cast("Format", "json" if as_json else output)
     progress = Progress(verbose=verbose)
-
-    async def asked(opened: Session, text: str) -> Outcome:
-        async with (
-            opened.places() as places,
-            open_asker(places, opened.config.ask, options, model=model) as asker,
-        ):
-            if index_first:
-                say(describe(await asker.index()))
-            with progress:
-                return await _answer(asker, text, name, progress)
-
-    try:
-        text = _read_stdin() if question == ON_STDIN else question
-        check_question(text)
-        check_session(name)
+    with _telling(form, name):
+        asked = _Asked(_text(question), name, options, model, index_first=index_first)
         if drawn is not None:
             check_plotting(None if drawn is True else drawn)
-        outcome = asyncio.run(asked(open_session(where), text))
-    except WalagentError as error:
-        if output == "json":
-            print_json(
-                {"status": "error", "answer": str(error), "hint": error.hint, "session": name}
-            )  # fmt: skip
-        if isinstance(error, ModelUnavailableError | ModelLimitedError):
-            raise gone(error, name) from error
-        raise
-    worked = show(outcome, output=cast("Format", output), chart=drawn)
+        outcome = asyncio.run(_answered(open_session(where), asked, progress))
+    worked = show(outcome, output=form, chart=drawn)
     progress.tell_cost(outcome)
     if not worked:
         sys.exit(FAILED)
 
 
-async def _answer(asker: Asker, question: str, session: str, progress: Progress) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A question, and how it is to be answered."""
+
+    text: str
+    session: str
+    options: Options
+    model: str | None
+    index_first: bool = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """See that it makes sense.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        check_question(self.text)
+        check_session(self.session)
+
+
+@contextmanager
+def _telling(form: Format, session: str) -> Generator[None]:
+    """Tell programs of an error as they are told of an answer, and people what they can do."""
+    try:
+        yield
+    except WalagentError as error:
+        told = error
+        if isinstance(error, ModelUnavailableError | ModelLimitedError):
+            told = _gone(error, session)
+        if form == "json":
+            answer = {"answer": mask(str(told)), "hint": mask(told.hint), "session": session}
+            print_json({"status": "error", **answer})
+        if told is error:
+            raise
+        raise told from error
+
+
+async def _answered(opened: Session, asked: _Asked, progress: Progress) -> Outcome:
     """Answer; first what an earlier process of this session has left, which may be the same."""
-    resumed = await asker.resume(session, progress.tell)
-    if resumed is not None:
-        if resumed.question == question:
-            return resumed
-        say(f"finished: {resumed.question}\n{resumed.text}\n")
-    return await asker.ask(question, session, progress.tell)
+    async with (
+        opened.places() as places,
+        open_asker(places, opened.config.ask, asked.options, model=asked.model) as asker,
+    ):
+        if asked.index_first:
+            say(describe(await asker.index()))
+        with progress:
+            resumed = await asker.resume(asked.session, progress.tell)
+            if resumed is not None and resumed.question == asked.text:
+                return resumed
+            if resumed is not None:
+                say(f"finished: {resumed.question}\n{resumed.text}\n")
+            return await asker.ask(asked.text, asked.session, progress.tell)
 
 
 def _question_and_chart(
@@ -166,15 +193,17 @@ def _question_and_chart(
     return question, None if chart is None else Path(chart) if chart else True
 
 
-def _read_stdin() -> str:
-    """Read a question, and not much more than one may have."""
+def _text(question: str) -> str:
+    """Give the question; from stdin no more than one may have."""
+    if question != ON_STDIN:
+        return question
     read = sys.stdin.buffer.read(4 * LONGEST + 1)
     if len(read) > 4 * LONGEST:
         raise ConfigError(f"the question has more than {LONGEST:,} characters")
     return read.decode(errors="surrogateescape").strip()
 
 
-def gone(error: WalagentError, session: str) -> PreconditionError:
+def _gone(error: WalagentError, session: str) -> PreconditionError:
     """Say what a person does about a model that does not answer."""
     return PreconditionError(
         str(error),

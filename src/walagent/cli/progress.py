@@ -9,7 +9,12 @@ from typing import Any, Self
 from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking
 from walagent.cli.output import clean, say
 
-_DOING = {"planner": "planning", "critic": "reviewing", "answer": "writing the answer"}
+_DOING = {
+    "planner": "planning",
+    "critic": "reviewing",
+    "answer": "writing the answer",
+    "summary": "summing up earlier questions",
+}
 
 
 class Progress:
