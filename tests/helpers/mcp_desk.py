@@ -48,7 +48,7 @@ def make(**auth: Any) -> MCPServer[Any]:  # noqa: ANN401 - the SDK's own argumen
         write("refuse", context)
         raise ToolError("the desk is closed")
 
-    @server.tool(description="Give ten megabytes.")
+    @server.tool(description="Give ten megabytes.", structured_output=False)
     def big(context: Context[Any]) -> str:
         write("big", context)
         return "x" * 10_000_000

@@ -188,8 +188,8 @@ class McpServer(Part):
     """Names of variables or credentials that the program is given under the same names."""
     tools: dict[Name, Annotated[McpTool, BeforeValidator(lambda raw: {} if raw is None else raw)]]
     """The tools that agents may have, by the server's names for them; there are no others."""
-    connect: Seconds = 10.0
-    """How long it may take to say what it offers."""
+    connect: Seconds = 30.0
+    """How long it may take to start and say what it offers."""
     max_result: int = Field(default=50_000, ge=1000, le=60_000)
     """How many characters of an answer are kept."""
 

@@ -72,7 +72,7 @@ class ServerSpec:
     token: str | None = field(default=None, repr=False)
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     tools: Mapping[str, Allowed] = field(default_factory=dict[str, Allowed])
-    connect: float = 10.0
+    connect: float = 30.0
     most: int = 50_000
 
 
@@ -119,10 +119,10 @@ class McpServer:
                 async with asyncio.timeout(self.spec.connect):
                     return opened, await _list(await opened.client(), self.spec)
             except TimeoutError as error:
-                self._retire(opened)
+                self.retire(opened)
                 reason, cause = f"no answer within {self.spec.connect:g} s", error
             except (MCPError, OSError, ValueError, RuntimeError, ExceptionGroup) as error:
-                self._retire(opened)
+                self.retire(opened)
                 reason, cause = _reason(error), error
                 if again:
                     continue
@@ -138,7 +138,7 @@ class McpServer:
             self._all.add(self._present)
         return self._present
 
-    def _retire(self, opened: "_Open") -> None:
+    def retire(self, opened: "_Open") -> None:
         """Open another one for the next call; calls on this one may end."""
         if self._present is opened:
             self._present = None
@@ -299,6 +299,9 @@ class _Called:
         opened = self.opened or await self.server.ready(self.tool, self.name)
         try:
             result = await opened.call(self.name, arguments, context.idempotency_key)
+        except asyncio.CancelledError:  # it took too long, or the run was cancelled
+            self.server.retire(opened)  # what it may still be doing is not for the next call
+            raise
         except MCPError as error:
             if error.code in _NOT_BEGUN:
                 raise ToolFailedError(self._framed(str(error), context)) from error
