@@ -28,6 +28,7 @@ create table agent.question (
     answer     jsonb
 );
 create index question_of_session on agent.question (session_id, id);
+create index question_unanswered on agent.question (asked_at) where answer is null and run_id is not null;
 comment on table agent.question is 'A question in plain words; its run has the plan, the statements and their results as steps';
 comment on column agent.question.answer is '{"status", "text", "sql", "assumptions", "caveats"}, once it is there; kept when the run is pruned';
 
@@ -48,7 +49,8 @@ begin
 end;
 $$;
 
--- Give back what questions hold whose process is gone: nobody else may be there to see to it.
+-- Give back what questions hold whose process is gone, and end those that nobody went on with for a
+-- week, so that they can be pruned.  Nobody else may be there to see to it.
 create function agent.let_go_of_questions()
     returns void
     language plpgsql
@@ -63,6 +65,18 @@ begin
     if found then
         perform agent.release_lost();
     end if;
+    with left_alone as (
+        select r.id
+          from agent.question q join agent.run r on r.id = q.run_id
+         where q.answer is null and q.run_id is not null and q.asked_at < agent.now() - interval '7 days'
+           and r.state in ('pending', 'waiting_retry')
+         order by r.id limit 100
+           for no key update of r skip locked
+    )
+    update agent.run r
+       set state = 'cancelled', next_attempt_at = null, finished_at = agent.now(),
+           error = jsonb_build_object('reason', 'nobody went on with its session for 7 days')
+      from left_alone l where r.id = l.id;
 end;
 $$;
 

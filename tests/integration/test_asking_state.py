@@ -300,6 +300,22 @@ async def test_a_used_up_budget_ends_the_command(
         assert "hint: walagent budgets" in ended.err
 
 
+async def test_a_question_that_nobody_went_on_with_ends(conn: AsyncConnection, dsn: str) -> None:
+    """After a week, so that it can be pruned; until then its session can finish it."""
+    async with scene(conn, dsn, [Fault(status=401), *TWO, *TWO]) as on:
+        with pytest.raises(ModelUnauthorizedError):
+            await on.ask("How many?", "one")
+        states = "select array_agg(state::text order by id) from agent.run"
+        await set_clock(conn, "6 days")
+        await on.ask("How many?", "two")
+        assert await value(conn, states) == ["waiting_retry", "succeeded"]
+        await set_clock(conn, "8 days")
+        await on.ask("How many?", "three")
+        assert await value(conn, states) == ["cancelled", "succeeded", "succeeded"]
+        assert await Asker(on.desk, Options(), name="test").resume("one") is None
+        assert await rows(conn, "select * from agent.broken_invariant") == []
+
+
 # Rights.
 
 
