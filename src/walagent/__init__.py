@@ -8,16 +8,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from walagent.app.client import AsyncClient, Client
+    from walagent.app.client import AsyncClient, Client, Options
     from walagent.app.supervisor import CoordinationPattern, Supervisor
 
 __version__ = "0.1.0"
-__all__ = ["AsyncClient", "Client", "CoordinationPattern", "Supervisor", "__version__"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "CoordinationPattern",
+    "Options",
+    "Supervisor",
+    "__version__",
+]
 
 _HOMES = {
     "AsyncClient": "walagent.app.client",
     "Client": "walagent.app.client",
     "CoordinationPattern": "walagent.app.supervisor",
+    "Options": "walagent.app.client",
     "Supervisor": "walagent.app.supervisor",
 }
 

@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
@@ -18,6 +20,7 @@ from tests.helpers.database import run_all, value
 from tests.integration.cli_user import Ended, User, empty_database
 from tests.integration.test_cli_ask import ANSWER, KEY, PLAN, QUESTION, Shell, shell
 from walagent.app.analyst import make_analyst
+from walagent.cli import main
 from walagent.errors import PreconditionError
 from walagent.testing import FakeProvider, call
 
@@ -206,11 +209,11 @@ async def test_a_picture_needs_its_library_before_anybody_is_asked(
         (("Why?", "--nonsense"), "No such option"),
     ],
 )
-def test_what_cannot_be_typed_is_named(tmp_path: Path, typed: tuple[str, ...], says: str) -> None:
+def test_what_cannot_be_typed_is_named(typed: tuple[str, ...], says: str) -> None:
     """With exit code 2, and without a database."""
-    ended = User(tmp_path, None).types("ask", *typed)
-    assert ended.code == 2
-    assert says in ended.err
+    ended = CliRunner().invoke(main, ["ask", *typed])
+    assert ended.exit_code == 2
+    assert says in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -222,13 +225,46 @@ def test_what_cannot_be_typed_is_named(tmp_path: Path, typed: tuple[str, ...], s
         ("a\0b", "the question is no text"),
     ],
 )
-def test_what_is_no_question_is_named(tmp_path: Path, question: str, says: str) -> None:
+def test_what_is_no_question_is_named(question: str, says: str) -> None:
     """With exit code 2, as JSON too, and before a database is looked for."""
-    ended = User(tmp_path, None).types("ask", "-", "--json", stdin=question)
-    assert ended.code == 2
-    assert says in ended.err
-    assert ended.json["status"] == "error"
-    assert says in ended.json["answer"]
+    ended = CliRunner().invoke(main, ["ask", "-", "--json"], input=question)
+    assert ended.exit_code == 2
+    assert says in ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["status"] == "error"
+    assert says in found["answer"]
+
+
+def test_a_megabyte_is_no_question(tmp_path: Path) -> None:
+    """Typed as a person would."""
+    ended = User(tmp_path, None).types("ask", "-", stdin="x" * 1_000_000)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err == "walagent: the question has more than 20,000 characters\n"
+
+
+@pytest.mark.parametrize("typed", [("ask", QUESTION), ("chat",)])
+def test_a_session_that_can_have_no_name_is_named(typed: tuple[str, ...]) -> None:
+    """With exit code 2, before a database is looked for."""
+    for name in ("", "x" * 201):
+        ended = CliRunner().invoke(main, [*typed, "--session", name])
+        assert ended.exit_code == 2
+        assert "a session's name has 1 to 200 characters" in ended.stderr
+
+
+@pytest.mark.parametrize("typed", [("ask", QUESTION), ("index",), ("chat",)])
+def test_a_database_that_is_not_there_is_named_at_once(
+    tmp_path: Path, typed: tuple[str, ...]
+) -> None:
+    """In one line, with exit code 1: it may be there later."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+    dsn = f"postgresql://postgres:hunter22@127.0.0.1:{port}/x"
+    ended = User(tmp_path, dsn).types(*typed)
+    assert ended.code == 1
+    assert f"port {port} failed: Connection refused" in ended.err
+    assert ended.err.count("Connection refused") == 1
+    assert "hunter22" not in ended.err
+    assert "pool" not in ended.err, "what goes on trying is not begun"
 
 
 async def test_a_session_that_cannot_be_gone_on_with_is_named(
@@ -240,10 +276,6 @@ async def test_a_session_that_cannot_be_gone_on_with_is_named(
         ended = await on.types("ask", QUESTION, "--session", "x")
         assert (ended.code, on.provider.received) == (2, [])
         assert 'session "x" belongs to somebody else' in ended.err
-        for typed in (("ask", QUESTION), ("chat",)):
-            ended = await on.types(*typed, "--session", "x" * 201)
-            assert (ended.code, on.provider.received) == (2, [])
-            assert "a session's name has 1 to 200 characters" in ended.err
 
 
 @pytest.mark.slow

@@ -101,13 +101,14 @@ async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]
     """
     async with AsyncExitStack() as stack:
         with translating():
-            pool = await stack.enter_async_context(
-                open_pool(places.dsn, size=3, application="walagent ask")
-            )
+            # Before the pool, which would go on trying where nobody listens or lets us in.
             guards = [
                 await stack.enter_async_context(_guard(places.dsn, settings))
                 for _ in range(settings.connections)
             ]
+            pool = await stack.enter_async_context(
+                open_pool(places.dsn, size=3, application="walagent ask")
+            )
         executor = Executor(guards, searcher=searcher_of(settings))
         shown = Settings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
