@@ -520,8 +520,9 @@ def test_without_the_sdk_it_is_said_what_to_install(
     """And nobody who has no servers needs it."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "mcp"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "walagent.agent.tools.mcp", raising=False)
-    monkeypatch.delattr("walagent.agent.tools.mcp", raising=False)
+    for name in ("walagent.agent.tools.mcp", "walagent.agent.tools.mcp_server"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        monkeypatch.delattr(name, raising=False)
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(ConfigError) as caught:
         make_clients(config(tmp_path / "log"), ENVIRONMENT)

@@ -73,7 +73,7 @@ def make_clients(config: Config, environment: Environment) -> Clients | None:
     if not config.mcp_servers:
         return None
     try:
-        from walagent.agent.tools import mcp  # noqa: PLC0415 - what it needs is an extra
+        from walagent.agent.tools import mcp, mcp_server  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "mcp":
             raise
@@ -82,14 +82,14 @@ def make_clients(config: Config, environment: Environment) -> Clients | None:
         ) from error
     return mcp.McpServers(
         [
-            mcp.ServerSpec(
+            mcp_server.ServerSpec(
                 name,
                 entry.command or (),
                 entry.url or "",
                 _secret(name, entry.token, environment) if entry.token else None,
                 {**entry.env, **{n: _secret(name, n, environment) for n in entry.credentials}},
                 {
-                    tool: mcp.Allowed(Effect(each.effect), each.timeout)
+                    tool: mcp_server.Allowed(Effect(each.effect), each.timeout)
                     for tool, each in entry.tools.items()
                 },
                 entry.connect,
