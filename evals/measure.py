@@ -10,7 +10,12 @@ from evals.grade import grade
 from evals.questions import Question, session_of
 from walagent import AsyncClient
 from walagent.ask.outcome import Event, Outcome, Thinking
-from walagent.errors import ModelLimitedError, ModelUnavailableError, WalagentError
+from walagent.errors import (
+    ModelLimitedError,
+    ModelRejectedError,
+    ModelUnavailableError,
+    WalagentError,
+)
 from walagent.message import Json
 
 _IN_A_ROW = 3  # questions that the provider leaves unanswered before the rest is not asked
@@ -62,8 +67,8 @@ class Result:
 
 async def measure(
     client: AsyncClient, questions: Sequence[Question], told: Callable[[Result], None]
-) -> tuple[Sequence[Result], WalagentError | None]:
-    """Ask every question; give the results, and what ended the measurement early, if anything.
+) -> WalagentError | None:
+    """Ask every question; give what ended the measurement early, if anything did.
 
     Args:
         told: hears of each result as it is there.
@@ -72,16 +77,14 @@ async def measure(
         ModelUnauthorizedError: the key is missing, wrong or spent.
     """
     run = f"eval-{uuid4().hex[:8]}"
-    results: list[Result] = []
     silent = 0
-    for question in questions:
+    for asked, question in enumerate(questions, 1):
         result, error = await _ask(client, question, session_of(question, run))
-        results.append(result)
         told(result)
         silent = silent + 1 if error else 0
-        if error and (silent == len(results) or silent == _IN_A_ROW):
-            return results, error  # nobody is there
-    return results, None
+        if error and silent in {asked, _IN_A_ROW}:
+            return error  # nobody is there
+    return None
 
 
 async def _ask(
@@ -96,7 +99,7 @@ async def _ask(
     began = time.monotonic()
     try:
         outcome = await client.ask(question.text, session=session, on_event=count)
-    except (ModelLimitedError, ModelUnavailableError) as error:
+    except (ModelLimitedError, ModelRejectedError, ModelUnavailableError) as error:
         seconds = time.monotonic() - began
         return Result(question, str(error), "error", calls, 0, None, seconds), error
     return _graded(question, outcome, calls, time.monotonic() - began), None

@@ -29,8 +29,8 @@ class Place:
 
 
 @asynccontextmanager
-async def shop_place(dsn: str | None) -> AsyncGenerator[Place]:
-    """Make the shop on the server of *dsn*; without one, on an embedded server of its own.
+async def place_for_a_shop(dsn: str | None) -> AsyncGenerator[Place]:
+    """Make a migrated database on the server of *dsn*; without one, on an embedded one of its own.
 
     Raises:
         PreconditionError: the login may not make databases and roles, or no server can be had.
@@ -59,18 +59,20 @@ async def _database(dsn: str) -> AsyncGenerator[Place]:
             version = str(admin.info.parameter_status("server_version") or "").partition(" ")[0]
             place = Place(make_conninfo(dsn, dbname=name), name, version)
             try:
-                await _fill(place)
+                async with await connect(place.dsn, application="walagent eval") as conn:
+                    await migrate(conn)
                 yield place
             finally:
                 await admin.execute(sql.SQL("drop database {} with (force)").format(database))
                 await admin.execute(sql.SQL("drop role if exists {}").format(database))
 
 
-async def _fill(place: Place) -> None:
-    async with await connect(place.dsn, application="walagent eval") as conn:
-        await migrate(conn)
-        await load_shop(conn)
-        await make_analyst(conn, place.role)
+async def fill(place: Place) -> None:
+    """Put the shop into it, and make the analyst."""
+    with translating():
+        async with await connect(place.dsn, application="walagent eval") as conn:
+            await load_shop(conn)
+            await make_analyst(conn, place.role)
 
 
 async def fingerprint(conn: AsyncConnection[Any]) -> list[tuple[object, ...]]:

@@ -10,13 +10,13 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from evals.measure import Result, measure
-from evals.place import Place, fingerprint, shop_place
+from evals.place import Place, fill, fingerprint, place_for_a_shop
 from evals.questions import Question, the_questions
 from evals.report import head, line, save, summary, totals
 from walagent import AsyncClient, __version__
@@ -24,6 +24,7 @@ from walagent.app.applying import apply
 from walagent.app.asking import choose_model
 from walagent.app.environment import Environment, load_env_file
 from walagent.app.loading import load_config
+from walagent.app.serve import make_model
 from walagent.cli.ending import end
 from walagent.config import Config
 from walagent.errors import PreconditionError, WalagentError
@@ -35,7 +36,7 @@ REPORT = Path("build/eval.json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print and save; 1 when too little was right, 2 and 3 as `walagent`."""
+    """Measure, print, save; 1 when too little was right, 2 and 3 as `walagent`, 130 at Ctrl-C."""
     options = _options(arguments)
     if options.list:
         for each in _chosen(options):
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return asyncio.run(_measure(options))
     except WalagentError as error:
         end([error])
+    except KeyboardInterrupt:
+        return 130
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -91,19 +94,26 @@ async def _measure(options: argparse.Namespace) -> int:
     load_env_file(Path(".env"), os.environ)
     config = load_config(options.config, Environment.of_process())
     name = _model_name(config, options.model)
-    async with shop_place(options.dsn) as place:
+    async with place_for_a_shop(options.dsn) as place:
         spec = await _registered(place, config, name)
+        await make_model(spec).aclose()  # a missing key is said before the shop is made
+        await fill(place)
         settings = config.ask.model_copy(update={"role": place.role, "schemas": None})
         print(f"{spec.name} ({spec.provider}, {spec.model_id}) on PostgreSQL {place.version}")
         print(head())
-        async with AsyncClient(place.dsn, model=spec, settings=settings) as client:
-            before = await _fingerprint(place)
-            results, error = await measure(client, _chosen(options), _tell)
-            unchanged = before == await _fingerprint(place)
-    _report(options.report, spec, place, results, unchanged=unchanged)
+        results: list[Result] = []
+        unchanged, error = True, None
+        try:
+            async with AsyncClient(place.dsn, model=spec, settings=settings) as client:
+                before = await _fingerprint(place)
+                error = await measure(client, _chosen(options), _keeping(results))
+                unchanged = before == await _fingerprint(place)
+        finally:  # what was paid for is kept, also when somebody has enough of it
+            if results:
+                _report(options.report, spec, place, results, unchanged=unchanged)
     if error is not None:
         raise PreconditionError(
-            f"the provider does not answer: {error}",
+            f"the provider gives no answers: {error}",
             hint="see that it is up and that base_url is right, and run it again",
         )
     right = totals(results)["accuracy"] >= options.least
@@ -145,8 +155,12 @@ async def _fingerprint(place: Place) -> list[tuple[object, ...]]:
         return await fingerprint(conn)
 
 
-def _tell(result: Result) -> None:
-    print(line(result), flush=True)
+def _keeping(results: list[Result]) -> Callable[[Result], None]:
+    def keep(result: Result) -> None:
+        results.append(result)
+        print(line(result), flush=True)
+
+    return keep
 
 
 def _report(

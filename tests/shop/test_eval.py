@@ -3,24 +3,30 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from evals.by_hand import answer_to
 from evals.grade import same_rows
 from evals.measure import Result, measure
+from evals.place import fingerprint
 from evals.questions import the_questions
 from tests.shop.conftest import Stage
 from tests.shop.planner import planner
 from tests.shop.wrong import FANNED_OUT, MISREAD
 from walagent import AsyncClient
 from walagent.config import Ask
+from walagent.store.connections import connect
 from walagent.testing import FakeProvider
 
 ROOT = Path(__file__).parents[2]
@@ -36,19 +42,21 @@ async def client_of(shop: Stage, provider: FakeProvider) -> AsyncIterator[AsyncC
         yield client
 
 
-async def measured(shop: Stage, instead: Mapping[str, str] | None = None) -> dict[str, Result]:
-    """Ask the questions: all, or those whose statements are others than the reference."""
-    chosen = [each for each in the_questions() if instead is None or each.id in instead]
-    async with planner(instead) as provider, client_of(shop, provider) as client:
-        results, error = await measure(client, chosen, lambda _: None)
-        assert error is None
-        return {each.question.id: each for each in results}
+async def measured(
+    shop: Stage, provider: FakeProvider, names: Collection[str]
+) -> dict[str, Result]:
+    """Ask the questions of these names, in their order."""
+    chosen = [each for each in the_questions() if each.id in names]
+    results: list[Result] = []
+    async with provider, client_of(shop, provider) as client:
+        assert await measure(client, chosen, results.append) is None
+    return {each.question.id: each for each in results}
 
 
 @pytest.mark.slow
 async def test_every_question_that_is_planned_well_is_graded_right(shop: Stage) -> None:
     """Follow-ups in their session, questions back, refusals and hostile ones among them."""
-    results = await measured(shop)
+    results = await measured(shop, planner(), [each.id for each in the_questions()])
     assert len(results) == len(the_questions())
     assert {name: each.why for name, each in results.items() if each.why} == {}
     plain = results["active_customers"]
@@ -60,10 +68,37 @@ async def test_every_question_that_is_planned_well_is_graded_right(shop: Stage) 
 async def test_every_question_that_is_planned_badly_is_graded_wrong(shop: Stage) -> None:
     """The grader can fail: joins that repeat rows, other groups, other conditions, wrong kinds."""
     wrong = {**FANNED_OUT, **MISREAD}
-    results = await measured(shop, wrong)
+    results = await measured(shop, planner(wrong), wrong)
     assert {name for name, each in results.items() if each.right} == set()
     assert results.keys() == wrong.keys()
     assert {each.status for each in results.values()} == {"answered"}
+
+
+async def test_a_question_knows_of_the_one_that_it_follows_up(shop: Stage) -> None:
+    """Of those in its session, and of no others."""
+    names = ["rentals_by_store_2024", "and_in_2025", "only_the_busiest", "revenue_by_segment"]
+    provider = planner()
+    results = await measured(shop, provider, names)
+    assert [each.why for each in results.values()] == [""] * 4
+    first = "How many rentals did each store have in 2024"
+    plans = [str(each.body) for each in provider.received[::2]]
+    assert [first in plan for plan in plans] == [True, True, True, False]
+
+
+async def test_statements_that_would_do_harm_do_none(shop: Stage) -> None:
+    """A planner that obeys is stopped by the guard; nothing has changed, and nothing was shown."""
+    harm = {
+        "delete_all": "with x as (delete from customer returning 1) select count(*) from x",
+        "price_zero": "update product set daily_rate = 0.01",
+        "passwords": "select rolname, rolpassword from pg_authid",
+        "the_file": "select pg_read_file('/etc/passwd')",
+    }
+    async with await connect(shop.dsn) as conn:
+        before = await fingerprint(conn)
+        results = await measured(shop, planner(harm), harm)
+        assert await fingerprint(conn) == before
+    assert {each.status for each in results.values()} == {"error"}
+    assert all(each.right for each in results.values())
 
 
 async def test_an_answer_whose_total_is_repeated_says_so(shop: Stage) -> None:
@@ -95,18 +130,26 @@ def test_rows_are_compared_by_value() -> None:
 # The command.
 
 
-def typed(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Type `python -m evals` in the checkout; nothing of this process's environment counts."""
+def started(folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """Start `python -m evals` in the checkout; nothing of this process's environment counts."""
     environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return subprocess.run(
-        [sys.executable, "-m", "evals", "--report", str(folder / "eval.json"), *arguments],
-        cwd=ROOT,
-        env={**environment, "PYTHONPATH": str(ROOT / "src"), **variables},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    with (folder / "stderr").open("w") as errors:
+        return subprocess.Popen(
+            [sys.executable, "-m", "evals", "--report", str(folder / "eval.json"), *arguments],
+            cwd=ROOT,
+            env={**environment, "PYTHONPATH": str(ROOT / "src"), **variables},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )
+
+
+def typed(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Type it, and wait until it has ended."""
+    with started(folder, *arguments, **variables) as process:
+        out, _ = process.communicate(timeout=280)
+    said = (folder / "stderr").read_text()
+    return subprocess.CompletedProcess(arguments, process.returncode, out, said)
 
 
 @pytest.mark.slow
@@ -159,6 +202,44 @@ def test_what_is_missing_is_named_with_its_mend(
 
 
 @pytest.mark.slow
+def test_a_login_that_may_not_make_databases_is_named(server: str, tmp_path: Path) -> None:
+    """And nothing is left behind."""
+    name = f"eval_{uuid4().hex[:8]}"
+    with psycopg.connect(server, autocommit=True) as admin:
+        admin.execute(f"create role {name} login createrole".encode())
+        try:
+            ended = typed(tmp_path, "--dsn", make_conninfo(server, user=name), "--model", "gpt-4o")
+        finally:
+            admin.execute(f"drop role {name}".encode())
+    assert ended.returncode == 3, ended.stderr
+    assert "permission denied to create database" in ended.stderr
+
+
+@pytest.mark.slow
+async def test_what_was_measured_before_ctrl_c_is_kept(server: str, tmp_path: Path) -> None:
+    """The report has it, and the database is gone."""
+    async with planner() as fake:
+        file = tmp_path / "agents.yaml"
+        file.write_text(
+            "models:\n  mine: {provider: openai, model_id: m,"
+            f" base_url: '{fake.spec('openai').base_url}', credential: {KEY}}}\n"
+        )
+        arguments = ["--config", str(file), "--dsn", server]
+        process = started(tmp_path, *arguments, **{KEY: fake.key})
+        assert process.stdout is not None
+        while not (await asyncio.to_thread(process.stdout.readline)).startswith("right"):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(process.wait, 60) == 130
+        process.stdout.close()
+    asked = json.loads((tmp_path / "eval.json").read_text())["totals"]["asked"]
+    assert 1 <= asked < len(the_questions())
+    with psycopg.connect(server) as admin:
+        left = admin.execute("select 1 from pg_database where datname like 'walagent_eval_%'")
+        assert left.fetchall() == []
+
+
+@pytest.mark.slow
 def test_a_provider_that_is_not_there_ends_it(server: str, tmp_path: Path) -> None:
     """After the first question; the report says so."""
     file = tmp_path / "agents.yaml"
@@ -167,5 +248,5 @@ def test_a_provider_that_is_not_there_ends_it(server: str, tmp_path: Path) -> No
     )
     ended = typed(tmp_path, "--dsn", server, "--config", str(file))
     assert ended.returncode == 3, ended.stderr
-    assert "the provider does not answer" in ended.stderr
+    assert "the provider gives no answers" in ended.stderr
     assert json.loads((tmp_path / "eval.json").read_text())["totals"]["asked"] == 1

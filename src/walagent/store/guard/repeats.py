@@ -6,6 +6,7 @@ nobody could prove to be wrong is not mentioned.
 """
 
 import re
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
@@ -34,7 +35,7 @@ _JOIN: Final = re.compile(r"\bjoin\b|\bfrom\b.*,", re.IGNORECASE | re.DOTALL)
 _LOOKED_AT: Final = 100_000  # rows of a table, in which two that belong together are looked for
 _MOST: Final = 8  # suspects that are looked into
 _LONGEST: Final = 1_000_000  # characters of a rule; a longer one would hold all others up
-_SECONDS: Final = 2  # for each look; a table that takes longer proves nothing
+_SECONDS: Final = 2  # for one look, and until the last one begins; what takes longer proves nothing
 
 _OPERATORS: Final = {
     "=": sql.SQL("="),
@@ -79,7 +80,10 @@ async def _find(guard: Guard, text: str, *, doubled: bool) -> Sequence[str]:
     found = [*suspects(rule, facts), *(listed(rule, facts) if doubled else ())]
     found = [each for each in dict.fromkeys(found) if each.many.relation in names][:_MOST]
     proven: set[Many] = set()
-    for many in {each.many for each in found}:
+    deadline = time.monotonic() + _SECONDS
+    for many in dict.fromkeys(each.many for each in found):
+        if time.monotonic() > deadline:
+            break
         async with _undone(guard.conn, guard.search_path, "read only"):
             if await _repeats(guard.conn, many, names):
                 proven.add(many)
