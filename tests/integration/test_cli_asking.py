@@ -155,6 +155,7 @@ async def test_a_plot_on_the_terminal_needs_no_name(
         assert re.search(r"^CH │█+ 20$", ended.out, re.MULTILINE)
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_drawn_says_so(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -251,6 +252,7 @@ def test_a_session_that_can_have_no_name_is_named(typed: tuple[str, ...]) -> Non
         assert "a session's name has 1 to 200 characters" in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", [("ask", QUESTION), ("index",), ("chat",)])
 def test_a_database_that_is_not_there_is_named_at_once(
     tmp_path: Path, typed: tuple[str, ...]
@@ -267,6 +269,7 @@ def test_a_database_that_is_not_there_is_named_at_once(
     assert "pool" not in ended.err, "what goes on trying is not begun"
 
 
+@pytest.mark.slow
 async def test_a_session_that_cannot_be_gone_on_with_is_named(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -317,6 +320,7 @@ async def test_a_provider_that_is_down_is_named_and_the_question_waits(
         assert await value(conn, "select count(*) from agent.question") == 1
 
 
+@pytest.mark.slow
 async def test_where_there_are_many_models_a_person_says_which(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
@@ -335,6 +339,7 @@ async def test_where_there_are_many_models_a_person_says_which(
         assert 'there is no model "nobody"' in ended.err
 
 
+@pytest.mark.slow
 async def test_a_login_that_could_write_is_no_analyst(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:
