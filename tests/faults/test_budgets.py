@@ -323,7 +323,9 @@ async def statements_of(place: Place, first: int, runs: int = 5) -> Counter[str]
         for number in range(first + 1, first + 1 + runs):
             await place.conn.execute(CHANGE, [number, number])
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
-        return Counter({each: count for each, count in proxy.sent.items() if "agent." in each})
+        # What a role may see is asked anew after a second: how often depends on the machine.
+        counted = (each for each in proxy.sent if "agent." in each and "agent.sees" not in each)
+        return Counter({each: proxy.sent[each] for each in counted})
 
 
 async def test_a_run_that_no_budget_counts_costs_no_statement_more(

@@ -154,7 +154,7 @@ def failures(wire: str) -> Iterator[Case]:
         "no_stop": Fault(200, body=b'{"content": [], "choices": [{"message": {}}]}'),
         "odd_stop": by_hand(wire, words(wire, "x"), stop="meltdown"),
     }.items():
-        yield Case(Agent(f"failed_{name}", once(fault), timeout=1), requests=2, attempt=2)
+        yield Case(Agent(f"failed_{name}", once(fault), timeout=3), requests=2, attempt=2)
     poison = Agent("failed_always", [Fault(500)])
     yield Case(poison, "dead", requests=2, attempt=2, says="(attempt 2 of 2)")
 

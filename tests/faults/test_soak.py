@@ -334,7 +334,7 @@ async def test_nothing_grows(
     figure("catalog_xmin's age, of all transactions", xmin)
     figure("growth of lag for each byte of WAL", lag)
     # What grows at first and not for long counts much where few runs were worked.
-    assert memory * runs_seen < 500 * runs_seen + 600_000
+    assert memory * runs_seen < 500 * runs_seen + 2_500_000
     assert tables * runs_seen < 200 * runs_seen + 700_000
     assert files < 10
     assert connections < 8
