@@ -26,7 +26,9 @@ def test_a_planted_bug_fits_the_source_of_today(bug: Bug) -> None:
             compile(text, file, "exec")
 
 
-@pytest.mark.parametrize("test", {CONTROL, *(c.test for bug in BUGS for c in bug.caught_by)})
+@pytest.mark.parametrize(
+    "test", sorted({CONTROL, *(c.test for bug in BUGS for c in bug.caught_by)})
+)
 def test_a_test_that_catches_a_planted_bug_is_there(test: str) -> None:
     """By its file and its name."""
     file, name = test.split("::")
