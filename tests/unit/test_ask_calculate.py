@@ -1,11 +1,12 @@
 """Arithmetic that somebody else wrote."""
 
+import sys
 import time
 
 import pytest
 
 from walagent.ask.calculate import LONGEST, calculate
-from walagent.errors import InvalidCallError
+from walagent.errors import ConfigError, InvalidCallError
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,11 @@ def test_what_is_no_arithmetic_or_too_much_of_it_is_refused_at_once(expression: 
     with pytest.raises(InvalidCallError):
         calculate(expression)
     assert time.process_time() - started < 1
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything else of asking works without."""
+    monkeypatch.setitem(sys.modules, "simpleeval", None)
+    with pytest.raises(ConfigError, match="simpleeval") as caught:
+        calculate("1 + 1")
+    assert caught.value.hint == "pip install 'walagent[ask]'"

