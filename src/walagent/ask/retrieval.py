@@ -128,14 +128,7 @@ def words(text: str) -> Iterator[str]:
 
 def stem(word: str) -> str:
     """Take off what a word's forms differ in; rough, and the same for both sides."""
-    for ending, instead in (
-        ("ies", "y"),
-        ("sses", "ss"),
-        ("ing", ""),
-        ("ed", ""),
-        ("es", "e"),
-        ("s", ""),
-    ):
+    for ending, instead in _ENDINGS:
         kept = word[: -len(ending)] + instead
         if word.endswith(ending) and len(kept) > 2 and not word.endswith("ss"):  # noqa: PLR2004
             word = kept
