@@ -328,10 +328,14 @@ create table agent.schema_table (
     role        name not null,
     name        text not null,
     description jsonb not null,
+    vector      real[],
+    vector_of   text,
     primary key (owner, role, name),
     foreign key (owner, role) references agent.schema_index on delete cascade
 );
 comment on table agent.schema_table is 'A table or view of the application, as questions know it';
+comment on column agent.schema_table.vector is 'What it means, as the embedding model sees it; where ask.vectors is on';
+comment on column agent.schema_table.vector_of is 'Digest of the words that the vector was made of';
 comment on column agent.schema_table.description is 'Columns, keys, comments, enum and CHECK values, and common values of columns that may be shown';
 
 -- Whether this login is a role, or a member of it; a superuser is no member of everything here.

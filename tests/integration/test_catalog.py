@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import column, run_all, session, value
+from tests.helpers.database import column, rows, run_all, session, value
+from walagent.agent.models.e5 import check_machine, shared_e5
 from walagent.ask.catalog import Catalog, Settings
 from walagent.ask.executor import Executor
+from walagent.ask.vectors import Vectors
+from walagent.errors import PreconditionError
 from walagent.store import schema
 from walagent.store.connections import open_pool
 from walagent.store.guard.query import Guard
@@ -246,3 +249,64 @@ async def test_an_index_is_of_the_login_that_made_it(
     assert owners == [conn.info.user]
     roles = await column(conn, "select distinct role::text from agent.schema_index")
     assert roles == [reader.info.user]
+
+
+ENGLISH = """
+create table customers (id bigint primary key, name text, city text);
+create table employees (id bigint primary key, name text, salary numeric);
+create table invoices (id bigint primary key, amount numeric, due date);
+create table flights (id bigint primary key, airport text, departs timestamptz);
+create table recipes (id bigint primary key, ingredient text, grams numeric);
+create table rivers (id bigint primary key, length numeric, mouth text);
+create table stars (id bigint primary key, magnitude numeric, constellation text);
+create table vaccines (id bigint primary key, dose numeric, disease text);
+"""
+MADE = "select name, vector_of from agent.schema_table order by 1"
+GERMAN = {
+    "Wie viel Gehalt bekommen unsere Angestellten?": "public.employees",
+    "Welche Rechnungen sind noch offen?": "public.invoices",
+    "Von welchem Flughafen fliegen wir ab?": "public.flights",
+}
+
+
+@asynccontextmanager
+async def by_meaning(reader: AsyncConnection, dsn: str) -> AsyncIterator[Catalog]:
+    """A catalog that shows two or three tables, and knows what they mean."""
+    async with open_pool(dsn, size=2, application="test") as pool:
+        vectors = Vectors(pool, shared_e5())
+        await vectors.check()
+        told = Settings(samples=False, most=250)
+        yield Catalog(pool, Executor([Guard(reader)]), told, vectors)
+
+
+async def test_a_question_in_another_language_finds_tables_by_what_they_mean(
+    conn: AsyncConnection, reader: AsyncConnection, dsn: str
+) -> None:
+    """Those that are there when the index is made; only what has changed is embedded again."""
+    if not await column(conn, "select 1 from pg_available_extensions where name = 'vector'"):
+        pytest.skip("this server has no pgvector")
+    check_machine()
+    await run_all(conn, "create extension vector;" + ENGLISH)
+    await run_all(conn, f"grant select on all tables in schema public to {reader.info.user}")
+    async with by_meaning(reader, dsn) as it:
+        await it.index()
+        for question, table in GERMAN.items():
+            found = await it.describe(question)
+            assert not found.whole
+            assert found.tables[0] == table
+    before = dict(await rows(conn, MADE))
+    await run_all(conn, "drop table stars; comment on table rivers is 'Water'")
+    async with by_meaning(reader, dsn) as it:
+        await it.index()
+    after = dict(await rows(conn, MADE))
+    assert {name for name in after if after[name] != before[name]} == {"public.rivers"}
+    assert before.keys() - after.keys() == {"public.stars"}
+
+
+async def test_vectors_without_pgvector_are_refused_by_name(
+    reader: AsyncConnection, dsn: str
+) -> None:
+    """Before anything is read."""
+    with pytest.raises(PreconditionError, match=r"ask\.vectors needs the extension pgvector"):
+        async with by_meaning(reader, dsn):
+            pass

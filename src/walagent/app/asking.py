@@ -9,6 +9,7 @@ from psycopg.sql import SQL, Identifier
 
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
+from walagent.agent.models.e5 import check_machine, shared_e5
 from walagent.agent.models.limits import Limits
 from walagent.app.dsn import Places
 from walagent.app.environment import Environment
@@ -17,6 +18,7 @@ from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog, Settings
 from walagent.ask.executor import Executor
 from walagent.ask.search import Searcher, SearchSpec, make_searcher
+from walagent.ask.vectors import Vectors
 from walagent.ask.work import Desk, Options
 from walagent.config import Ask
 from walagent.errors import ConfigError, PreconditionError
@@ -97,7 +99,7 @@ async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]
     """Open what reading takes, without a model; closed at the end of the block.
 
     Raises:
-        PreconditionError: the analyst is missing, or could write.
+        PreconditionError: the analyst is missing, or could write; there is nothing for vectors.
     """
     async with AsyncExitStack() as stack:
         with translating():
@@ -113,7 +115,16 @@ async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]
         shown = Settings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
         )
-        yield Reading(pool, executor, Catalog(pool, executor, shown))
+        vectors = await _vectors(pool) if settings.vectors else None
+        yield Reading(pool, executor, Catalog(pool, executor, shown, vectors))
+
+
+async def _vectors(pool: Pool) -> Vectors:
+    check_machine()
+    vectors = Vectors(pool, shared_e5())
+    with translating():
+        await vectors.check()
+    return vectors
 
 
 def searcher_of(settings: Ask, environment: Environment | None = None) -> Searcher | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
-from walagent.ask.context import SchemaContext, describe_schema, title
+from walagent.ask.context import SchemaContext, describe_schema, has_few_words, title
 from walagent.ask.executor import Executor
 from walagent.ask.retrieval import Index
 from walagent.ask.samples import (
@@ -22,6 +22,7 @@ from walagent.ask.samples import (
     sampled_columns,
     sampling_statement,
 )
+from walagent.ask.vectors import Vectors
 from walagent.errors import StatementRefusedError, WalagentError
 from walagent.store import questions, schema
 from walagent.store.connections import Pool
@@ -35,6 +36,7 @@ _LOOKED_INTO: Final = 100  # tables without statistics whose first rows are read
 _LOOKING: Final = 5.0  # seconds for all of them together
 _SAMPLING: Final = Limits(rows=5000, cell=100, seconds=1.0, lock_seconds=0.2, cost=1e5)
 _OLD: Final = 86_400.0  # seconds after which values and numbers of rows are read anew
+_NEAR: Final = 20  # tables that are found by meaning
 _DROPPED: Final = frozenset({"XX000", "42P01", "42703"})  # while we read of it
 
 Column = Mapping[str, Any]
@@ -82,6 +84,7 @@ class Indexed:
 class _Known:
     """What was read under a fingerprint."""
 
+    role: str
     fingerprint: str
     tables: Sequence[Table]
     index: Index
@@ -95,13 +98,21 @@ class _Known:
 class Catalog:
     """Describes the schema for questions."""
 
-    def __init__(self, pool: Pool, executor: Executor, settings: Settings | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        executor: Executor,
+        settings: Settings | None = None,
+        vectors: Vectors | None = None,
+    ) -> None:
         """Read nothing yet.
 
         Args:
             pool: of the login that keeps the index.
             executor: whose guards have the analyst's connections.
+            vectors: of tables, where they are found by meaning, too.
         """
+        self._vectors = vectors
         self._pool = pool
         self._executor = executor
         self._settings = settings or Settings()
@@ -115,7 +126,10 @@ class Catalog:
             DatabaseLostError: nothing can be read now.
         """
         known = await self._know()
+        near: Sequence[str] = ()
         with translating():
+            if self._vectors is not None and has_few_words(known.index, question):
+                near = await self._vectors.nearest(known.role, question, _NEAR)
             async with self._pool.connection() as conn:
                 version = conn.info.parameter_status("server_version") or ""
                 examples = await questions.similar_queries(conn, question)
@@ -128,6 +142,7 @@ class Catalog:
             terms=terms,
             examples=examples,
             index=known.index,
+            near=near,
         )
 
     async def index(self) -> Indexed:
@@ -136,6 +151,8 @@ class Catalog:
             async with self._reading:
                 before = self._known or await self._kept(*await self._present())
                 known = self._known = await self._read()
+                if self._vectors is not None:
+                    await self._vectors.refresh(known.role, known.tables)
         columns = [column for table in known.tables for column in table["columns"] or ()]
         return Indexed(
             len(known.tables),
@@ -156,7 +173,9 @@ class Catalog:
     async def _kept(self, role: str, fingerprint: str) -> _Known | None:
         async with self._pool.connection() as conn:
             tables = await schema.load_index(conn, role, fingerprint)
-        return _Known(fingerprint, tables, Index(tables), time.monotonic()) if tables else None
+        if not tables:
+            return None
+        return _Known(role, fingerprint, tables, Index(tables), time.monotonic())
 
     async def _present(self) -> tuple[str, str]:
         async with self._executor.guard() as guard:
@@ -172,7 +191,7 @@ class Catalog:
             role, fingerprint, tables = await self._settled(guard)
         async with self._pool.connection() as conn, conn.transaction():
             await schema.keep_index(conn, role, fingerprint, tables)
-        return _Known(fingerprint, tables, Index(tables), time.monotonic())
+        return _Known(role, fingerprint, tables, Index(tables), time.monotonic())
 
     async def _settled(self, guard: Guard) -> tuple[str, str, Sequence[Table]]:
         """Read the schema; again, where it changed while it was read.

@@ -47,6 +47,7 @@ def describe_schema(  # noqa: PLR0913 - the schema, the question, and what peopl
     terms: Sequence[tuple[str, str]] = (),
     examples: Sequence[tuple[str, str]] = (),
     index: Index | None = None,
+    near: Sequence[str] = (),
 ) -> SchemaContext:
     """Describe all tables if they fit, else those that the question is likely about.
 
@@ -55,9 +56,10 @@ def describe_schema(  # noqa: PLR0913 - the schema, the question, and what peopl
         terms: of the business, with what they mean; the likeliest first.
         examples: questions with statements that a person has found right; the nearest first.
         index: of the tables, where it is there already.
+        near: titles of tables that mean what the question does, where its words are none of theirs.
     """
     whole = _size(tables) <= most
-    shown = tables if whole else list(_likely(tables, question, most, index or Index(tables)))
+    shown = tables if whole else list(_likely(tables, question, most, index or Index(tables), near))
     parts = [describe_table(table) for table in shown] or ["There are no tables."]
     if len(shown) < len(tables):
         parts.append(f"{len(tables) - len(shown)} more tables are not shown; these fit best.")
@@ -98,14 +100,23 @@ def _size(tables: Sequence[Table]) -> int:
     return sum(len(describe_table(table)) for table in tables)
 
 
-def _likely(tables: Sequence[Table], question: str, most: int, index: Index) -> Iterator[Table]:
+def has_few_words(index: Index, question: str) -> bool:
+    """Whether hardly a word of a question is the schema's; it may be in another language."""
+    return index.part_known(question) < _FEW
+
+
+def _likely(
+    tables: Sequence[Table], question: str, most: int, index: Index, near: Sequence[str]
+) -> Iterator[Table]:
     """Give the tables that fit the question best, for as long as there is room."""
     by_title = {title(table): table for table in tables}
     names = index.rank(question, most=_MOST_TABLES)
-    if index.part_known(question) < _FEW:  # perhaps it is in another language than the names
+    if has_few_words(index, question):
         half = _MOST_TABLES // 2
-        names = dict.fromkeys((*names[:half], *index.central(half)))
+        names = dict.fromkeys((*near[:half], *names[:half], *index.central(half)))
     for name in names:
+        if name not in by_title:
+            continue  # its vector is older than the schema
         most -= len(describe_table(by_title[name]))
         if most < 0:
             return

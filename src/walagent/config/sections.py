@@ -119,6 +119,8 @@ class Ask(Part):
     """Whether the model is shown common values of columns with few values."""
     no_samples: Names = ()
     """Of which columns not: patterns of schema.table.column, or of schema.table."""
+    vectors: bool = False
+    """Whether tables are found by meaning, too; needs pgvector and `walagent[local]`."""
     history_chars: int = Field(default=12_000, ge=1000)
     """How much of a session's earlier turns the model is shown as they were."""
     search: Search | None = None

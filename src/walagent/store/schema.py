@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Jsonb
 
 from walagent.store.queries import query
@@ -97,6 +98,56 @@ async def keep_index(
         " where t.description is distinct from excluded.description",
         [role, names, [Jsonb(table) for table in tables]],
     )
+
+
+async def vector_schema(conn: Connection) -> str | None:
+    """Say in which schema pgvector is; None where it is not there."""
+    cursor = await conn.execute(
+        "select n.nspname from pg_catalog.pg_extension e"
+        " join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def embedded_texts(conn: Connection, role: str) -> dict[str, str]:
+    """Give for each table with a vector the digest of what it was made of."""
+    cursor = await conn.execute(
+        "select name, vector_of from agent.schema_table"
+        " where owner = session_user and role = %s and vector is not null",
+        [role],
+    )
+    return dict(await cursor.fetchall())
+
+
+async def keep_vectors(
+    conn: Connection, role: str, rows: Sequence[tuple[str, str, Sequence[float]]]
+) -> None:
+    """Keep vectors of tables: name, digest of what it was made of, vector."""
+    async with conn.cursor() as cursor:
+        await cursor.executemany(
+            "update agent.schema_table set vector = %s, vector_of = %s"
+            " where owner = session_user and role = %s and name = %s",
+            [(list(vector), digest, role, name) for name, digest, vector in rows],
+        )
+
+
+async def nearest_tables(
+    conn: Connection, role: str, vector: Sequence[float], most: int
+) -> list[str]:
+    """Give the names of the tables whose vectors have the least angle to *vector*, in order.
+
+    None where pgvector has gone meanwhile, or nothing has a vector yet.
+    """
+    if (where := await vector_schema(conn)) is None:
+        return []
+    statement = SQL(
+        "select name from agent.schema_table"
+        " where owner = session_user and role = %s and vector is not null"
+        " order by vector::{0}.vector operator({0}.<=>) %s::real[]::{0}.vector, name limit %s"
+    )
+    cursor = await conn.execute(statement.format(Identifier(where)), [role, list(vector), most])
+    return [name for (name,) in await cursor.fetchall()]
 
 
 def _list(schemas: Sequence[str] | None) -> list[str] | None:
