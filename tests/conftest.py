@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -16,6 +17,12 @@ from tests.servers import run_server
 pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a failure shows
 
 MIGRATIONS = Path(__file__).parent.parent / "migrations"
+
+# A run in the background of a shell ignores SIGINT, and so would every program it starts: the tests
+# of Ctrl-C would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Chosen once, before the workers of pytest-xdist start: they inherit it.
 SEED = int(os.environ.setdefault("WALAGENT_FAULT_SEED", str(random.randrange(2**32))))
 

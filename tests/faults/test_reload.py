@@ -4,15 +4,16 @@ import json
 import random
 import signal
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
-from tests.faults.rig.probing import manager
+from tests.faults.rig.probing import Manager, manager
 from tests.faults.rig.processes import Daemon, Settings, config_of, pause, running, start_writer
 from tests.faults.rig.stage import Place, set_up
-from tests.faults.rig.waiting import fetch, until
+from tests.faults.rig.waiting import fetch, until, until_true
 
 pytestmark = pytest.mark.scenario(18)
 
@@ -111,6 +112,13 @@ async def test_a_file_that_is_gone_changes_nothing(place: Place) -> None:
         await until(place.conn, WORKED, "1", 1, alive=daemon.is_alive)
 
 
+async def each_reload_is_ready(systemd: Manager, heard: list[str]) -> bool:
+    """Whether systemd has heard of the end of each reload, and of the start."""
+    heard.extend(systemd.read())
+    told = "\n".join(heard)
+    return told.count("RELOADING=1") == told.count("READY=1") - 1
+
+
 @pytest.mark.slow
 async def test_reloads_under_load_cost_nothing(place: Place, chance: random.Random) -> None:
     """Each change has one run, of the version that was in effect where it stands in the WAL."""
@@ -130,5 +138,4 @@ async def test_reloads_under_load_cost_nothing(place: Place, chance: random.Rand
                 assert await writer.ended(seconds=120) == 0
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive, seconds=120)
             await all_is_well(place.conn)
-            heard = "\n".join(systemd.read())
-            assert heard.count("RELOADING=1") == heard.count("READY=1") - 1
+            await until_true(partial(each_reload_is_ready, systemd, []), "each reload is ready")
