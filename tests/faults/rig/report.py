@@ -119,7 +119,7 @@ def table(sessions: Sequence[Session]) -> str:
 
 
 def _heading(number: int, session: Session) -> str:
-    failed = f"; failed: {', '.join(session.failed)}" if session.failed else ""
+    failed = "".join(f"\n  - failed: `{test.rpartition('/')[2]}`" for test in session.failed)
     server = f", PostgreSQL {session.server}" if session.server else ""
     return f"run {number}: seed {session.seed}{server}, {session.seconds / 60:.0f} minutes{failed}"
 
@@ -140,7 +140,9 @@ def _figures(found: Sequence[Mapping[str, Sequence[float]]]) -> str:
 
 
 def _span(named: str, numbers: Sequence[float]) -> str:
-    what, _, unit = named.partition(", ")
+    what, comma, unit = named.rpartition(", ")
+    if not comma:
+        what, unit = named, ""
     low, high = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
     if max(numbers) >= 1000:
         low, high = f"{min(numbers):,.0f}", f"{max(numbers):,.0f}"
