@@ -59,7 +59,7 @@ def model(dsn: str, url: str) -> None:
 async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
     """Set up, index, ask in either pattern, and chat: on a database that was only just made."""
     async with FakeProvider([lambda _: next(replies)] * 50) as fake:
-        replies = iter([PLAN, ANSWER] * 4)
+        replies = iter([PLAN, ANSWER] * 5)
         user = User(tmp_path, shop, {KEY: fake.key})
         user.writes("ask: {model: m}\n")
 
@@ -77,8 +77,10 @@ async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
             said = types("ask", "--index", QUESTION, "--pattern", "SEQUENTIAL", "-v")
             assert "questions can be about 1 tables" in said
             assert "plan: Count them." in said
+            assert "questions can be about" in types("--index", "-v", "ask", QUESTION)
             assert SAYS in types("ask", QUESTION, "--pattern", "PARALLEL", "--retries", "1")
-            assert SAYS in types("chat", "--session", "monday", stdin=f"{QUESTION}\nexit\n")
+            chat = ["chat", "--session", "monday", "--redis", "redis://localhost:6379"]
+            assert SAYS in types(*chat, stdin=f"{QUESTION}\nexit\n")
 
         await asyncio.to_thread(works)
 

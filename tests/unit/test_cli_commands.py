@@ -116,6 +116,18 @@ def test_a_command_that_does_not_exist_is_answered_with_the_nearest() -> None:
     assert "Did you mean apply?" in result.output
 
 
+@pytest.mark.parametrize("flag", ["--index", "-v", "--verbose"])
+def test_a_flag_may_stand_before_the_command_that_has_it(flag: str) -> None:
+    """And before no other, nor without any."""
+    asked = CliRunner().invoke(main, [flag, "--index", "ask", " "])
+    assert asked.exit_code == 2
+    assert "the question is empty" in asked.output
+    for words in ([flag, "models"], [flag]):
+        refused = CliRunner().invoke(main, words)
+        assert refused.exit_code == 2
+        assert f"No such option '{flag}'" in refused.output
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

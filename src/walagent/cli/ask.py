@@ -62,6 +62,10 @@ index_option = click.option(
 verbose_option = click.option(
     "--verbose", "-v", is_flag=True, help="Show the plan, each step with its time, and the cost."
 )
+# PG Agent has it; programs and scripts that were written for that go on.
+redis_option = click.option(
+    "--redis", expose_value=False, help="Ignored: sessions are kept in the database."
+)
 
 
 @click.command("ask")
@@ -73,6 +77,7 @@ verbose_option = click.option(
 @candidates_option
 @index_option
 @verbose_option
+@redis_option
 @click.option(
     "--output", type=click.Choice(FORMATS), default="table", help="How the rows are printed."
 )

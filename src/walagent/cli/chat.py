@@ -21,6 +21,7 @@ from walagent.cli.ask import (
     describe,
     index_option,
     pattern_option,
+    redis_option,
     retries_option,
     verbose_option,
 )
@@ -51,6 +52,7 @@ _WORDS = """\
 @candidates_option
 @index_option
 @verbose_option
+@redis_option
 @where_options
 def chat_(  # noqa: PLR0913, PLR0917 - its options
     where: Where,

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 
 import click
 
@@ -11,6 +12,9 @@ from walagent import __version__
 from walagent.cli.commands import Command
 from walagent.cli.ending import end
 from walagent.errors import WalagentError
+
+# Flags of a command that may stand before its name, as they do in PG Agent.
+AHEAD: Final = frozenset({"--index", "--verbose", "-v"})
 
 
 class Commands(click.Group):
@@ -33,6 +37,12 @@ class Commands(click.Group):
         self._headings = commands
         self._known = {command.name: command for many in commands.values() for command in many}
         click.version_option(__version__, "--version", "-V", prog_name="walagent")(self)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put flags before the command behind it; whether it has them, it says itself."""
+        ahead = list(takewhile(AHEAD.__contains__, args))
+        command, rest = args[len(ahead) : len(ahead) + 1], args[len(ahead) + 1 :]
+        return super().parse_args(ctx, command + ahead + rest)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         """Name all commands, in the order of their headings; completion asks for it."""
