@@ -41,7 +41,7 @@ def shop(server: str) -> Iterator[str]:
         yield dsn
         with psycopg.connect(dsn, autocommit=True) as conn:
             name = sql.Identifier(ANALYST)
-            if conn.execute("select from pg_roles where rolname = %s", [ANALYST]).fetchone():
+            if conn.execute("select 1 from pg_roles where rolname = %s", [ANALYST]).fetchone():
                 conn.execute(sql.SQL("drop owned by {0}; drop role {0}").format(name))
 
 
@@ -83,6 +83,23 @@ async def test_the_examples_of_pg_agent_work(shop: str, tmp_path: Path) -> None:
             assert SAYS in types(*chat, stdin=f"{QUESTION}\nexit\n")
 
         await asyncio.to_thread(works)
+
+
+def test_whoever_only_asks_needs_no_slot(shop: str, tmp_path: Path) -> None:
+    """None is made that nobody would read; and where none can be had, the role is there."""
+    user = User(tmp_path, shop, {})
+    with closing(socket.socket()) as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        elsewhere = f"host=127.0.0.1 port={nobody.getsockname()[1]} dbname=x"
+        ended = user.types("setup", "--replication-dsn", elsewhere)
+    assert ended.code == 1
+    assert f"the role {ANALYST} may read the tables of public" in ended.err
+    assert "1 tables with 2 columns" in user.types("index").worked().err
+    ended = user.types("setup", "--no-slot").worked()
+    assert f'ready: walagent ask "…" with the rights of {ANALYST}' in ended.err
+    with psycopg.connect(shop) as conn:
+        slots = "select count(*) from pg_replication_slots where database = current_database()"
+        assert conn.execute(slots).fetchone() == (0,)
 
 
 async def test_who_may_make_no_roles_is_told_what_an_administrator_types(

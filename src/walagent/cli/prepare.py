@@ -35,28 +35,37 @@ def init_(where: Where, *, new_slot: bool) -> None:
 
 
 @click.command("setup")
+@click.option(
+    "--no-slot",
+    is_flag=True,
+    help="For questions alone: make no slot, which would keep WAL that nobody reads.",
+)
 @where_options
-def setup_(where: Where) -> None:
+def setup_(where: Where, *, no_slot: bool) -> None:
     """Prepare the database as init does, and make the role that questions read with.
 
     That role may read the tables that are there now, and nothing else; one that is there already
     is left as it is.  Doing it again does no harm.
     """
     session = open_session(where)
-    asyncio.run(_prepared(session, analyst=True))
-    say(f'ready: walagent run, and walagent ask "…" with the rights of {session.config.ask.role}')
+    asyncio.run(_prepared(session, analyst=True, slot=not no_slot))
+    agents = "" if no_slot else "walagent run, and "
+    say(f'ready: {agents}walagent ask "…" with the rights of {session.config.ask.role}')
 
 
-async def _prepared(session: Session, *, new_slot: bool = False, analyst: bool = False) -> None:
+async def _prepared(
+    session: Session, *, slot: bool = True, new_slot: bool = False, analyst: bool = False
+) -> None:
     async with session.places(create=True) as places, session.connect(places) as conn:
         await migrate(conn, _told)
-        await _slot(session, conn, places, new=new_slot)
         if places.embedded:
             say(f"the embedded database is in {places.embedded.data_dir}")
         settings = session.config.ask
         if analyst and await make_analyst(conn, settings.role, settings.schemas):
             tables = ", ".join(settings.schemas or ("public",))
             say(f"the role {settings.role} may read the tables of {tables}, as they are now")
+        if slot:  # last: where a server refuses it, questions can be asked all the same
+            await _slot(session, conn, places, new=new_slot)
 
 
 @click.command("migrate")
