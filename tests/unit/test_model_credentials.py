@@ -8,6 +8,7 @@ from walagent.agent.models import PROVIDERS, build_model
 from walagent.agent.models.anthropic import ANTHROPIC
 from walagent.agent.models.credentials import NO_KEY, Secrets, find_endpoint
 from walagent.agent.models.openai import OPENAI
+from walagent.app.serve import make_model
 from walagent.errors import ConfigError, ModelUnauthorizedError
 from walagent.message import ModelSpec
 
@@ -74,6 +75,22 @@ def test_a_base_url_that_is_none_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         find_endpoint(spec(url), OPENAI, Secrets({}))
     assert url not in str(caught.value)
+
+
+def test_a_variable_that_is_not_meant_for_models_goes_to_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whoever writes a row could send anything of the environment anywhere; the error says why."""
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter22")
+    with pytest.raises(ModelUnauthorizedError, match="no model gets a variable of such") as caught:
+        make_model(spec(credential="DATABASE_PASSWORD"))
+    assert "_API_KEY" in caught.value.hint
+    assert "hunter22" not in str(caught.value)
+    with pytest.raises(ModelUnauthorizedError, match="there is none called SOME_API_KEY"):
+        make_model(spec(credential="SOME_API_KEY"))
+    (tmp_path / "DATABASE_PASSWORD").write_text("an administrator put it there")
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert make_model(spec(credential="DATABASE_PASSWORD"))
 
 
 def test_no_repr_shows_a_key() -> None:

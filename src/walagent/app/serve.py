@@ -33,7 +33,7 @@ from walagent.engine.querying import LIMITS
 from walagent.engine.toolbox import Toolbox
 from walagent.engine.work import Workshop
 from walagent.engine.worker import Worker, WorkerSettings
-from walagent.errors import DatabaseLostError, LoginRefusedError
+from walagent.errors import DatabaseLostError, LoginRefusedError, ModelUnauthorizedError
 from walagent.http.routes import build_app
 from walagent.http.server import serve_http
 from walagent.log import log
@@ -150,7 +150,18 @@ def make_model(spec: ModelSpec) -> Model:
     """Make a model.  Whoever writes agent.model names variables; only those meant for it count."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
     environ = {name: value for name, value in os.environ.items() if name.endswith(_FOR_MODELS)}
-    return build_model(spec, environ=environ, credentials=Path(folder) if folder else None)
+    try:
+        return build_model(spec, environ=environ, credentials=Path(folder) if folder else None)
+    except ModelUnauthorizedError as error:
+        name = spec.credential
+        if not name or name.endswith(_FOR_MODELS):
+            raise
+        raise ModelUnauthorizedError(
+            f"model {spec.name}: there is no credential {name}, and no model gets a variable"
+            " of such a name",
+            hint=f"LoadCredential={name}:… in the unit, or name a variable that ends in "
+            + ", ".join(_FOR_MODELS),
+        ) from error
 
 
 _REGISTRY = 5.0  # seconds between two looks at agent.model; a run waits that long for a new row
