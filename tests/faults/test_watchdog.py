@@ -28,7 +28,7 @@ insert into written (item, version) select * from new
 @pytest.mark.parametrize(
     "point",
     [
-        "frame.received:3",
+        "intake.runs_inserted",
         *(
             pytest.param(point, marks=pytest.mark.slow)
             for point in ("model.asking", "tool.started")
