@@ -159,6 +159,22 @@ end;
 $$;
 comment on function agent.resume_question(text, text, interval) is 'Go on with a question whose process is gone';
 
+-- Returns: seconds after which nobody works on a question of the session any more, unless its process says that it
+-- does; NULL: nobody does.
+create function agent.question_under_way(_session text) returns double precision
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select extract(epoch from max(r.lease_expires_at) - agent.now())
+      from agent.question q
+           join agent.session s on s.id = q.session_id
+           join agent.run r on r.id = q.run_id
+     where q.session_id = _session and s.owner = session_user and r.state = 'running';
+$$;
+comment on function agent.question_under_way(text) is 'For how long a question of one''s own session is somebody''s at least';
+
 create function agent.question_run(
     _run_id bigint, out attempt integer, out max_attempts integer, out created_at timestamptz, out started_at timestamptz
 )
@@ -384,7 +400,8 @@ begin
     execute format('grant select, insert, update, delete on agent.verified_query, agent.glossary, agent.schema_index, '
         'agent.schema_table to %I', role);
     execute format('grant execute on function agent.now(), agent.is_member_of(name), agent.begin_question(text, text, jsonb, text, interval), '
-        'agent.resume_question(text, text, interval), agent.question_run(bigint), agent.question_steps(bigint), '
+        'agent.resume_question(text, text, interval), agent.question_under_way(text), '
+        'agent.question_run(bigint), agent.question_steps(bigint), '
         'agent.hold_question(bigint, bigint, text, interval), '
         'agent.reserve_for_question(bigint, bigint, text, bigint, numeric), '
         'agent.record_question_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer, integer), '

@@ -127,8 +127,8 @@ async def test_a_killed_question_is_finished_by_its_session(
             await asyncio.wait_for(asked.wait(), PATIENCE)
             assert await asyncio.to_thread(killed.ends, signal.SIGKILL) == -signal.SIGKILL
         assert await value(conn, "select count(*) from agent.step") == 2
-        await run_all(conn, "update agent.run set lease_expires_at = agent.now() - interval '1 s'")
-        ended = (await on.types("ask", "And now?", "--session", "monday")).worked()
+        ended = (await on.types("ask", "And now?", "--session", "monday", "-v")).worked()
+        assert "waits for the question before" in ended.err
         assert "Twenty in each country." in ended.out
         done = "select count(*) from agent.run where state = 'succeeded' and reason = 'question'"
         assert await value(conn, done) == 2

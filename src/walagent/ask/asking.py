@@ -10,7 +10,7 @@ from typing import Final
 
 from walagent.ask.catalog import Indexed
 from walagent.ask.context import SchemaContext
-from walagent.ask.outcome import Event, Outcome
+from walagent.ask.outcome import Event, Outcome, Waiting
 from walagent.ask.work import Desk, Options, Work
 from walagent.errors import (
     BudgetExceededError,
@@ -30,7 +30,8 @@ from walagent.store.translate import translating
 
 LONGEST: Final = 20_000  # characters of a question
 LONGEST_NAME: Final = 200  # characters of a session's name
-LEASE: Final = timedelta(seconds=30)
+LEASE: Final = timedelta(seconds=10)  # who goes on after a kill waits so long
+_LOOK: Final = 1.0  # seconds between two looks at what another process does
 # After these the question waits for its session to go on.
 _LATER: Final = (
     DatabaseLostError,
@@ -102,14 +103,30 @@ class Asker:
     async def resume(
         self, session: str, on_event: Callable[[Event], None] = lambda _: None
     ) -> Outcome | None:
-        """Go on with the question of a session that nobody finished; None when there is none."""
+        """Go on with the question of a session that nobody finished; None when there is none.
+
+        One that another process works on is waited for: the next builds on its answer, and whether
+        that process still lives shows when its lease should be extended.
+        """
         with translating():
-            async with self._desk.pool.connection() as conn, conn.transaction():
-                asked = await questions.resume_question(conn, session, self._name, LEASE)
+            asked, wait = await self._left_behind(session)
+            if wait is not None:
+                on_event(Waiting(wait))
+            while wait is not None:
+                await asyncio.sleep(min(max(wait, 0.0) + 0.1, _LOOK))
+                asked, wait = await self._left_behind(session)
         if asked is None:
             return None
         options = self._options.with_recorded(asked.options)
         return await self._work(asked, session, options, on_event)
+
+    async def _left_behind(self, session: str) -> tuple[Asked | None, float | None]:
+        """Claim the question that nobody finished; else say for how long it is somebody's."""
+        async with self._desk.pool.connection() as conn, conn.transaction():
+            asked = await questions.resume_question(conn, session, self._name, LEASE)
+            if asked is not None:
+                return asked, None
+            return None, await questions.question_under_way(conn, session)
 
     async def history(self, session: str) -> Sequence[str]:
         """Give the answered questions of a session, oldest first."""

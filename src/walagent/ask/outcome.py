@@ -43,7 +43,14 @@ class Thinking:
     who: str
 
 
-Event = Planned | Started | Done | Thinking
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Another process works on the session's last question, or died less than so long ago."""
+
+    seconds: float
+
+
+Event = Planned | Started | Done | Thinking | Waiting
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
-from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking
+from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking, Waiting
 from walagent.cli.output import clean, say
 
 _DOING = {
@@ -84,12 +84,14 @@ class Progress:
                 self._begun[candidate, step.id] = time.monotonic()
             case Done(result):
                 self._running[result.id] -= 1
-            case Planned():
+            case Planned() | Waiting():
                 pass
 
     def _doing(self, event: Event) -> str:
         if isinstance(event, Thinking):
             return f"{_DOING.get(event.who, event.who)} …"
+        if isinstance(event, Waiting):
+            return "waiting for the question before …"
         running = [name for name, count in self._running.items() if count > 0]
         return f"running {clean(', '.join(running))} …" if running else "…"
 
@@ -106,6 +108,8 @@ class Progress:
         match event:
             case Thinking(who):
                 return [f"… {who}"]
+            case Waiting(seconds):
+                return [f"… waits for the question before; {seconds:.0f} s, if that was killed"]
             case Planned(plan, candidate):
                 steps = [f"  [{step.id}] {step.type} {step.description}" for step in plan.steps]
                 return [f"{_of(candidate)}plan: {plan.reasoning}", *steps]

@@ -94,6 +94,13 @@ async def resume_question(
     return Asked(question, await _claim(conn, run_id, number), text, options)
 
 
+async def question_under_way(conn: Connection, session: str) -> float | None:
+    """Say for how many seconds a question of the session is somebody's yet; None: nobody's."""
+    cursor = await conn.execute("select agent.question_under_way(%s)", [session])
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 async def _claim(conn: Connection, run_id: int, lease: int) -> Claim:
     cursor = await conn.execute(
         "select attempt, max_attempts, created_at, started_at from agent.question_run(%s)",
