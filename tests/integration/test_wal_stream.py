@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.integration.wal_reading import (
     DEADLINE,
+    FREE,
     changes,
     confirmed,
     follow,
@@ -43,7 +44,6 @@ WIDE = "insert into rows select n, repeat('x', 1000) from generate_series(1, 200
 CONFIRMED = (
     "select confirmed_flush_lsn >= %s::pg_lsn from pg_replication_slots where slot_name = %s"
 )
-FREE = "select not active from pg_replication_slots where slot_name = %s"
 
 
 async def ids(conn: AsyncConnection, dsn: str, options: StreamOptions) -> list[object]:

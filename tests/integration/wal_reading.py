@@ -12,6 +12,7 @@ from walagent.wal.slots import create_slot
 from walagent.wal.stream import ReplicationStream, open_stream
 
 DEADLINE = 30.0  # seconds for what takes well under one
+FREE = "select not active from pg_replication_slots where slot_name = %s"
 
 
 async def follow(
@@ -74,6 +75,7 @@ async def read_all(
 ) -> list[Item]:
     """Everything that is there now, through a stream of its own."""
     end = await wal_end(conn)
+    await until(conn, FREE, options.slot)  # gone for us, a reader may not be for the server yet
     async with open_stream(dsn, options) as stream:
         items = await read_to(stream, end)
         if confirm:
