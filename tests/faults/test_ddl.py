@@ -833,6 +833,7 @@ async def test_whoever_asks_is_told_why_an_agent_stands_still(
         await run_all(conn, "alter table ticket rename title to name")
         await insert(conn, 2)
         await d.until(PAUSED, "lost")
+        await d.until("select exists (select from agent.run where key = '2')")  # a moment later
         await run_all(conn, "drop table kept; create table kept (id int primary key);"
                             "insert into kept values (1)")  # fmt: skip
         await d.stop("reader")
