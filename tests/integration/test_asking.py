@@ -4,19 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows, run_all, value
 from tests.helpers.guard import STAGE
+from tests.integration.wal_reading import until
 from walagent.agent.models import build_model
 from walagent.agent.models.scripted import Answer, Call
 from walagent.app.asking import become
+from walagent.ask import asking
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog
 from walagent.ask.executor import Executor
-from walagent.ask.outcome import Event, Outcome
+from walagent.ask.outcome import Event, Outcome, Waiting
 from walagent.ask.search import Searcher
 from walagent.ask.work import Desk, Options
 from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
@@ -113,6 +116,23 @@ async def scene(
             await model.aclose()
     finally:
         await run_all(conn, f"drop owned by {role}; drop role {role}")
+
+
+async def test_a_question_that_is_being_answered_is_waited_for_and_not_taken(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes longer than a lease; the process that answers it says that it lives."""
+    monkeypatch.setattr(asking, "LEASE", timedelta(seconds=1))
+    replies = [plan(step("a", COUNT)), answer("Twenty in each.")]
+    async with scene(conn, dsn, replies, latency=1.2) as on:
+        first = asyncio.create_task(on.ask("How many?"))
+        await until(conn, "select exists (select from agent.run)")
+        seen = list[Event]()
+        assert await Asker(on.desk, Options(), name="other").resume("s", seen.append) is None
+        assert [type(event) for event in seen] == [Waiting]
+        ended = await rows(conn, "select state::text, attempt, worker from agent.run")
+        assert ended == [("succeeded", 1, "test")]
+        assert (await first).text == "Twenty in each."
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])

@@ -154,7 +154,6 @@ async def test_a_question_that_is_killed_among_several_plans_is_finished(
             await asyncio.wait_for(asked.wait(), PATIENCE)
             await until(conn, "select count(*) = 2 from agent.step")
             assert await asyncio.to_thread(killed.ends, signal.SIGKILL) == -signal.SIGKILL
-        await run_all(conn, "update agent.run set lease_expires_at = agent.now() - interval '1 s'")
         ended = (await on.types(*typed[:-2])).worked()
         assert "plans: 3 of 3 plans came to this" in ended.err
         assert len(on.provider.received) == 5

@@ -113,7 +113,7 @@ class Asker:
             if wait is not None:
                 on_event(Waiting(wait))
             while wait is not None:
-                await asyncio.sleep(min(max(wait, 0.0) + 0.1, _LOOK))
+                await asyncio.sleep(min(wait + 0.1, _LOOK))
                 asked, wait = await self._left_behind(session)
         if asked is None:
             return None

@@ -98,7 +98,7 @@ async def question_under_way(conn: Connection, session: str) -> float | None:
     """Say for how many seconds a question of the session is somebody's yet; None: nobody's."""
     cursor = await conn.execute("select agent.question_under_way(%s)", [session])
     row = await cursor.fetchone()
-    return row[0] if row else None
+    return None if row is None or row[0] is None else max(row[0], 0.0)
 
 
 async def _claim(conn: Connection, run_id: int, lease: int) -> Claim:
