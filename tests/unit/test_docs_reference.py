@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from tests.docs_pages import ROOT, code, rows, section, sections
 from walagent import errors, metrics
+from walagent.app.serve import FOR_MODELS
 from walagent.cli import main
 from walagent.cli.commands import COMMANDS
 from walagent.cli.ending import exit_code
@@ -94,6 +95,12 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
 
 def _number(text: str) -> int | str:
     return int(text) if text.isdigit() else text
+
+
+def test_which_variables_models_are_given_is_documented() -> None:
+    """An ending more or less is told."""
+    told = section(DOCS / "models.md", "Keys")
+    assert set(re.findall(r"`(_[A-Z_]+)`", told)) == set(FOR_MODELS)
 
 
 # The command line.

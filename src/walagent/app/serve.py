@@ -44,7 +44,8 @@ from walagent.store.connections import connect, open_pool
 from walagent.store.guard.query import Limits as Reading
 from walagent.store.translate import translating
 
-_FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
+# How variables end that models may be given.
+FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +150,18 @@ def _room(config: Config) -> Room:
 def make_model(spec: ModelSpec) -> Model:
     """Make a model.  Whoever writes agent.model names variables; only those meant for it count."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    environ = {name: value for name, value in os.environ.items() if name.endswith(_FOR_MODELS)}
+    environ = {name: value for name, value in os.environ.items() if name.endswith(FOR_MODELS)}
     try:
         return build_model(spec, environ=environ, credentials=Path(folder) if folder else None)
     except ModelUnauthorizedError as error:
         name = spec.credential
-        if not name or name.endswith(_FOR_MODELS):
+        if not name or name.endswith(FOR_MODELS):
             raise
         raise ModelUnauthorizedError(
             f"model {spec.name}: there is no credential {name}, and no model gets a variable"
             " of such a name",
             hint=f"LoadCredential={name}:… in the unit, or name a variable that ends in "
-            + ", ".join(_FOR_MODELS),
+            + ", ".join(FOR_MODELS),
         ) from error
 
 
