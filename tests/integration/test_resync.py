@@ -21,6 +21,7 @@ from tests.helpers.database import (
     session,
     value,
 )
+from tests.integration.wal_reading import FREE
 from walagent.app.resync import Plan, resync
 from walagent.app.setup import ensure_slot
 from walagent.config import Replication
@@ -30,7 +31,6 @@ from walagent.store import reading
 from walagent.store.gaps import Choice
 from walagent.store.translate import translating
 
-FREE = "select not active from pg_replication_slots where slot_name = %s"
 BACKFILLED = """
 select key from agent.run where reason = 'backfill' order by generation, length(key), key
 """
