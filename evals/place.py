@@ -13,10 +13,10 @@ from psycopg.conninfo import make_conninfo
 
 from evals.shop.load import load_shop, make_analyst
 from evals.shop.rows import the_shop
-from walagent.app.migrating import migrate
+from walagent.app.migrate import migrate
 from walagent.embedded.server import EmbeddedServer
 from walagent.store.connections import connect
-from walagent.store.translate import translating
+from walagent.store.errors import translating
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,13 @@ from evals.place import Place, fill, fingerprint, place_for_a_shop
 from evals.questions import Question, the_questions
 from evals.report import head, line, save, summary, totals
 from walagent import AsyncClient, __version__
-from walagent.app.applying import apply
-from walagent.app.asking import choose_model
-from walagent.app.environment import Environment, load_env_file
-from walagent.app.loading import load_config
 from walagent.app.serve import make_model
-from walagent.cli.ending import end
+from walagent.apply.apply import apply
+from walagent.ask.answering import choose_model
+from walagent.cli.exit_codes import end
 from walagent.config import Config
+from walagent.config.environment import Environment, load_env_file
+from walagent.config.loading import load_config
 from walagent.errors import PreconditionError, WalagentError
 from walagent.message import Json, ModelSpec
 from walagent.store import attachments

@@ -12,9 +12,9 @@ import time
 from psycopg import AsyncConnection
 
 from bench.ours.parts import REPLICATION, open_worker, write_log
-from walagent.agent.models.scripted import ScriptedModel
-from walagent.app.reader import Reader
+from walagent.agent.models.scripted.model import ScriptedModel
 from walagent.message import Reply, Request
+from walagent.replication.reader import Reader
 
 _TICKETS = "select id, (change #>> '{new,id}')::bigint from agent.run"
 

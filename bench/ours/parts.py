@@ -9,18 +9,18 @@ from walagent import log
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
-from walagent.app.setup import PUBLICATIONS, ensure_slot
 from walagent.config import Replication, Workers
-from walagent.engine.intake import Intake
-from walagent.engine.judge import Judge
-from walagent.engine.models import Models
-from walagent.engine.toolbox import Toolbox
-from walagent.engine.work import Workshop
-from walagent.engine.worker import Worker, WorkerSettings
+from walagent.intake.conditions import Judge
+from walagent.intake.intake import Intake
 from walagent.matching.registry import Registry
+from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
+from walagent.runs.executor import Workshop
+from walagent.runs.models import Models
+from walagent.runs.toolbox import Toolbox
+from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store.attachments import active_attachments, load_models, secret_key
+from walagent.store.checkpoint import take_ledger
 from walagent.store.connections import connect, open_pool
-from walagent.store.ledger import take_ledger
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import open_stream
 

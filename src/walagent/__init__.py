@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from walagent.app.client import AsyncClient, Client, Options
-    from walagent.app.supervisor import CoordinationPattern, Supervisor
+    from walagent.client import AsyncClient, Client, Options
+    from walagent.supervisor import CoordinationPattern, Supervisor
 
 __version__ = "0.1.0"
 __all__ = [
@@ -22,11 +22,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncClient": "walagent.app.client",
-    "Client": "walagent.app.client",
-    "CoordinationPattern": "walagent.app.supervisor",
-    "Options": "walagent.app.client",
-    "Supervisor": "walagent.app.supervisor",
+    "AsyncClient": "walagent.client",
+    "Client": "walagent.client",
+    "CoordinationPattern": "walagent.supervisor",
+    "Options": "walagent.client",
+    "Supervisor": "walagent.supervisor",
 }
 
 

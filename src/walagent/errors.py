@@ -29,7 +29,7 @@
     ├── BudgetExceededError     RETRY       a budget does not allow the call now
     └── LimitReachedError       FAIL_RUN    a limit of the run is used up, or a budget
 
-One place acts on `error.next`: `engine.worker` for runs, `app.serve` for the daemon.
+One place acts on `error.next`: `runs.worker` for runs, `app.serve` for the daemon.
 """
 
 from collections.abc import Mapping

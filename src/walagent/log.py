@@ -26,8 +26,8 @@ from structlog.processors import JSONRenderer, LogfmtRenderer, TimeStamper, add_
 from structlog.stdlib import BoundLogger, filter_by_level
 from structlog.types import EventDict, Processor, WrappedLogger
 
+from walagent.log_output import Sink
 from walagent.mask import mask, say, trace
-from walagent.sink import Sink
 
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]

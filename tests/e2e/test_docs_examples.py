@@ -17,7 +17,7 @@ from psycopg.rows import TupleRow
 
 from tests.docs_pages import ROOT, Block, blocks, code, pages, rows, section
 from tests.servers import run_server
-from walagent.store.translate import translated
+from walagent.store.errors import translated
 from walagent.testing import FakeProvider, call
 
 HOST = "db.example"  # stands for the test server wherever a page connects to it

@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 from tests.conftest import SEED
 from tests.faults.rig.report import SCENARIOS
 from tests.faults.rig.stage import Figure, Place
-from walagent.app.migrating import migrate
+from walagent.app.migrate import migrate
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

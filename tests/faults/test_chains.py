@@ -22,9 +22,9 @@ from tests.faults.rig.stage import TOOLS, Place, add_model
 from tests.faults.rig.waiting import fetch, until
 from walagent import faults
 from walagent.agent.tools.python import find_tools
-from walagent.app.setup import ensure_slot
 from walagent.config import Replication
 from walagent.message import Json
+from walagent.replication.bootstrap import ensure_slot
 from walagent.store.tools import register_python_tools
 
 pytestmark = pytest.mark.scenario(17)

@@ -15,9 +15,9 @@ from tests.faults.rig.clocks import WrongClock
 from tests.faults.rig.processes import Daemon, running
 from tests.faults.rig.stage import Figure, Place, add_model, script_of
 from tests.faults.rig.waiting import fetch, until
-from walagent.app.setup import ensure_slot
 from walagent.config import Replication
 from walagent.message import Json
+from walagent.replication.bootstrap import ensure_slot
 
 pytestmark = pytest.mark.scenario(19)
 

@@ -19,7 +19,7 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import column, refused, role, rows, run_all, session, told, value
 from tests.integration.cli_user import User
 from walagent import faults
-from walagent.agent.models.scripted import Answer, call
+from walagent.agent.models.scripted.model import Answer, call
 
 pytestmark = pytest.mark.scenario(10)
 

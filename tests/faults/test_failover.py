@@ -28,9 +28,9 @@ from tests.faults.rig.servers import (
 from tests.faults.rig.stage import ATTACH, Figure, Place, set_latency, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
 from tests.integration.cli_user import User
-from walagent.app.setup import ensure_slot
-from walagent.cli.ending import PERSON
+from walagent.cli.exit_codes import PERSON
 from walagent.config import Replication
+from walagent.replication.bootstrap import ensure_slot
 
 pytestmark = pytest.mark.scenario(21)
 

@@ -17,7 +17,7 @@ from tests.faults.rig.servers import OwnServer, base_backup, own_server
 from tests.faults.rig.serving import Serving, serving
 from tests.faults.rig.stage import Place, make_ready
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
-from walagent.cli.ending import PERSON
+from walagent.cli.exit_codes import PERSON
 from walagent.errors import GapError
 
 pytestmark = pytest.mark.scenario(5)

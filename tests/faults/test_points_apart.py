@@ -27,9 +27,9 @@ from tests.faults.rig.stage import (
 from tests.faults.rig.tools import OUTSIDE
 from tests.faults.rig.waiting import fetch, until
 from walagent import faults
-from walagent.agent.models.scripted import ScriptedModel, call
+from walagent.agent.models.scripted.model import ScriptedModel, call
 from walagent.agent.tools.python import find_tools
-from walagent.engine.gather import SPILL_AFTER
+from walagent.intake.batching import SPILL_AFTER
 from walagent.store.tools import register_python_tools
 
 pytestmark = pytest.mark.scenario(1)

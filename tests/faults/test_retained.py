@@ -15,8 +15,8 @@ from tests.faults.rig.probing import ask
 from tests.faults.rig.processes import Daemon, free_port, running
 from tests.faults.rig.stage import ATTACH, Figure, Place, make_ready
 from tests.faults.rig.waiting import fetch, until, until_true
-from walagent.app.setup import PUBLICATIONS
-from walagent.cli.ending import PERSON
+from walagent.cli.exit_codes import PERSON
+from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions
 

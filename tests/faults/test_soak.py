@@ -27,9 +27,9 @@ from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.slopes import Sample, growth, slope, take_sample
 from tests.faults.rig.stage import CREDENTIAL, Figure, Place, add_model
 from tests.faults.rig.waiting import connect_again, fetch, until
-from walagent.engine.pruning import prune
 from walagent.message import Request
 from walagent.run import RunState
+from walagent.runs.pruning import prune
 from walagent.store import runs
 from walagent.store.connections import connect
 from walagent.testing import Answer, FakeProvider, Fault, call

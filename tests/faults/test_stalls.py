@@ -18,9 +18,9 @@ from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.stage import ATTACH as ATTACH_ITEM
 from tests.faults.rig.stage import Figure, Place, make_ready, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
-from walagent.app.migrating import migrate
-from walagent.app.reader import Reader
+from walagent.app.migrate import migrate
 from walagent.config import Replication
+from walagent.replication.reader import Reader
 
 # Rows that nobody acts on are sent all the same, so they fill what lies between the server and us.
 ATTACH = """

@@ -13,9 +13,9 @@ from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, pause, running, start_writer
 from tests.faults.rig.stage import ATTACH, Figure, Place, set_up
 from tests.faults.rig.waiting import fetch, until, until_true
-from walagent.app.setup import check_source, ensure_slot
 from walagent.config import Replication
 from walagent.errors import StreamLostError
+from walagent.replication.bootstrap import check_source, ensure_slot
 
 pytestmark = pytest.mark.scenario(6)
 

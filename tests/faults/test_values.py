@@ -27,8 +27,8 @@ from tests.helpers.daemon import daemon
 from tests.helpers.database import attach, column, refused, rows, run_all, session, value
 from tests.helpers.database import told as told_by
 from tests.integration.wal_reading import changes, read_to, wal_end
-from walagent.agent.models.scripted import call
-from walagent.app.migrating import migrate
+from walagent.agent.models.scripted.model import call
+from walagent.app.migrate import migrate
 from walagent.change import UNCHANGED, Begin, Change, Commit, Item, Piece
 from walagent.store.connections import connect
 from walagent.wal.connection import TEXT_FORMS

@@ -15,7 +15,7 @@ from tests.faults.rig.processes import Daemon, Process, running
 from tests.faults.rig.stage import ATTACH, Place, make_ready, set_up
 from tests.faults.rig.waiting import fetch, until
 from tests.integration.cli_user import empty_database
-from walagent.cli.ending import PERSON
+from walagent.cli.exit_codes import PERSON
 from walagent.store.migrations import apply_migration, find_migrations
 
 pytestmark = pytest.mark.scenario(18)

@@ -12,16 +12,16 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.helpers.database import DEADLINE, rows, run_all, value
-from walagent.agent.models.scripted import Answer, ScriptedModel
+from walagent.agent.models.scripted.model import Answer, ScriptedModel
 from walagent.agent.tools.callee import Servers
 from walagent.agent.tools.python import PythonTool
-from walagent.app.reader import Reader
 from walagent.config import Replication
-from walagent.engine.toolbox import Toolbox
-from walagent.engine.work import Workshop
-from walagent.engine.worker import Worker, WorkerSettings
 from walagent.faults import Crash
 from walagent.message import Json
+from walagent.replication.reader import Reader
+from walagent.runs.executor import Workshop
+from walagent.runs.toolbox import Toolbox
+from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments, runs
 from walagent.store import tools as registered
 from walagent.store.connections import open_pool

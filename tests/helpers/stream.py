@@ -11,12 +11,12 @@ from tests.helpers.build import WHEN
 from tests.helpers.database import column, value
 from walagent.attachment import Attachment
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Relation, Row, Tag
-from walagent.engine.intake import Intake
-from walagent.engine.judge import Judge
+from walagent.intake.conditions import Judge
+from walagent.intake.intake import Intake
 from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
 from walagent.message import Json
-from walagent.store import ledger as ledgers
+from walagent.store import checkpoint as ledgers
 from walagent.store.attachments import secret_key
 
 

@@ -8,8 +8,8 @@ from psycopg.conninfo import make_conninfo
 
 from tests.helpers.database import run_all
 from tests.helpers.guard import STAGE
+from walagent.guard.role import check_role
 from walagent.store.connections import connect
-from walagent.store.guard.role import check_role
 
 
 @pytest.fixture

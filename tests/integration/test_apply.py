@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from tests.integration.cli_user import AGENTS, DESK, Ended, User
 from tests.unit.test_config_values import uncommented
-from walagent.app.wanted import wanted_attachment
+from walagent.apply.desired import wanted_attachment
 from walagent.config import AgentEntry, AttachmentEntry, ModelEntry
 
 

@@ -14,11 +14,11 @@ from psycopg import AsyncConnection
 from tests.helpers.database import value
 from tests.helpers.guard import TRACES
 from tests.integration.test_asking import COUNT, answer, plan, scene, step
-from walagent.app.asking import searcher_of
-from walagent.app.environment import Environment
+from walagent.ask.answering import searcher_of
 from walagent.ask.plan import PlanStep, plan_schema
 from walagent.ask.search import SearchSpec, carry_out, make_searcher
 from walagent.config import Ask
+from walagent.config.environment import Environment
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
 from walagent.testing import call

@@ -13,9 +13,9 @@ from tests.helpers.database import column, rows, run_all, value
 from tests.helpers.guard import STAGE
 from tests.integration.wal_reading import until
 from walagent.agent.models import build_model
-from walagent.agent.models.scripted import Answer, Call
-from walagent.app.asking import become
+from walagent.agent.models.scripted.model import Answer, Call
 from walagent.ask import asking
+from walagent.ask.answering import become
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog
 from walagent.ask.executor import Executor
@@ -23,10 +23,10 @@ from walagent.ask.outcome import Event, Outcome, Waiting
 from walagent.ask.search import Searcher
 from walagent.ask.work import Desk, Options
 from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
+from walagent.guard.query import Guard
+from walagent.guard.role import check_role
 from walagent.message import Json
 from walagent.store.connections import connect, open_pool
-from walagent.store.guard.query import Guard
-from walagent.store.guard.role import check_role
 from walagent.testing import FakeProvider, Fault, call
 
 COUNT = "select country, count(*) as n from customer group by 1 order by 1"

@@ -16,7 +16,7 @@ from tests.helpers.queue import set_clock
 from tests.integration.cli_user import PATIENCE, User
 from tests.integration.test_asking import COUNT, Scene, answer, plan, scene, step
 from tests.integration.test_cli_ask import ANSWER, KEY, PLAN, QUESTION, shell
-from walagent.agent.models.scripted import Answer
+from walagent.agent.models.scripted.model import Answer
 from walagent.ask.asking import Asker
 from walagent.ask.history import messages, size, too_old
 from walagent.ask.work import Desk, Options

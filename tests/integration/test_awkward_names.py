@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.agent.tools.statements import sight_statement, statement_of
 from walagent.change import Change, Op, Relation
-from walagent.engine.judge import Judge
+from walagent.intake.conditions import Judge
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store.attachments import attachment_version

@@ -29,8 +29,8 @@ from tests.helpers.database import (
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, one_run, set_clock
 from tests.integration.cli_user import AGENTS, User
 from tests.integration.cli_user import DESK as CLI_DESK
-from walagent.agent.models.scripted import ScriptedModel, call
-from walagent.app.doctor.budgets import check_budgets
+from walagent.agent.models.scripted.model import ScriptedModel, call
+from walagent.doctor.budgets import check_budgets
 from walagent.message import Json, ModelSpec, Usage
 from walagent.run import Claim, RunState, StepKind
 from walagent.store import budgets, runs

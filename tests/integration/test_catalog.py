@@ -7,14 +7,14 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows, run_all, session, value
-from walagent.agent.models.e5 import check_machine, shared_e5
+from walagent.agent.models.embedded.encoder import check_machine, shared_e5
 from walagent.ask.catalog import Catalog, Settings
 from walagent.ask.executor import Executor
 from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError
+from walagent.guard.query import Guard
 from walagent.store import schema
 from walagent.store.connections import open_pool
-from walagent.store.guard.query import Guard
 
 TABLES = """
 create type mood as enum ('good', 'bad');

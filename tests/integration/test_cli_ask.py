@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import run_all, until, value
 from tests.helpers.guard import STAGE
 from tests.integration.cli_user import PATIENCE, Ended, User
-from walagent.agent.models.scripted import Answer
+from walagent.agent.models.scripted.model import Answer
 from walagent.message import Request
 from walagent.testing import FakeProvider, Fault, call
 

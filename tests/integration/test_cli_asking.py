@@ -19,7 +19,7 @@ from psycopg.conninfo import make_conninfo
 from tests.helpers.database import run_all, value
 from tests.integration.cli_user import Ended, User, empty_database
 from tests.integration.test_cli_ask import ANSWER, KEY, PLAN, QUESTION, Shell, shell
-from walagent.app.analyst import make_analyst
+from walagent.ask.analyst_role import make_analyst
 from walagent.cli import main
 from walagent.errors import PreconditionError
 from walagent.testing import FakeProvider, call

@@ -11,7 +11,7 @@ from tests.helpers.database import column, value
 from tests.integration.cli_user import PATIENCE, User
 from tests.integration.terminal import CTRL_C, CTRL_D, CTRL_R, UP, Terminal, at_terminal
 from tests.integration.test_cli_ask import ANSWER, PLAN, QUESTION, shell
-from walagent.agent.models.scripted import Answer, Call
+from walagent.agent.models.scripted.model import Answer, Call
 from walagent.message import Request
 from walagent.testing import Fault, call
 

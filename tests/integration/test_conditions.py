@@ -8,7 +8,7 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation, Row
-from walagent.engine.judge import Judge, Raised, Unjudged
+from walagent.intake.conditions import Judge, Raised, Unjudged
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.message import Json

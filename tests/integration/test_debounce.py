@@ -9,7 +9,7 @@ from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, rows, run_all, value
 from tests.helpers.queue import claim, finish, ids, set_clock
 from tests.helpers.stream import ScriptedStream, inserted, intake, open_ledger, take, transaction
-from walagent.agent.models.scripted import ScriptedModel
+from walagent.agent.models.scripted.model import ScriptedModel
 from walagent.attachment import Attachment
 from walagent.change import Change
 from walagent.message import Text

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import psycopg
 
-from walagent.app.demo_stage import open_stage
 from walagent.config import Embedded
+from walagent.demo.stage import open_stage
 from walagent.embedded.server import EmbeddedServer
 
 

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 
 from tests.integration.cli_user import AGENTS, DESK, User, empty_database
-from walagent.app.doctor.finding import Finding, Level
-from walagent.app.doctor.replication import check_slot, check_standby
-from walagent.app.doctor.server import check_server
 from walagent.config import Config, Replication
+from walagent.doctor.finding import Finding, Level
+from walagent.doctor.replication import check_slot, check_standby
+from walagent.doctor.server import check_server
 from walagent.lsn import Lsn
-from walagent.store.ledger import Ledger
+from walagent.store.checkpoint import Ledger
 from walagent.store.server import ServerFacts
 from walagent.wal.slots import SlotState
 

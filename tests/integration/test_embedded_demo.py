@@ -9,7 +9,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from walagent.agent.arguments import what_is_wrong
-from walagent.agent.models.embedded import NOTE, EmbeddedModel
+from walagent.agent.models.embedded.model import NOTE, EmbeddedModel
 from walagent.agent.prompt import opening
 from walagent.attachment import Attachment
 from walagent.demo.tickets import CUSTOMERS, Expected, Ticket, definition, expected, schema, tickets

@@ -6,9 +6,9 @@ from psycopg import AsyncConnection
 from tests.helpers.database import rows, run_all, value
 from tests.helpers.guard import TRACES, statements
 from walagent.errors import PreconditionError, StatementRefusedError
-from walagent.store.guard.analysis import Allowed
-from walagent.store.guard.query import Guard, Limits
-from walagent.store.guard.role import check_role
+from walagent.guard.analysis import Allowed
+from walagent.guard.query import Guard, Limits
+from walagent.guard.role import check_role
 
 
 async def test_what_could_do_harm_is_refused(

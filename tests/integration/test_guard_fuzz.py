@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import rows
 from tests.helpers.guard import TRACES, statements
 from walagent.errors import StatementRefusedError
-from walagent.store.guard.query import Guard
+from walagent.guard.query import Guard
 
 _TOKEN = re.compile(
     r"""(?P<kept>[uU]&"[^"]*"|[eE]?'(?:[^']|'')*'|"[^"]*"|\$\$.*?\$\$|--.*)

@@ -4,8 +4,8 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all
-from walagent.store.guard.query import Guard
-from walagent.store.guard.rows import Rows
+from walagent.guard.query import Guard
+from walagent.rows.rows import Rows
 
 STATEMENTS = """
 create table order_ (id bigint, region text, total numeric);

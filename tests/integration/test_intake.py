@@ -28,7 +28,7 @@ from walagent.errors import FencedError
 from walagent.faults import Crash
 from walagent.lsn import Lsn
 from walagent.run import Claim, RunState
-from walagent.store.ledger import Start
+from walagent.store.checkpoint import Start
 
 
 async def desk(conn: AsyncConnection, spec: str = "") -> Attachment:

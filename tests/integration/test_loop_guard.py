@@ -4,7 +4,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
-from walagent.agent.models.scripted import ScriptedModel, call
+from walagent.agent.models.scripted.model import ScriptedModel, call
 from walagent.agent.tools.python import ToolContext, tool
 from walagent.message import Json
 

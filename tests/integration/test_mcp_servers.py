@@ -18,11 +18,13 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DEADLINE, DESK, attach, column, refused, rows, run_all, value
 from tests.helpers.queue import add_runs
 from walagent.agent.models import build_model
-from walagent.agent.models.scripted import Answer, ScriptedModel
+from walagent.agent.models.scripted.model import Answer, ScriptedModel
 from walagent.agent.tools.offered import Offered
-from walagent.app.applying import apply
-from walagent.app.environment import Environment
-from walagent.app.mcp_clients import (
+from walagent.apply.apply import apply
+from walagent.config import Config, McpServer
+from walagent.config.environment import Environment
+from walagent.errors import ConfigError, ToolFailedError
+from walagent.mcp.clients import (
     Clients,
     Status,
     keep_registered,
@@ -32,8 +34,6 @@ from walagent.app.mcp_clients import (
     register,
     register_named,
 )
-from walagent.config import Config, McpServer
-from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json, ToolResult
 from walagent.testing import FakeProvider, call
 

@@ -24,15 +24,15 @@ from tests.helpers.database import (
 )
 from tests.helpers.queue import add_runs
 from walagent.agent.models import build_model
-from walagent.agent.models.scripted import Answer, ScriptedModel
-from walagent.app.applying import apply
+from walagent.agent.models.scripted.model import Answer, ScriptedModel
+from walagent.apply.apply import apply
 from walagent.config import Config
-from walagent.engine.querying import as_json
 from walagent.errors import ConfigError, StatementRefusedError
+from walagent.guard.role import check_role
+from walagent.guard.statement import read_statement
 from walagent.message import Json, ToolResult
-from walagent.store.guard.role import check_role
-from walagent.store.guard.rows import Column, Rows
-from walagent.store.guard.statement import read_statement
+from walagent.rows.rows import Column, Rows
+from walagent.runs.query_tool import as_json
 from walagent.testing import FakeProvider, call
 
 SALES = """

@@ -7,9 +7,9 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all
 from tests.helpers.guard import statements
-from walagent.store.guard.query import Guard
-from walagent.store.guard.repeats import find_repeats
-from walagent.store.guard.rows import Rows
+from walagent.ask.fanout.repeats import find_repeats
+from walagent.guard.query import Guard
+from walagent.rows.rows import Rows
 
 SCHEMA = """
 create table orders (id integer primary key, customer text, total numeric, day date);

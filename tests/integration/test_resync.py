@@ -22,14 +22,14 @@ from tests.helpers.database import (
     value,
 )
 from tests.integration.wal_reading import FREE
-from walagent.app.resync import Plan, resync
-from walagent.app.setup import ensure_slot
 from walagent.config import Replication
 from walagent.errors import ConfigError, PreconditionError, SlotBusyError
 from walagent.matching.document import Room
-from walagent.store import reading
+from walagent.replication.bootstrap import ensure_slot
+from walagent.replication.resync import Plan, resync
+from walagent.store import listings
+from walagent.store.errors import translating
 from walagent.store.gaps import Choice
-from walagent.store.translate import translating
 
 BACKFILLED = """
 select key from agent.run where reason = 'backfill' order by generation, length(key), key
@@ -268,9 +268,9 @@ async def test_all_rows_take_the_place_of_an_older_backfill(
     states = "select generation, state from agent.backfill order by 1"
     assert await rows(conn, states) == [(0, "replaced"), (2, "replaced"), (3, "done")]
     assert len(await column(conn, BACKFILLED)) == 10
-    listed = [each for each in await reading.list_agents(conn) if each["attachment"] == "desk"]
+    listed = [each for each in await listings.list_agents(conn) if each["attachment"] == "desk"]
     assert [each["backfill"] for each in listed] == ["done"]
-    listed = await reading.list_backfills(conn)
+    listed = await listings.list_backfills(conn)
     assert [(each["after"], each["state"]) for each in listed] == [
         ("attach", "replaced"),
         ("gap", "replaced"),
@@ -417,6 +417,6 @@ async def test_a_login_that_is_not_the_owner_mends_no_publication(
             with pytest.raises(PreconditionError, match="was taken out of publication"):
                 await make_good(own, make_conninfo(dsn, user=runner), Plan())
         async with as_role(conn, runner):
-            assert len(await reading.list_gaps(conn)) == 0
+            assert len(await listings.list_gaps(conn)) == 0
     await make_good(conn, dsn, Plan())
     assert await column(conn, "select agent.publication_trouble()") == []

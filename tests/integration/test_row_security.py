@@ -7,10 +7,10 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from walagent.agent.models.scripted import ScriptedModel
-from walagent.engine.toolbox import Toolbox
-from walagent.engine.work import Workshop
-from walagent.engine.worker import Worker, WorkerSettings
+from walagent.agent.models.scripted.model import ScriptedModel
+from walagent.runs.executor import Workshop
+from walagent.runs.toolbox import Toolbox
+from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
 from walagent.store.connections import open_pool
 

@@ -16,7 +16,7 @@ from tests.helpers.database import (
     session,
     value,
 )
-from walagent.agent.models.scripted import Fault, ScriptedModel, call
+from walagent.agent.models.scripted.model import Fault, ScriptedModel, call
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.store.tools import register_python_tools
 

@@ -14,15 +14,15 @@ from walagent import faults
 from walagent.agent.loop import RunTool
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.attachment import Attachment, Effect
-from walagent.engine.toolbox import Toolbox
 from walagent.errors import ConflictError, StepBrokenError, ToolBrokenError, ToolFailedError
 from walagent.faults import Crash
 from walagent.message import Json, ToolCall
 from walagent.run import Claim
+from walagent.runs.toolbox import Toolbox
 from walagent.store.connections import open_pool
+from walagent.store.errors import translating
 from walagent.store.runs import NewStep
 from walagent.store.tools import register_python_tools
-from walagent.store.translate import translating
 
 STEPS = "select kind, content from agent.step order by run_id, seq"
 

@@ -10,7 +10,7 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 from tests.integration.cli_user import DESK, User
-from walagent.app.explain import split_key
+from walagent.explain.facts import split_key
 from walagent.matching.document import joined
 from walagent.message import Json
 

@@ -12,11 +12,11 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, rows, run_all, value
 from tests.helpers.queue import add_runs, one_run, set_clock
 from walagent import faults
-from walagent.agent.models.scripted import Answer, Fault, ScriptedModel, call, in_turn
+from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, call, in_turn
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.attachment import Effect
-from walagent.engine.worker import Worker, WorkerSettings
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
+from walagent.runs.worker import Worker, WorkerSettings
 
 STATE = "select state::text, result, error from agent.run order by id"
 SPEC = "tools=[refund_user], writes=[status], bind=[ticket_id=id]"

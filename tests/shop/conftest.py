@@ -12,10 +12,10 @@ from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
 from evals.shop.load import load_shop, make_analyst
-from walagent.app.asking import become
+from walagent.ask.answering import become
+from walagent.guard.query import Guard
+from walagent.guard.role import check_role
 from walagent.store.connections import connect
-from walagent.store.guard.query import Guard
-from walagent.store.guard.role import check_role
 
 
 @dataclass(frozen=True)

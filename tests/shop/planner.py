@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from evals.questions import Question, the_questions
-from walagent.agent.models.scripted import Answer
+from walagent.agent.models.scripted.model import Answer
 from walagent.message import Request, Text
 from walagent.testing import FakeProvider, call
 

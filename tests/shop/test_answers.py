@@ -11,9 +11,9 @@ from evals.questions import Question, the_questions
 from evals.shop.rows import the_shop
 from tests.shop.conftest import Stage
 from tests.shop.wrong import FANNED_OUT
+from walagent.ask.fanout.repeats import find_repeats
 from walagent.ask.verify import check_rows
-from walagent.store.guard.query import Guard
-from walagent.store.guard.repeats import find_repeats
+from walagent.guard.query import Guard
 
 WITH_ROWS = [each for each in the_questions() if each.expect == "rows"]
 

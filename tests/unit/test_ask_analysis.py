@@ -9,7 +9,7 @@ from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.errors import InvalidCallError
 from walagent.message import Json
-from walagent.store.guard.rows import Column, Rows, Texts
+from walagent.rows.rows import Column, Rows, Texts
 
 SALES = StepResult(
     "sales",

@@ -6,7 +6,7 @@ import pytest
 
 from walagent.ask.charts import MOST_BARS, Chart, NoChart, chart_of
 from walagent.cli.plotting import draw, paint
-from walagent.store.guard.rows import Column, Rows
+from walagent.rows.rows import Column, Rows
 
 TEXT, INT, NUMERIC, FLOAT, DATE, TIMESTAMPTZ = 25, 20, 1700, 701, 1082, 1184
 DAY = 86_400.0

@@ -20,8 +20,8 @@ from walagent.ask.moves import (
 from walagent.ask.plan import StepType
 from walagent.ask.results import StepResult
 from walagent.message import Json
+from walagent.rows.rows import Column, Rows
 from walagent.run import Step, StepKind
-from walagent.store.guard.rows import Column, Rows
 
 ONE_ROW = Rows([Column("n", 20)], [("7",)])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.ask.verify import check_rows, verify
-from walagent.store.guard.rows import Column, Rows, Texts
+from walagent.rows.rows import Column, Rows, Texts
 
 INT, NUMERIC, FLOAT, TEXT, UUID, BYTEA = 23, 1700, 701, 25, 2950, 17
 INTERVAL, JSONB, RANGE, DATE = 1186, 3802, 3904, 1082

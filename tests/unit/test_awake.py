@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from walagent.engine.awake import awake_for
+from walagent.runs.awake_timeout import awake_for
 
 # Says when it begins, and how long it was let to wait; what it waits for never comes.
 WAITING = """
 import asyncio, time
-from walagent.engine.awake import awake_for
+from walagent.runs.awake_timeout import awake_for
 
 async def main():
     async with awake_for(60) as whole:

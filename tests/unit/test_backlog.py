@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.app.backlog import Backlog, Sign
+from walagent.replication.slot_retention import Backlog, Sign
 
 MB = 1 << 20
 

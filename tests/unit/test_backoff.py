@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.engine.backoff import delay
+from walagent.runs.backoff import delay
 
 
 @pytest.mark.parametrize("attempt", range(1, 12))

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from walagent.cli import main
 from walagent.cli.commands import COMMANDS, Command
-from walagent.cli.ending import exit_code
+from walagent.cli.exit_codes import exit_code
 from walagent.cli.group import Commands
 from walagent.cli.output import cell, clean
 from walagent.errors import (

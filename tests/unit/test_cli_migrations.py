@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.app.migrating import due
+from walagent.app.migrate import due
 from walagent.errors import PreconditionError
 from walagent.store.migrations import Applied, Migration, find_migrations
 

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from walagent.cli.rows import print_csv, print_markdown, print_table
-from walagent.store.guard.rows import Column, Rows
+from walagent.rows.rows import Column, Rows
 
 TEXT, NUMBER = 25, 1700
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from walagent.app.dsn import Logins, Places, choose, open_places
-from walagent.app.environment import Environment, load_env_file, read_assignments
 from walagent.config import Config, Database, Embedded
+from walagent.config.dsn import Logins, Places, choose, open_places
+from walagent.config.environment import Environment, load_env_file, read_assignments
 from walagent.errors import ConfigError, PreconditionError
 from walagent.mask import mask
 

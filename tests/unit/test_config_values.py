@@ -9,10 +9,10 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from walagent.app.environment import Environment
-from walagent.app.loading import load_config, parse_text
 from walagent.config import Config
 from walagent.config.base import in_bytes, to_bytes
+from walagent.config.environment import Environment
+from walagent.config.loading import load_config, parse_text
 from walagent.config.schema import json_schema
 from walagent.errors import ConfigError
 

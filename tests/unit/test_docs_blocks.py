@@ -15,9 +15,9 @@ import click
 import pytest
 
 from tests.docs_pages import ROOT, Block, blocks, pages
-from walagent.app.environment import Environment
-from walagent.app.loading import parse_text
 from walagent.cli import main
+from walagent.config.environment import Environment
+from walagent.config.loading import parse_text
 from walagent.testing import read_script
 
 LANGUAGES = {"", "console", "ini", "json", "mermaid", "python", "sql", "text", "yaml"}

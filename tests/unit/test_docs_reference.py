@@ -15,7 +15,7 @@ from walagent import errors, metrics
 from walagent.app.serve import FOR_MODELS
 from walagent.cli import main
 from walagent.cli.commands import COMMANDS
-from walagent.cli.ending import exit_code
+from walagent.cli.exit_codes import exit_code
 from walagent.config import (
     AgentEntry,
     Attach,

@@ -24,7 +24,7 @@ from walagent.matching.document import (
     row_of,
 )
 from walagent.message import Json
-from walagent.store.exact import exact
+from walagent.store.codecs.exact import exact
 
 DESK = attachment()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from walagent.agent.models.e5 import E5, _lacks_avx2, check_machine
+from walagent.agent.models.embedded.encoder import E5, _lacks_avx2, check_machine
 from walagent.errors import PreconditionError
 
 

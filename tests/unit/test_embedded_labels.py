@@ -2,7 +2,7 @@
 
 import pytest
 
-from walagent.agent.models.e5labels import Label, nearest
+from walagent.agent.models.embedded.labels import Label, nearest
 
 NORTH, EAST, SOUTH = (0.0, 1.0), (1.0, 0.0), (0.0, -1.0)
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from walagent.agent.models.e5 import Embedded
-from walagent.agent.models.e5labels import Choice
-from walagent.agent.models.e5plan import Settings, plan
-from walagent.agent.models.e5questions import questions, value_descriptions
-from walagent.agent.models.e5reading import Reading
-from walagent.agent.models.embedded import NOTE, EmbeddedModel
+from walagent.agent.models.embedded.encoder import Embedded
+from walagent.agent.models.embedded.labels import Choice
+from walagent.agent.models.embedded.model import NOTE, EmbeddedModel
+from walagent.agent.models.embedded.plan import Settings, plan
+from walagent.agent.models.embedded.questions import questions, value_descriptions
+from walagent.agent.models.embedded.reading import Reading
 from walagent.errors import ModelRejectedError, PreconditionError
 from walagent.message import (
     Example,

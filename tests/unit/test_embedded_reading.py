@@ -2,7 +2,7 @@
 
 import orjson
 
-from walagent.agent.models.e5reading import read, row_text
+from walagent.agent.models.embedded.reading import read, row_text
 from walagent.agent.prompt import opening
 from walagent.message import Message, Text, ToolCall, ToolResult
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from walagent.errors import PreconditionError
-from walagent.store.guard.rows import Column, Rows
+from walagent.rows.rows import Column, Rows
 
 NAMES = {
     "i": 23,

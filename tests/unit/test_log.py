@@ -15,9 +15,9 @@ import pytest
 
 from walagent.errors import ConfigError
 from walagent.log import CONTENTS, Format, bound, configure, log
+from walagent.log_output import Sink
 from walagent.lsn import Lsn
 from walagent.mask import hide
-from walagent.sink import Sink
 
 
 @pytest.fixture(autouse=True)

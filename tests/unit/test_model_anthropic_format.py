@@ -6,8 +6,8 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from walagent.agent.models.anthropic_format import body_of
-from walagent.agent.models.anthropic_reply import reply_of
+from walagent.agent.models.anthropic.request_body import body_of
+from walagent.agent.models.anthropic.response_body import reply_of
 from walagent.errors import ModelRejectedError, ModelUnavailableError
 from walagent.message import (
     Json,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from walagent.agent.models import PROVIDERS, build_model
-from walagent.agent.models.anthropic import ANTHROPIC
+from walagent.agent.models.anthropic.model import ANTHROPIC
 from walagent.agent.models.credentials import NO_KEY, Secrets, find_endpoint
-from walagent.agent.models.openai import OPENAI
+from walagent.agent.models.openai.model import OPENAI
 from walagent.app.serve import make_model
 from walagent.errors import ConfigError, ModelUnauthorizedError
 from walagent.message import ModelSpec

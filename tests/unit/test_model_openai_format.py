@@ -7,8 +7,8 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from walagent.agent.models.openai_format import body_of
-from walagent.agent.models.openai_reply import error_body, reply_of
+from walagent.agent.models.openai.request_body import body_of
+from walagent.agent.models.openai.response_body import error_body, reply_of
 from walagent.errors import ModelRejectedError, ModelUnavailableError
 from walagent.message import (
     Example,

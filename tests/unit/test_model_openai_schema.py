@@ -5,7 +5,7 @@ import json
 import jsonschema
 import pytest
 
-from walagent.agent.models.openai_schema import action_schema, body_of, reply_of
+from walagent.agent.models.openai.schema import action_schema, body_of, reply_of
 from walagent.errors import ModelRejectedError
 from walagent.message import (
     Json,

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from walagent.agent.models import anthropic_format, openai_format
+from walagent.agent.models.anthropic import request_body as anthropic_body
+from walagent.agent.models.openai import request_body as openai_body
 from walagent.message import (
     Json,
     Message,
@@ -136,7 +137,7 @@ OPENAI: dict[str, tuple[Spoil, str]] = {
 def test_messages_refuse(what: str) -> None:
     """Each in a body that is right but for this."""
     spoil, complaint = ANTHROPIC[what]
-    body = anthropic_format.body_of(REQUEST, ModelSpec("m", "anthropic", "x"))
+    body = anthropic_body.body_of(REQUEST, ModelSpec("m", "anthropic", "x"))
     assert MESSAGES.read(copy.deepcopy(body), HEADERS) == REQUEST
     spoiled = copy.deepcopy(body)
     spoil(spoiled)
@@ -148,7 +149,7 @@ def test_messages_refuse(what: str) -> None:
 def test_chat_refuses(what: str) -> None:
     """Each in a body that is right but for this."""
     spoil, complaint = OPENAI[what]
-    body = openai_format.body_of(REQUEST, ModelSpec("m", "openai", "x"), official=False)
+    body = openai_body.body_of(REQUEST, ModelSpec("m", "openai", "x"), official=False)
     CHAT.read(copy.deepcopy(body), {})
     spoiled = copy.deepcopy(body)
     spoil(spoiled)
@@ -158,6 +159,6 @@ def test_chat_refuses(what: str) -> None:
 
 def test_messages_need_a_version() -> None:
     """Without the header, Anthropic refuses every request."""
-    body = anthropic_format.body_of(REQUEST, ModelSpec("m", "anthropic", "x"))
+    body = anthropic_body.body_of(REQUEST, ModelSpec("m", "anthropic", "x"))
     with pytest.raises(WireError, match="anthropic-version"):
         MESSAGES.read(body, {})

@@ -9,10 +9,10 @@ import pytest
 
 from walagent.agent.model import Model
 from walagent.agent.models.limits import Limits, LimitSettings
-from walagent.agent.models.scripted import ScriptedModel
-from walagent.engine.models import Models
+from walagent.agent.models.scripted.model import ScriptedModel
 from walagent.errors import ModelLimitedError, ModelUnauthorizedError, ModelUnavailableError
 from walagent.message import Message, ModelSpec, Request, Text
+from walagent.runs.models import Models
 
 REQUEST = Request("", (Message("user", (Text("q"),)),))
 SPECS = {name: ModelSpec(name, "openai", name) for name in ("a", "b")}

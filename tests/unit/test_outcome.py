@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.helpers.build import claim
-from walagent.engine.outcome import outcome_of
 from walagent.errors import (
     ConfigError,
     DatabaseLostError,
@@ -20,6 +19,7 @@ from walagent.errors import (
 )
 from walagent.faults import InjectedError
 from walagent.run import RunState
+from walagent.runs.error_policy import outcome_of
 
 FIRST, LAST = claim(attempt=1, max_attempts=3), claim(attempt=3, max_attempts=3)
 

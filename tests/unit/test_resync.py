@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from walagent.app.resync import Told, is_known
 from walagent.cli.resync import read_choice
 from walagent.errors import ConfigError
+from walagent.replication.resync import Told, is_known
 from walagent.store.gaps import Choice
 from walagent.store.resyncing import Former
 

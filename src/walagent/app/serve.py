@@ -20,29 +20,29 @@ from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import PythonTool, find_tools
-from walagent.app.dsn import Logins, Places
-from walagent.app.environment import Environment
-from walagent.app.mcp_clients import Clients, Status, keep_registered, make_clients, register
-from walagent.app.patience import once_reached
-from walagent.app.reader import Reader
+from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.config import Config, McpServer
-from walagent.engine.backoff import pause_after
-from walagent.engine.models import Models
-from walagent.engine.querying import LIMITS
-from walagent.engine.toolbox import Toolbox
-from walagent.engine.work import Workshop
-from walagent.engine.worker import Worker, WorkerSettings
+from walagent.config.dsn import Logins, Places
+from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError, ModelUnauthorizedError
+from walagent.guard.query import Limits as Reading
 from walagent.http.routes import build_app
 from walagent.http.server import serve_http
 from walagent.log import log
 from walagent.matching.document import Room
+from walagent.mcp.clients import Clients, Status, keep_registered, make_clients, register
 from walagent.message import ModelSpec
+from walagent.replication.reader import Reader
+from walagent.runs.backoff import pause_after
+from walagent.runs.executor import Workshop
+from walagent.runs.models import Models
+from walagent.runs.query_tool import LIMITS
+from walagent.runs.toolbox import Toolbox
+from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
-from walagent.store.guard.query import Limits as Reading
-from walagent.store.translate import translating
+from walagent.store.errors import translating
 
 # How variables end that models may be given.
 FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")

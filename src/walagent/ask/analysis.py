@@ -15,7 +15,7 @@ from walagent.ask.calculate import Number, calculate
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.errors import ConfigError, InvalidCallError
-from walagent.store.guard.rows import Column, Rows
+from walagent.rows.rows import Column, Rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

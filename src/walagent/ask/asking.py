@@ -21,12 +21,12 @@ from walagent.errors import (
     ModelUnauthorizedError,
     ModelUnavailableError,
 )
+from walagent.rows.rows import Rows
 from walagent.run import RunState
 from walagent.store import questions
-from walagent.store.asked import Answered, find_answered, last_answered
-from walagent.store.guard.rows import Rows
+from walagent.store.errors import translating
+from walagent.store.question_runs import Answered, find_answered, last_answered
 from walagent.store.questions import Asked
-from walagent.store.translate import translating
 
 LONGEST: Final = 20_000  # characters of a question
 LONGEST_NAME: Final = 200  # characters of a session's name

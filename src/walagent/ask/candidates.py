@@ -14,7 +14,7 @@ from walagent.ask.plan import Plan, PlanStep, read_plan
 from walagent.ask.results import StepResult, rests_on
 from walagent.errors import InvalidCallError
 from walagent.message import Json
-from walagent.store.guard.rows import Rows
+from walagent.rows.rows import Rows
 
 MOST: Final = 5  # each is a call of the model, and its statements
 

@@ -24,11 +24,11 @@ from walagent.ask.samples import (
 )
 from walagent.ask.vectors import Vectors
 from walagent.errors import StatementRefusedError, WalagentError
+from walagent.guard.query import Guard, Limits
 from walagent.store import questions, schema
 from walagent.store.connections import Pool
-from walagent.store.guard.query import Guard, Limits
+from walagent.store.errors import translating
 from walagent.store.schema import Table
-from walagent.store.translate import translating
 
 _FORM: Final = 1  # of what is kept; another one makes it be read anew
 _TRIES: Final = 3  # to read a schema that changes meanwhile

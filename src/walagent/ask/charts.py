@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time
 from math import isfinite
 from typing import Any, Final, Literal
 
-from walagent.store.guard.rows import Column, Rows
+from walagent.rows.rows import Column, Rows
 
 MOST_SERIES: Final = 7  # as many as colours can be told apart
 MOST_BARS: Final = 40  # two screens

@@ -9,16 +9,16 @@ from dataclasses import replace
 from typing import Final
 
 from walagent.ask.analysis import AnalysisLimits, analyze
+from walagent.ask.fanout.repeats import find_repeats
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.ask.search import Searcher
 from walagent.ask.search import carry_out as search
 from walagent.ask.verify import check_rows, verify
 from walagent.errors import InvalidCallError, StatementRefusedError, WalagentError
-from walagent.store.guard.query import Guard
-from walagent.store.guard.repeats import find_repeats
-from walagent.store.guard.rows import Rows
-from walagent.store.guard.saying import without_values
+from walagent.guard.query import Guard
+from walagent.guard.redact import without_values
+from walagent.rows.rows import Rows
 
 _FAILURES: Final = 5  # statements that failed …
 _WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for a while

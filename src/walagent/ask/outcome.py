@@ -7,7 +7,7 @@ from typing import Any, Literal
 from walagent.ask.plan import Plan, PlanStep
 from walagent.ask.results import StepResult, rests_on, scope_of
 from walagent.message import Json
-from walagent.store.guard.rows import Rows
+from walagent.rows.rows import Rows
 
 Status = Literal["answered", "clarify", "refused", "error"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from walagent.ask.plan import PlanStep, StepType
 from walagent.message import Json
-from walagent.store.guard.rows import Rows
+from walagent.rows.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)

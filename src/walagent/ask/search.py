@@ -18,7 +18,7 @@ from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
-from walagent.store.guard.rows import Column, Rows
+from walagent.rows.rows import Column, Rows
 
 _TRIES: Final = 3
 _PAUSE: Final = 0.5  # seconds before another try; twice as long before a third

@@ -12,7 +12,7 @@ from typing import Final
 
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
-from walagent.store.guard.rows import Column, Rows
+from walagent.rows.rows import Column, Rows
 
 _TEXT: Final = 25
 _BOOLEAN: Final = 16

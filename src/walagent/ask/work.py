@@ -33,7 +33,6 @@ from walagent.ask.moves import (
 from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Status, Thinking
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import scope_of
-from walagent.engine.backoff import pause_after
 from walagent.errors import (
     BudgetExceededError,
     ConfigError,
@@ -43,6 +42,7 @@ from walagent.errors import (
 )
 from walagent.message import Json, Message, Reply, Request
 from walagent.run import RunState, Step, StepKind
+from walagent.runs.backoff import pause_after
 from walagent.store import questions
 from walagent.store.connections import Pool
 from walagent.store.questions import Asked, Connection, Past

@@ -4,7 +4,7 @@ import click
 
 from walagent.cli.output import json_option, print_rows, say
 from walagent.cli.session import Where, ask, where_options
-from walagent.store import deciding, reading
+from walagent.store import listings, operator
 
 
 @click.command("attach")
@@ -20,7 +20,7 @@ def attach_(where: Where, table: str, spec: str) -> None:
       model=gpt-4o, system_prompt="Categorize and resolve the issue.",
       tools=[refund_user, escalate_to_human], writes=[category, status]
     """  # noqa: D301 - click's mark for lines to keep as they are
-    ask(where, lambda conn: deciding.attach(conn, table, spec))
+    ask(where, lambda conn: operator.attach(conn, table, spec))
     say(f"attached to {table}")
 
 
@@ -32,7 +32,7 @@ def detach_(where: Where, target: str) -> None:
 
     Runs that exist go on; cancel them one by one where they should not.
     """
-    count = ask(where, lambda conn: deciding.detach(conn, target))
+    count = ask(where, lambda conn: operator.detach(conn, target))
     say(f"detached {count} from {target}" if count > 1 else f"detached {target}")
 
 
@@ -42,7 +42,7 @@ def detach_(where: Where, target: str) -> None:
 @where_options
 def pause_(where: Where, attachment: str, reason: str | None) -> None:
     """Let ATTACHMENT start no more runs; changes are still taken in, and worked later."""
-    ask(where, lambda conn: deciding.pause(conn, attachment, reason))
+    ask(where, lambda conn: operator.pause(conn, attachment, reason))
     say(f"paused {attachment}")
 
 
@@ -51,7 +51,7 @@ def pause_(where: Where, attachment: str, reason: str | None) -> None:
 @where_options
 def resume_(where: Where, attachment: str) -> None:
     """Let a paused ATTACHMENT start runs again, with those that waited first."""
-    ask(where, lambda conn: deciding.resume(conn, attachment))
+    ask(where, lambda conn: operator.resume(conn, attachment))
     say(f"resumed {attachment}")
 
 
@@ -60,7 +60,7 @@ def resume_(where: Where, attachment: str) -> None:
 @where_options
 def agents_(where: Where, *, as_json: bool) -> None:
     """List agents, what each is attached to, and how its runs stand."""
-    rows = ask(where, reading.list_agents)
+    rows = ask(where, listings.list_agents)
     columns = ["attachment", "relation", "on", "when", "agent", "model", "run_as", "state"]
     columns += ["pending", "running", "waiting", "failed"]
     columns += [name for name in ("backfill", "paused_reason") if any(row[name] for row in rows)]
@@ -72,7 +72,7 @@ def agents_(where: Where, *, as_json: bool) -> None:
 @where_options
 def models_(where: Where, *, as_json: bool) -> None:
     """List the models of the registry.  Prices are US dollars per million tokens."""
-    rows = ask(where, reading.list_models)
+    rows = ask(where, listings.list_models)
     columns = ["name", "provider", "model_id", "base_url", "credential", "tool_mode"]
     columns += ["input_price", "output_price", "enabled", "agents"]
     print_rows(rows, columns, as_json=as_json, empty="no models yet: add them to agents.yaml")
@@ -86,7 +86,7 @@ def budgets_(where: Where, *, as_json: bool) -> None:
 
     Costs are US dollars.  Reserved is the worst case of calls that go on.
     """
-    rows = ask(where, reading.list_budgets)
+    rows = ask(where, listings.list_budgets)
     kinds = ("agent", "attachment", "model", "asker")
     scopes = [name for name in kinds if any(row[name] for row in rows)]
     limits = [

@@ -9,7 +9,7 @@ from walagent.ask.outcome import Outcome
 from walagent.cli.output import clean, print_json, say
 from walagent.cli.plotting import plot
 from walagent.cli.rows import print_csv, print_markdown, print_table
-from walagent.store.guard.rows import Rows
+from walagent.rows.rows import Rows
 
 Format = Literal["table", "csv", "json", "markdown"]
 FORMATS = ("table", "csv", "json", "markdown")

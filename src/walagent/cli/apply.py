@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from walagent.app.applying import Difference, apply
-from walagent.app.loading import DEFAULT_FILE
+from walagent.apply.apply import Difference, apply
 from walagent.cli.output import cell, json_option, print_json, say
 from walagent.cli.session import Where, open_session, where_options
+from walagent.config.loading import DEFAULT_FILE
 from walagent.errors import ConfigError
 
 

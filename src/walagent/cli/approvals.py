@@ -4,7 +4,7 @@ import click
 
 from walagent.cli.output import json_option, print_rows, say
 from walagent.cli.session import Where, ask, where_options
-from walagent.store import deciding, reading
+from walagent.store import listings, operator
 
 
 @click.command("approvals")
@@ -12,7 +12,7 @@ from walagent.store import deciding, reading
 @where_options
 def approvals_(where: Where, *, as_json: bool) -> None:
     """List tool calls that wait for a person, the oldest first."""
-    rows = ask(where, reading.list_approvals)
+    rows = ask(where, listings.list_approvals)
     columns = ["id", "run_id", "attachment", "key", "tool", "arguments", "asked_at", "expires_at"]
     print_rows(rows, columns, as_json=as_json, empty="nothing waits for a person")
 
@@ -22,7 +22,7 @@ def approvals_(where: Where, *, as_json: bool) -> None:
 @where_options
 def approve_(where: Where, approval: int) -> None:
     """Let the tool call of APPROVAL happen (walagent approvals lists them)."""
-    ask(where, lambda conn: deciding.approve(conn, approval))
+    ask(where, lambda conn: operator.approve(conn, approval))
     say(f"approved {approval}")
 
 
@@ -32,7 +32,7 @@ def approve_(where: Where, approval: int) -> None:
 @where_options
 def reject_(where: Where, approval: int, reason: str | None) -> None:
     """Refuse the tool call of APPROVAL; the run goes on, and its model is told."""
-    ask(where, lambda conn: deciding.reject(conn, approval, reason))
+    ask(where, lambda conn: operator.reject(conn, approval, reason))
     say(f"rejected {approval}")
 
 
@@ -46,5 +46,5 @@ def resolve_(where: Where, run: int, *, happened: bool, note: str) -> None:
 
     Look at the other system first: walagent cannot know whether the call arrived there.
     """
-    ask(where, lambda conn: deciding.resolve(conn, run, happened=happened, note=note))
+    ask(where, lambda conn: operator.resolve(conn, run, happened=happened, note=note))
     say(f"run {run} goes on")

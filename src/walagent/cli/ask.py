@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import click
 
-from walagent.app.asking import open_asker, open_reading
+from walagent.ask.answering import open_asker, open_reading
 from walagent.ask.asking import LONGEST, check_question, check_session
 from walagent.ask.candidates import MOST as MOST_CANDIDATES
 from walagent.ask.catalog import Indexed
@@ -19,7 +19,7 @@ from walagent.ask.moves import MAX_REPLANS
 from walagent.ask.outcome import Outcome
 from walagent.ask.work import MOST_RETRIES, Options
 from walagent.cli.answer import FORMATS, Format, show
-from walagent.cli.ending import FAILED
+from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.plotting import check_plotting
 from walagent.cli.progress import Progress

@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from walagent.cli.output import json_option, print_rows, say
 from walagent.cli.session import Where, ask, where_options
-from walagent.store import reading
+from walagent.store import listings
 
 _LOOK = 0.5  # seconds between two looks; a chunk takes about as long
 
@@ -19,14 +19,14 @@ _LOOK = 0.5  # seconds between two looks; a chunk takes about as long
 @where_options
 def backfills_(where: Where, *, wait: bool, as_json: bool) -> None:
     """Show how far backfills are.  The total is PostgreSQL's estimate until one is done."""
-    rows = ask(where, _follow if wait else reading.list_backfills)
+    rows = ask(where, _follow if wait else listings.list_backfills)
     columns = ["attachment", "relation", "after", "state", "rows_done", "rows_total", "runs"]
     columns += ["started_at", "finished_at"]
     columns += ["error"] if any(row["error"] for row in rows) else []
     print_rows(rows, columns, as_json=as_json, empty="no backfills: attach with backfill=true")
 
 
-async def _follow(conn: AsyncConnection[Any]) -> list[reading.Found]:
+async def _follow(conn: AsyncConnection[Any]) -> list[listings.Found]:
     """Show the bars on stderr, and return the rows when nothing goes on any more."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
@@ -36,7 +36,7 @@ async def _follow(conn: AsyncConnection[Any]) -> list[reading.Found]:
     with Progress(*columns, console=Console(stderr=True)) as progress:
         bars: dict[tuple[str, int], Any] = {}
         while True:
-            rows = await reading.list_backfills(conn)
+            rows = await listings.list_backfills(conn)
             for row in rows:
                 total = max(row["rows_total"] or 0, row["rows_done"])
                 which = row["attachment"], row["generation"]

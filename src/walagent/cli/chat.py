@@ -10,8 +10,7 @@ from uuid import uuid4
 
 import click
 
-from walagent.app.asking import open_asker
-from walagent.app.dsn import Places
+from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker, check_session
 from walagent.ask.outcome import Outcome
 from walagent.ask.work import Options
@@ -28,6 +27,7 @@ from walagent.cli.ask import (
 from walagent.cli.output import say
 from walagent.cli.progress import Progress
 from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.config.dsn import Places
 from walagent.errors import DatabaseLostError, StatementRefusedError, WalagentError
 
 T = TypeVar("T")

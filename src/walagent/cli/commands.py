@@ -21,9 +21,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Start": (
         Command("run", "walagent.cli.daemon", "Follow the WAL and work the runs."),
         Command("worker", "walagent.cli.daemon", "Work runs; another process follows the WAL."),
-        Command("init", "walagent.cli.prepare", "Prepare the database: schema, publication, slot."),
-        Command("setup", "walagent.cli.prepare", "The same, and a role that answers questions."),
-        Command("migrate", "walagent.cli.prepare", "Bring the schema up to date."),
+        Command("init", "walagent.cli.init", "Prepare the database: schema, publication, slot."),
+        Command("setup", "walagent.cli.init", "The same, and a role that answers questions."),
+        Command("migrate", "walagent.cli.init", "Bring the schema up to date."),
         Command("doctor", "walagent.cli.doctor", "Say what is not in order, and what mends it."),
         Command("demo", "walagent.cli.demo", "Play support tickets through agents; needs nothing."),
     ),
@@ -69,7 +69,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "More": (
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),
         Command("dsn", "walagent.cli.embedded", "Print the embedded server's connection string."),
-        Command("schema", "walagent.cli.about", "Print the JSON Schema of agents.yaml."),
-        Command("completion", "walagent.cli.about", "Print a shell's completion script."),
+        Command("schema", "walagent.cli.schema", "Print the JSON Schema of agents.yaml."),
+        Command("completion", "walagent.cli.schema", "Print a shell's completion script."),
     ),
 }  # fmt: skip

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 import click
 
 from walagent import log, metrics
-from walagent.app.applying import apply
-from walagent.app.dsn import Places
-from walagent.app.migrating import is_new, migrate, plan_migrations
-from walagent.app.patience import once_reached
+from walagent.app.migrate import is_new, migrate, plan_migrations
 from walagent.app.serve import Hooks, serve, work
+from walagent.app.startup import once_reached
+from walagent.apply.apply import apply
 from walagent.cli.output import say
 from walagent.cli.session import Session, Where, open_session, where_options
 from walagent.config import Config
+from walagent.config.dsn import Places
 from walagent.errors import PreconditionError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from walagent.cli.ending import FAILED
+from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_line
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
@@ -60,10 +60,10 @@ def demo_(  # noqa: PLR0913 - its options
     Exit codes: 0 every ticket was worked once; 1 a promise was broken; 3 a person must act.
     """
     from walagent import log
-    from walagent.app.demo import Play, perform
-    from walagent.app.demo_model import choose_model
-    from walagent.app.environment import Environment, load_env_file
-    from walagent.app.loading import load_config
+    from walagent.config.environment import Environment, load_env_file
+    from walagent.config.loading import load_config
+    from walagent.demo.demo import Play, perform
+    from walagent.demo.model import choose_model
     from walagent.demo.screen import LineScreen, LiveScreen
     from walagent.demo.tickets import tickets as all_tickets
     from walagent.demo.words import words

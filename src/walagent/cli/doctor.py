@@ -5,10 +5,10 @@ import sys
 
 import click
 
-from walagent.app.doctor import Finding, Level, examine
-from walagent.cli.ending import PERSON
+from walagent.cli.exit_codes import PERSON
 from walagent.cli.output import clean, json_option, print_json, say
 from walagent.cli.session import Where, open_session, where_options
+from walagent.doctor import Finding, Level, examine
 from walagent.mask import mask
 
 _MARKS = {Level.OK: ("ok", "green"), Level.WARNING: ("!!", "yellow"), Level.PROBLEM: ("XX", "red")}

@@ -10,7 +10,7 @@ import click
 
 from walagent import __version__
 from walagent.cli.commands import Command
-from walagent.cli.ending import end
+from walagent.cli.exit_codes import end
 from walagent.errors import WalagentError
 
 # Flags of a command that may stand before its name, as they do in PG Agent.

@@ -9,13 +9,13 @@ import click
 import orjson
 from psycopg.sql import SQL, Identifier
 
-from walagent.cli.ending import FAILED
+from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_json, print_line, say
 from walagent.cli.session import Where, open_session, where_options
 from walagent.errors import StatementRefusedError
+from walagent.guard.query import Guard
+from walagent.guard.role import check_role
 from walagent.message import Json
-from walagent.store.guard.query import Guard
-from walagent.store.guard.role import check_role
 
 
 @click.command("guard")

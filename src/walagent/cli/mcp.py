@@ -40,7 +40,7 @@ def mcp_(where: Where, port: int | None, model: str | None) -> None:
 
 def _check_extra() -> None:
     try:
-        import walagent.app.mcp_server as _  # noqa: F401 - what it needs is an extra
+        import walagent.mcp.server as _  # noqa: F401 - what it needs is an extra
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "mcp":
             raise
@@ -51,9 +51,9 @@ def _check_extra() -> None:
 
 
 def _serve_stdio(session: Session, model: str | None) -> None:
-    from walagent.app.mcp_access import read_tokens
-    from walagent.app.mcp_server import serve_stdio
-    from walagent.app.mcp_tools import Tools
+    from walagent.mcp.access import read_tokens
+    from walagent.mcp.server import serve_stdio
+    from walagent.mcp.tools import Tools
 
     tokens = read_tokens(session.environment, http=False)
 
@@ -67,9 +67,9 @@ def _serve_stdio(session: Session, model: str | None) -> None:
 
 
 async def _serve_http(session: Session, model: str | None, port: int) -> None:
-    from walagent.app.mcp_access import read_tokens
-    from walagent.app.mcp_server import serve_http
-    from walagent.app.mcp_tools import Tools
+    from walagent.mcp.access import read_tokens
+    from walagent.mcp.server import serve_http
+    from walagent.mcp.tools import Tools
 
     tokens = read_tokens(session.environment, http=True)
 

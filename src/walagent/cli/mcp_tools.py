@@ -4,9 +4,9 @@ import asyncio
 
 import click
 
-from walagent.app.mcp_clients import list_tools, make_clients
 from walagent.cli.output import json_option, print_rows
 from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.mcp.clients import list_tools, make_clients
 from walagent.message import Json
 
 

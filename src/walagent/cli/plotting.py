@@ -19,7 +19,7 @@ import click
 from walagent.ask.charts import Chart, NoChart, Point, chart_of
 from walagent.cli.output import clean, say
 from walagent.errors import ConfigError, PreconditionError
-from walagent.store.guard.rows import Rows
+from walagent.rows.rows import Rows
 
 _COLORS: Final = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white")
 _MARKERS: Final = ("*", "+", "o", "x", "#", "@", "%")  # where there are no colours

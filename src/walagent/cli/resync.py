@@ -8,13 +8,22 @@ from typing import Any
 
 import click
 
-from walagent.app.resync import OVERLAP, SKIP, Done, Plan, Situation, check_choice, look, resync
+from walagent.cli.init import tell_blockers
 from walagent.cli.output import json_option, print_json, print_rows, say
-from walagent.cli.prepare import tell_blockers
 from walagent.cli.session import Session, Where, open_session, where_options
 from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
 from walagent.matching.document import Room
+from walagent.replication.resync import (
+    OVERLAP,
+    SKIP,
+    Done,
+    Plan,
+    Situation,
+    check_choice,
+    look,
+    resync,
+)
 from walagent.store.gaps import Choice, Made
 from walagent.store.resyncing import Candidate
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from walagent.cli.output import cell, clean, say
-from walagent.store.guard.rows import Rows
+from walagent.rows.rows import Rows
 
 MOST_SHOWN: Final = 100  # rows on a terminal; whoever wants more wants a file
 

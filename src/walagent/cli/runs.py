@@ -3,11 +3,11 @@
 import click
 
 from walagent.cli.output import json_option, print_json, print_rows, say
+from walagent.cli.run_view import tell
 from walagent.cli.session import Where, ask, where_options
-from walagent.cli.story import tell
 from walagent.errors import ConfigError
 from walagent.run import RunState
-from walagent.store import deciding, reading
+from walagent.store import listings, operator
 
 _STATES = click.Choice([state.value for state in RunState])
 
@@ -26,7 +26,7 @@ def runs_(
     """List runs, newest first."""
     rows = ask(
         where,
-        lambda conn: reading.list_runs(conn, states=states, attachment=attachment, limit=limit),
+        lambda conn: listings.list_runs(conn, states=states, attachment=attachment, limit=limit),
     )
     columns = ["id", "attachment", "state", "op", "relation", "key", "attempt", "steps", "tokens"]
     columns += ["cost", "created_at", "error"]
@@ -39,7 +39,7 @@ def runs_(
 @where_options
 def show_(where: Where, run: int, *, as_json: bool) -> None:
     """Show a run: what it is about, and its steps in order."""
-    found = ask(where, lambda conn: reading.show_run(conn, run))
+    found = ask(where, lambda conn: listings.show_run(conn, run))
     if found is None:
         raise ConfigError(f"there is no run {run}", hint="walagent runs lists them")
     if as_json:
@@ -53,7 +53,7 @@ def show_(where: Where, run: int, *, as_json: bool) -> None:
 @where_options
 def retry_(where: Where, run: int) -> None:
     """Let a failed, dead or cancelled RUN go on after its last step."""
-    ask(where, lambda conn: deciding.retry(conn, run))
+    ask(where, lambda conn: operator.retry(conn, run))
     say(f"run {run} is pending again")
 
 
@@ -63,6 +63,6 @@ def retry_(where: Where, run: int) -> None:
 @where_options
 def cancel_(where: Where, run: int, reason: str | None) -> None:
     """Cancel RUN; one that is being worked on ends within moments."""
-    state = ask(where, lambda conn: deciding.cancel(conn, run, reason))
+    state = ask(where, lambda conn: operator.cancel(conn, run, reason))
     soon = "; its worker is told" if state == "running" else ""
     say(f"run {run} is {'to be ' if soon else ''}cancelled{soon}")

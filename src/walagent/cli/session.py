@@ -12,14 +12,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import click
 from psycopg.errors import Diagnostic
 
-from walagent.app.dsn import Choice, Places, choose, open_places
-from walagent.app.environment import Environment, load_env_file
-from walagent.app.loading import load_config
 from walagent.cli.output import say
 from walagent.config import Config
+from walagent.config.dsn import Choice, Places, choose, open_places
+from walagent.config.environment import Environment, load_env_file
+from walagent.config.loading import load_config
 from walagent.store.connections import connect
-from walagent.store.reading import Connection
-from walagent.store.translate import translating
+from walagent.store.errors import translating
+from walagent.store.listings import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class Session:
 
     @asynccontextmanager
     async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:
-        """Give the connection strings; see `app.dsn.open_places`."""
+        """Give the connection strings; see `config.dsn.open_places`."""
         async with open_places(self.choice, self.config.embedded, create=create) as places:
             yield places
 

@@ -5,11 +5,11 @@ import sys
 
 import click
 
-from walagent.cli.ending import FAILED
+from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_rows, say
 from walagent.cli.session import Where, ask, open_session, where_options
 from walagent.errors import ConfigError
-from walagent.store import gaps, reading
+from walagent.store import gaps, listings
 from walagent.wal.slots import drop_slot, inspect_slot
 
 
@@ -32,7 +32,7 @@ def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_js
             raise ConfigError(f"there is no open gap {resolve}", hint="walagent gaps lists them")
         say(f"gap {resolve} is dealt with")
         return
-    rows = ask(where, lambda conn: reading.list_gaps(conn, resolved=resolved))
+    rows = ask(where, lambda conn: listings.list_gaps(conn, resolved=resolved))
     columns = ["id", "slot", "from_lsn", "to_lsn", "since", "reason", "found_at"]
     columns += ["resolution", "choices"] if resolved else []
     print_rows(rows, columns, as_json=as_json, empty="no gaps")
@@ -43,7 +43,7 @@ def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_js
 @where_options
 def check_(where: Where, *, as_json: bool) -> None:
     """Look for promises that do not hold; ends with 1 if there are any."""
-    rows = ask(where, reading.broken_invariants)
+    rows = ask(where, listings.broken_invariants)
     print_rows(rows, ["rule", "detail"], as_json=as_json, empty="every promise holds")
     if rows:
         sys.exit(FAILED)

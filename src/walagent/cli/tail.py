@@ -6,11 +6,11 @@ import sys
 
 import click
 
-from walagent.app.setup import PUBLICATIONS
-from walagent.app.tailing import Watch, open_tail, temporary_name
 from walagent.cli.output import say
 from walagent.cli.session import Session, Where, open_session, where_options
 from walagent.errors import ConfigError
+from walagent.replication.bootstrap import PUBLICATIONS
+from walagent.replication.tail import Watch, open_tail, temporary_name
 from walagent.wal.options import Plugin, StreamOptions
 
 

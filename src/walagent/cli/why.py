@@ -5,9 +5,9 @@ from dataclasses import asdict
 
 import click
 
-from walagent.app.explain import Explanation, explain, sentences
 from walagent.cli.output import clean, json_option, print_json
 from walagent.cli.session import Where, open_session, where_options
+from walagent.explain.facts import Explanation, explain, sentences
 
 
 @click.command("why")

@@ -1,6 +1,6 @@
 """agents.yaml as values: how the daemon runs, and which agents are attached to what.
 
-Models only: `app.loading` reads files and the environment, `config.complaints` says what is wrong.
+Models only: `loading` reads files and the environment, `complaints` says what is wrong.
 """
 
 from walagent.config.complaints import Place, parse_config

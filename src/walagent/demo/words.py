@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from walagent.agent.models.embedded import NOTE
+from walagent.agent.models.embedded.model import NOTE
 from walagent.demo.summary import Counts, Score, Summary
 
 QUERIES = (

@@ -14,7 +14,7 @@ import orjson
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation
 from walagent.errors import DecodeError
-from walagent.matching.ground import lack
+from walagent.matching.drift import lack
 
 K = TypeVar("K")
 _OWN = ("agent", "attachment")

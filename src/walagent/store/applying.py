@@ -1,4 +1,4 @@
-"""Models, agents, attachments and budgets, written as a file wants them; `app.applying` decides.
+"""Models, agents, attachments and budgets, written as a file wants them; `apply.apply` decides.
 
 `fields` of a row are plain values by column: times are seconds, a relation is its oid.
 """

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.lsn import Lsn
-from walagent.store.exact import exact
+from walagent.store.codecs.exact import exact
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]

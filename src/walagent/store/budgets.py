@@ -68,7 +68,7 @@ async def reserve(  # noqa: PLR0913, PLR0917 - run, place, and what is asked for
 ) -> Refusal | None:
     """Reserve what a call can take at most, in every budget that counts it, or in none.
 
-    Raises (as PostgreSQL errors, see `store.translate`):
+    Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError: ask nothing, leave the run.
     """
     cursor = await conn.execute(

@@ -17,9 +17,9 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from walagent.errors import DatabaseLostError
 from walagent.login import login_refused, said, sqlstate_of
 from walagent.message import Json
-from walagent.store.exact import exact, read_json
-from walagent.store.session import Session
-from walagent.store.translate import translating
+from walagent.store.codecs.exact import exact, read_json
+from walagent.store.errors import translating
+from walagent.store.watched_connection import Session
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 

@@ -15,8 +15,8 @@ from psycopg.types.json import Jsonb
 from walagent.message import Json
 from walagent.run import Claim, RunState, Step, StepKind
 from walagent.store.budgets import Refusal
+from walagent.store.codecs.lossy import ToldJson, ToldText
 from walagent.store.runs import NewStep, Spent
-from walagent.store.told import ToldJson, ToldText
 
 Connection = AsyncConnection[Any]
 
@@ -67,7 +67,7 @@ async def begin_question(  # noqa: PLR0913, PLR0917 - what, whose, and by whom
 ) -> Asked:
     """Ask a question and hold its run.
 
-    Raises (as a PostgreSQL error, see `store.translate`):
+    Raises (as a PostgreSQL error, see `store.errors`):
         ConfigError: the session is somebody else's.
     """
     cursor = await conn.execute(
@@ -155,7 +155,7 @@ async def reserve(
     Returns:
         the number of the call, for `record_step`, and why it may not be made, if it may not.
 
-    Raises (as PostgreSQL errors, see `store.translate`):
+    Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError: ask nothing, leave the run.
     """
     cursor = await conn.execute(
@@ -174,7 +174,7 @@ async def record_step(
     Args:
         call: as `reserve` gave it, where the step is a model's reply; it is settled.
 
-    Raises (as PostgreSQL errors, see `store.translate`):
+    Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError, StepTakenError: leave the run.
     """
     await conn.execute(

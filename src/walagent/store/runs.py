@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.message import Json, ToolCall, Usage
 from walagent.run import Claim, RunState, Step, StepKind
-from walagent.store.told import ToldJson, ToldText
+from walagent.store.codecs.lossy import ToldJson, ToldText
 
 Connection = AsyncConnection[Any]
 
@@ -108,7 +108,7 @@ async def record_step(
         reserved: budgets may have reserved for it, here and below: what it cost is settled, or what
             was reserved for a call that has failed is released.
 
-    Raises (as PostgreSQL errors, see `store.translate`):
+    Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError: roll back and leave the run.
         StepTakenError: the step is there already; roll back, its effects are done.
     """
@@ -277,7 +277,7 @@ async def prolong(conn: Connection, claim: Claim, seconds: float) -> None:
 async def become(conn: Connection, role: str, search_path: str) -> None:
     """Become an attachment's role for the rest of the transaction.
 
-    Raises (as a PostgreSQL error, see `store.translate`):
+    Raises (as a PostgreSQL error, see `store.errors`):
         RoleRefusedError: it is gone, or we are no member of it any more.
     """
     await conn.execute("select agent.become(%s, %s)", [role, search_path])
@@ -302,7 +302,7 @@ async def sees(  # noqa: PLR0913, PLR0917 - the function's arguments
 ) -> tuple[bool, bool]:
     """Ask whether *role* may be shown a row, and whether row level security had a say in that.
 
-    Raises (as a PostgreSQL error, see `store.translate`):
+    Raises (as a PostgreSQL error, see `store.errors`):
         RoleRefusedError: it is gone, is not ours to take on, or may not read these columns.
     """
     cursor = await conn.execute(

@@ -8,8 +8,7 @@
 Public: what is exported here keeps its meaning between releases.
 """
 
-from walagent.agent.models.script_file import read_script
-from walagent.agent.models.scripted import (
+from walagent.agent.models.scripted.model import (
     Answer,
     Call,
     Fault,
@@ -19,6 +18,7 @@ from walagent.agent.models.scripted import (
     call,
     in_turn,
 )
+from walagent.agent.models.scripted.script_file import read_script
 from walagent.testing.provider import FakeProvider, Received
 
 __all__ = [

@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from walagent.agent.models.script_file import read_script
+from walagent.agent.models.scripted.script_file import read_script
 from walagent.errors import ConfigError
 from walagent.testing.provider import FakeProvider
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from walagent.agent.models.replies import as_array, as_object
-from walagent.agent.models.scripted import Fault
+from walagent.agent.models.scripted.model import Fault
 from walagent.message import (
     Json,
     Message,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from walagent.agent.models.replies import as_array, as_object
-from walagent.agent.models.scripted import Fault
+from walagent.agent.models.scripted.model import Fault
 from walagent.message import (
     Json,
     Message,

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from walagent.agent.models.replies import as_object
-from walagent.agent.models.scripted import USAGE, Answer, Fault, Rule, Script
+from walagent.agent.models.scripted.model import USAGE, Answer, Fault, Rule, Script
 from walagent.errors import (
     ModelLimitedError,
     ModelUnauthorizedError,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from walagent.agent.models.scripted import Fault
+from walagent.agent.models.scripted.model import Fault
 from walagent.message import Json, Reply, Request
 
 Body = dict[str, Json]

@@ -14,8 +14,8 @@ from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation, Ta
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal import pgoutput
+from walagent.wal.checkpoint import Progress
 from walagent.wal.options import TAG_PREFIX
-from walagent.wal.progress import Progress
 from walagent.wal.protocol import HEADER, XLOG_DATA
 from walagent.wal.rowcode import UNFIT, RowDecoder, compile_rows, make_change
 from walagent.wal.spool import Spools

@@ -37,8 +37,8 @@ from walagent.encodings import to_utf8
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal.catalog import Catalog
+from walagent.wal.checkpoint import Progress
 from walagent.wal.options import TAG_PREFIX
-from walagent.wal.progress import Progress
 from walagent.wal.protocol import HEADER
 from walagent.wal.rowcode import make_change
 from walagent.wal.wal2json_rows import Table, Tables, read_row

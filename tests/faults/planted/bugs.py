@@ -7,8 +7,8 @@ and nothing else: as long as no fault happens, all goes well.
 from dataclasses import dataclass
 from pathlib import Path
 
-TOOLBOX = "src/walagent/engine/toolbox.py"
-INTAKE = "src/walagent/engine/intake.py"
+TOOLBOX = "src/walagent/runs/toolbox.py"
+INTAKE = "src/walagent/intake/intake.py"
 CORE, RUNS = "migrations/0001_core.sql", "migrations/0004_runs.sql"
 
 # Passes with every bug in place: what is planted does not show while nothing goes wrong.
@@ -243,7 +243,7 @@ BUGS = (
         "the ledger ends a byte after the commit: end LSN + 1",
         (
             Edit(
-                "src/walagent/engine/gather.py",
+                "src/walagent/intake/batching.py",
                 "self.passed = max(self.passed, commit.end_lsn)",
                 "self.passed = max(self.passed, Lsn(commit.end_lsn + 1))",
             ),
@@ -262,7 +262,7 @@ BUGS = (
         "a transaction that commits at the ledger's end counts as done: `<=` for `<`",
         (
             Edit(
-                "src/walagent/wal/progress.py",
+                "src/walagent/wal/checkpoint.py",
                 "self._skipping = begin.commit_lsn < self._start",
                 "self._skipping = begin.commit_lsn <= self._start",
             ),

@@ -15,9 +15,9 @@ from urllib.request import urlopen
 from tests.faults.rig.processes import Daemon, free_port, running
 from tests.faults.rig.stage import CREDENTIAL, Place
 from tests.faults.rig.waiting import DEADLINE, fetch, until
-from walagent.app.setup import ensure_slot
 from walagent.config import Replication
 from walagent.message import Request
+from walagent.replication.bootstrap import ensure_slot
 from walagent.testing import Answer, FakeProvider, Fault, Rule
 
 SCENE = """

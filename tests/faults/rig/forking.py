@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_IMPORTED = ("walagent.cli.daemon", "walagent.agent.models.openai")
+_IMPORTED = ("walagent.cli.daemon", "walagent.agent.models.openai.model")
 _PR_SET_PDEATHSIG, _CLONE_NEWNET = 1, 0x40000000
 _ANSWER = 60.0  # seconds that starting the first one may take; importing is part of that
 

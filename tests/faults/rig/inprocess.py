@@ -18,19 +18,19 @@ from tests.faults.rig.waiting import DEADLINE, until_true
 from walagent import faults
 from walagent.agent.model import Model
 from walagent.agent.tools.python import find_tools
-from walagent.app.setup import PUBLICATIONS, check_source, ensure_slot
 from walagent.config import Replication
-from walagent.engine.intake import Intake
-from walagent.engine.judge import Judge
-from walagent.engine.toolbox import Toolbox
-from walagent.engine.work import Workshop
-from walagent.engine.worker import Worker, WorkerSettings
 from walagent.errors import SlotBusyError
+from walagent.intake.conditions import Judge
+from walagent.intake.intake import Intake
 from walagent.matching.registry import Registry
+from walagent.replication.bootstrap import PUBLICATIONS, check_source, ensure_slot
+from walagent.runs.executor import Workshop
+from walagent.runs.toolbox import Toolbox
+from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
-from walagent.store import ledger as ledgers
+from walagent.store import checkpoint as ledgers
+from walagent.store.checkpoint import Ledger
 from walagent.store.connections import connect, open_pool
-from walagent.store.ledger import Ledger
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import ReplicationStream

@@ -15,7 +15,7 @@ from tests.faults.rig.inprocess import take_in, work
 from tests.faults.rig.stage import CLOCK, SCHEMA, TOOLS, Place, add_model
 from tests.faults.rig.waiting import fetch
 from walagent import faults
-from walagent.agent.models.scripted import ScriptedModel, call
+from walagent.agent.models.scripted.model import ScriptedModel, call
 from walagent.agent.tools.python import find_tools
 from walagent.message import Message
 from walagent.store.tools import register_python_tools

@@ -21,7 +21,7 @@ from psycopg.errors import ObjectInUse
 from tests.faults.rig.stage import Place
 from tests.faults.rig.waiting import DEADLINE, until, until_true
 from tests.servers import SETTINGS, debian_bindir
-from walagent.app.migrating import migrate
+from walagent.app.migrate import migrate
 from walagent.embedded.cluster import server_version
 from walagent.embedded.identity import our_identity
 from walagent.embedded.paths import default_bindir

@@ -8,9 +8,9 @@ from typing import Any
 from tests.faults.rig.processes import config_of
 from tests.faults.rig.stage import Place
 from tests.faults.rig.waiting import DEADLINE
-from walagent.app.dsn import Places
 from walagent.app.serve import Hooks, serve
 from walagent.config import Config
+from walagent.config.dsn import Places
 
 
 class Serving:

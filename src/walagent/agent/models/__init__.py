@@ -20,7 +20,7 @@ async def prepare(provider: str) -> None:
     On a busy machine that takes seconds, and the event loop has leases and a replication
     connection to keep.
     """
-    module = f"{__name__}.{provider}"
+    module = f"{__name__}.{provider}.model"
     if provider in PROVIDERS and module not in sys.modules:
         await asyncio.to_thread(import_module, module)
 
@@ -43,19 +43,19 @@ def build_model(
     secrets = Secrets(environ, credentials)
     match spec.provider:
         case "anthropic":
-            from walagent.agent.models.anthropic import AnthropicModel  # noqa: PLC0415 - see above
+            from walagent.agent.models.anthropic.model import AnthropicModel  # noqa: PLC0415 - see above
 
             return AnthropicModel(spec, secrets)
         case "openai":
-            from walagent.agent.models.openai import OpenAIModel  # noqa: PLC0415 - see above
+            from walagent.agent.models.openai.model import OpenAIModel  # noqa: PLC0415 - see above
 
             return OpenAIModel(spec, secrets)
         case "embedded":
-            from walagent.agent.models.embedded import EmbeddedModel  # noqa: PLC0415 - needs numpy
+            from walagent.agent.models.embedded.model import EmbeddedModel  # noqa: PLC0415 - needs numpy
 
             return EmbeddedModel(spec)
         case "scripted":
-            from walagent.agent.models.script_file import scripted_model  # noqa: PLC0415 - YAML
+            from walagent.agent.models.scripted.script_file import scripted_model  # noqa: PLC0415 - YAML
 
             return scripted_model(spec)
         case _:

@@ -1,0 +1,96 @@
+"""Models behind the Anthropic Messages API: Anthropic's own, and servers that speak it."""
+
+import asyncio
+
+import httpx2
+from anthropic import (
+    AnthropicError,
+    APIConnectionError,
+    APIStatusError,
+    AsyncAnthropic,
+    RequestOptions,
+)
+from anthropic import DefaultAsyncHttpxClient as HttpClient
+
+from walagent.agent.models.anthropic.request_body import body_of
+from walagent.agent.models.anthropic.response_body import reply_of
+from walagent.agent.models.clients import LIMITS, Shards, ssl_context, timeouts
+from walagent.agent.models.credentials import Provider, Secrets, find_endpoint
+from walagent.agent.models.errors import Failure, error_for
+from walagent.errors import ConfigError
+from walagent.message import Json, ModelSpec, Reply, Request
+
+ANTHROPIC = Provider(
+    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+    url="ANTHROPIC_BASE_URL",
+    official="https://api.anthropic.com",
+    domains=("anthropic.com", "claude.com"),
+)
+
+_FAILURES = (AnthropicError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
+
+
+class AnthropicModel:
+    """One model of the Messages API; implements `Model`.
+
+    The body is posted as JSON and the answer read as JSON: the SDK brings authentication,
+    connections and errors, and nothing of a thinking block is lost on the way.
+    """
+
+    def __init__(self, spec: ModelSpec, secrets: Secrets) -> None:
+        """Find the key, connect to nothing.
+
+        Raises:
+            ConfigError: the spec asks for what this provider has not.
+            ModelUnauthorizedError: there is no key of the name that the spec gives.
+        """
+        if spec.tool_mode != "native":
+            raise ConfigError(f"model {spec.name}: tool_mode schema is for provider openai")
+        self._spec = spec
+        self._endpoint = find_endpoint(spec, ANTHROPIC, secrets)
+        self._clients = Shards(self._open_client)
+
+    @property
+    def spec(self) -> ModelSpec:
+        """The registry's row for this model."""
+        return self._spec
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer *request*; see `Model`."""
+        body = body_of(request, self._spec)
+        try:
+            async with asyncio.timeout(request.timeout):
+                answer = await self._post(body, request.timeout)
+        except _FAILURES as error:
+            # Not chained: the SDK's text and its traceback repeat the request.
+            raise error_for(_failure(error), self._spec, request, self._endpoint.key) from None
+        return reply_of(answer, self._spec, request)
+
+    async def aclose(self) -> None:
+        """Give connections back."""
+        await self._clients.aclose()
+
+    async def _post(self, body: Json, seconds: float) -> Json:
+        with self._clients.lend() as client:
+            options: RequestOptions = {"timeout": timeouts(seconds)}
+            return await client.post("/v1/messages", body=body, cast_to=object, options=options)
+
+    def _open_client(self) -> AsyncAnthropic:
+        return AsyncAnthropic(
+            api_key=self._endpoint.key,  # explicit, so that no profile or token file is looked for
+            base_url=self._endpoint.base_url.removesuffix("/v1"),
+            max_retries=0,  # waiting and trying again are the worker's
+            open_telemetry=False,
+            http_client=HttpClient(limits=LIMITS, verify=ssl_context(), follow_redirects=False),
+        )
+
+
+def _failure(error: Exception) -> Failure:
+    match error:
+        case APIStatusError():
+            code = error.error_code or error.type or ""
+            return Failure(error.status_code, code, error.api_message or "", error.response.headers)
+        case APIConnectionError():
+            return Failure(None, type(error.__cause__ or error).__name__)
+        case _:
+            return Failure(None, type(error).__name__)

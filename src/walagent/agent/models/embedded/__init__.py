@@ -1,0 +1,1 @@
+"""The embedded decision model: chooses tools by embedding similarity."""

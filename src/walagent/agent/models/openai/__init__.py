@@ -1,0 +1,1 @@
+"""Models of the OpenAI API, and of every server that speaks it."""

@@ -1,0 +1,1 @@
+"""What a file declares, compared with the database and applied to it."""

@@ -1,0 +1,203 @@
+"""agents.yaml and the database in, the differences made and told.
+
+All in one transaction of the caller's: a file that PostgreSQL refuses in any point changes nothing.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from psycopg import AsyncConnection, Error
+
+from walagent.agent.tools.python import find_tools
+from walagent.apply.desired import wanted_agent, wanted_attachment, wanted_budget, wanted_model
+from walagent.config import Config
+from walagent.config.environment import Environment
+from walagent.errors import ConfigError, WalagentError
+from walagent.mcp.clients import make_clients, register_named, with_named
+from walagent.message import Json
+from walagent.store import applying as store
+from walagent.store.applying import Fields, Kind
+from walagent.store.errors import translated
+from walagent.store.tools import outdated_agents, register_python_tools
+
+Connection = AsyncConnection[Any]
+Action = Literal["create", "change", "detach", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not as the file says: by field what it is, and what it shall be."""
+
+    kind: Kind
+    name: str
+    action: Action
+    fields: Mapping[str, tuple[Json, Json]]
+    note: str = ""
+
+    @property
+    def new(self) -> Fields:
+        """What is to be written."""
+        return {name: new for name, (_, new) in self.fields.items()}
+
+
+async def apply(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
+    """Make models, agents, attachments and budgets as *config* says, in the caller's transaction.
+
+    Args:
+        prune: end attachments and budgets that a file made and this one does not have.
+
+    Returns:
+        what was different.
+
+    Raises:
+        ConfigError: the file names what is not there, or PostgreSQL refuses it; says which entry.
+        PreconditionError: the role may not do it.
+    """
+    await store.begin_applying(conn)
+    await _register_tools(conn, config)
+    differences = await plan(conn, config, prune=prune)
+    for difference in differences:
+        with _naming(difference):
+            await _carry_out(conn, difference)
+    changed = [d.name for d in differences if d.kind == "agent" and d.action == "change"]
+    changed += await outdated_agents(conn)
+    if changed:
+        done = [
+            d.name for d in differences if d.kind == "attachment" and d.fields.keys() - _NO_VERSION
+        ]
+        await store.touch_attachments(conn, changed, done)
+    return differences
+
+
+async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
+    """Compare file and database, without writing.
+
+    The order is that of carrying out: models, agents, attachments, budgets; of the last two first
+    what goes, then what changes and what is new.
+
+    Raises:
+        ConfigError: the file names a table or model that is not there.
+    """
+    models = await store.current(conn, "model")
+    agents = await store.current(conn, "agent")
+    attachments = await store.current(conn, "attachment")
+    budgets = await store.current(conn, "budget")
+    _check_references(config, models, agents)
+    entries = config.all_attachments
+    analyst = config.ask.role if "role" in config.ask.model_fields_set else None
+    oids = await _oids(conn, {name: entry.table for name, entry in entries.items()})
+    return [
+        *_compare(
+            "model", models, ((n, wanted_model(n, e, models)) for n, e in config.models.items())
+        ),
+        *_compare("agent", agents, ((n, wanted_agent(e)) for n, e in config.agents.items())),
+        *(_pruned("attachment", "detach", attachments, entries) if prune else ()),
+        *_compare(
+            "attachment",
+            attachments,
+            ((n, wanted_attachment(e, oids[n], analyst)) for n, e in entries.items()),
+        ),
+        *(_pruned("budget", "remove", budgets, config.budgets) if prune else ()),
+        *_compare("budget", budgets, ((n, wanted_budget(e)) for n, e in config.budgets.items())),
+    ]
+
+
+def _compare(
+    kind: Kind, current: Mapping[str, Fields], wanted: Iterable[tuple[str, Fields]]
+) -> Iterator[Difference]:
+    for name, fields in wanted:
+        if (row := current.get(name)) is None:
+            yield Difference(kind, name, "create", {key: (None, v) for key, v in fields.items()})
+            continue
+        different = {
+            key: (row.get(key), value) for key, value in fields.items() if row.get(key) != value
+        }
+        if different:
+            note = _BACKFILL if different.get("backfill") == (False, True) else ""
+            yield Difference(kind, name, "change", different, note)
+
+
+_NO_VERSION = {"paused"}  # fields whose change makes no new version
+_BACKFILL = "only a new attachment is backfilled: detach it and apply again"
+
+
+def _pruned(
+    kind: Kind, action: Action, current: Mapping[str, Fields], entries: Iterable[str]
+) -> Iterator[Difference]:
+    kept = set(entries)
+    for name, row in sorted(current.items()):
+        if row["source"] == "file" and name not in kept:
+            yield Difference(kind, name, action, {})
+
+
+def _check_references(
+    config: Config, models: Mapping[str, Fields], agents: Mapping[str, Fields]
+) -> None:
+    known_models = {*models, *config.models}
+    for name, entry in config.agents.items():
+        if entry.model not in known_models:
+            _unknown(f"agents.{name}.model", "model", entry.model, known_models)
+    known_agents = {*agents, *config.agents}
+    for name, entry in config.attachments.items():
+        if entry.agent not in known_agents:
+            _unknown(f"attachments.{name}.agent", "agent", entry.agent, known_agents)
+
+
+def _unknown(where: str, what: str, word: str, known: Iterable[str]) -> None:
+    names = sorted(known)
+    near = get_close_matches(word, names, n=1)
+    guess = f"did you mean {near[0]}? " if near else ""
+    raise ConfigError(
+        f'{where}: there is no {what} "{word}"', hint=f"{guess}known: {', '.join(names) or 'none'}"
+    )
+
+
+async def _oids(conn: Connection, tables: Mapping[str, str]) -> dict[str, int]:
+    found = await store.find_tables(conn, tables.values())
+    oids: dict[str, int] = {}
+    for name, table in tables.items():
+        oid, guess = found[table]
+        if oid is None:
+            raise ConfigError(f'attachment {name}: there is no table "{table}"', hint=guess)
+        oids[name] = oid
+    return oids
+
+
+async def _register_tools(conn: Connection, config: Config) -> None:
+    """Write down the Python and MCP tools that the file's agents name, so that SQL finds them."""
+    named = {tool for entry in config.agents.values() for tool in entry.tools}
+    found = find_tools(config.tools.modules)
+    await register_python_tools(conn, [tool for tool in found.values() if tool.name in named])
+    config = with_named(config)
+    if (clients := make_clients(config, Environment.of_process())) is None:
+        return
+    try:
+        await register_named(conn, config, clients)
+    finally:
+        await clients.aclose()
+
+
+async def _carry_out(conn: Connection, difference: Difference) -> None:
+    match difference.action:
+        case "create":
+            await store.insert(conn, difference.kind, difference.name, difference.new)
+        case "change":
+            await store.update(conn, difference.kind, difference.name, difference.new)
+        case "detach":
+            await store.detach(conn, difference.name)
+        case "remove":
+            await store.remove_budget(conn, difference.name)
+
+
+@contextmanager
+def _naming(difference: Difference) -> Generator[None]:
+    """Say in what PostgreSQL raises which entry it is about."""
+    try:
+        yield
+    except Error as error:
+        ours: WalagentError = translated(error)
+        about = f"{difference.kind} {difference.name}: {ours}"
+        raise type(ours)(about, hint=ours.hint) from error

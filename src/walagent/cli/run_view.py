@@ -1,0 +1,106 @@
+"""One run told in full: where it came from, what was said and done, how it ended."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from walagent.cli.output import cell, clean
+
+_HEAD = (
+    "attachment", "agent", "model", "run_as", "key", "reason", "commit_lsn", "committed_at",
+    "cause_run", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens", "cost",
+    "created_at", "started_at", "finished_at", "result", "error",
+)  # fmt: skip
+_USUAL = {("tokens", 0), ("depth", 0)}
+_INDENT = "     "
+
+
+def tell(run: Mapping[str, Any]) -> None:
+    """Print *run*, which `store.listings.show_run` gave."""
+    for line in lines(run):
+        click.echo(line)
+
+
+def lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """Write a run as lines of text."""
+    yield f"run {run['id']}: {run['state']}"
+    for name in _HEAD:
+        if run[name] not in {None, ""} and (name, run[name]) not in _USUAL:
+            yield f"  {name.replace('_', ' ')}: {cell(run[name])}"
+    for change in (run["change"], *run["merged"]):
+        yield from _change(change)
+    for step in run["steps"]:
+        yield from _step(step)
+    for approval in run["approvals"]:
+        if approval["state"] == "pending":
+            yield f"waits for: walagent approve {approval['id']} (or reject)"
+
+
+def _change(change: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{change['op']} on {clean(change['schema'])}.{clean(change['table'])}"
+    for side in ("old", "new"):
+        row: Mapping[str, object] = change.get(side) or {}
+        for name, value in row.items():
+            yield f"{_INDENT}{side} {clean(name)}: {_shortened(cell(value))}"
+    if cut := change.get("truncated"):
+        yield f"{_INDENT}cut: {cell(list(cut))}"
+
+
+def _step(step: Mapping[str, Any]) -> Iterator[str]:
+    cost = f", ${cell(step['cost'])}" if step["cost"] is not None else ""
+    tokens = f", {step['tokens']} tokens{cost}" if step["tokens"] else ""
+    took = f", {step['duration_ms']} ms" if step["duration_ms"] is not None else ""
+    yield f"{step['seq']:>3}  {_title(step)}{tokens}{took}"
+    for line in _body(step["kind"], step["content"]):
+        for part in clean(line).splitlines():
+            yield f"{_INDENT}{part}"
+
+
+def _title(step: Mapping[str, Any]) -> str:
+    content = step["content"]
+    match step["kind"]:
+        case "reply":
+            note = f" — {content['note']}" if content.get("note") else ""
+            return clean(f"{content.get('model') or 'model'} replied{note}")
+        case "intent":
+            return clean(f"{content['name']} is about to be called")
+        case "result":
+            return clean(f"{content['name']} {'failed' if content['is_error'] else 'answered'}")
+        case "approval":
+            return clean(f"a person was asked about {content['tool']}")
+        case "decision":
+            by = f" by {content['by']}" if content.get("by") else ""
+            return clean(f"{content['decision']}{by}")
+        case kind:
+            return str(kind)
+
+
+def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
+    match kind:
+        case "reply":
+            yield from map(_part, content["parts"])
+        case "result":
+            yield _shortened(str(content["content"]))
+        case "decision" | "error":
+            yield str(content.get("reason") or "")
+        case "note":
+            by = f" (retried by {content.get('by')})" if content.get("retry") else ""
+            yield f"{content.get('text', '')}{by}".strip()
+        case _:
+            pass
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    if "call" in part:
+        given = part["arguments"]
+        return f"→ {part['name']}({part.get('raw', '') if given is None else _arguments(given)})"
+    return str(part["text"]) if "text" in part else "(thinking)"
+
+
+def _arguments(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={cell(value)}" for name, value in given.items())
+
+
+def _shortened(text: str, most: int = 2000) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters; --json has all)"

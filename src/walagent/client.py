@@ -1,0 +1,250 @@
+"""The library: questions from Python, without a command line in between.
+
+from walagent import Client
+
+with Client("postgresql://app@db.example/shop", model="gpt-4o") as client:
+print(client.ask("How many customers are there in each country?").text)
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from walagent.ask.answering import open_asker
+from walagent.ask.asking import Asker
+from walagent.ask.catalog import Indexed
+from walagent.ask.outcome import Event, Outcome
+from walagent.ask.work import Options
+from walagent.config import Ask
+from walagent.config.dsn import Places
+from walagent.errors import ConfigError
+from walagent.message import ModelSpec
+from walagent.rows.rows import Rows
+
+T = TypeVar("T")
+
+
+class AsyncClient:
+    """Answers questions about one database; open it with `async with`."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        model: str | ModelSpec | None = None,
+        settings: Ask | None = None,
+        options: Options | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            dsn: of the login that keeps sessions and runs; the one that is used, and no other.
+            model: the name of a row of `agent.model`, or a model of the caller's own; where there
+                is one row only, it need not be named.
+            settings: as the section `ask` of agents.yaml has them.
+            options: how questions are worked, unless one says otherwise.
+            api_key: the model's key; without it, the key that its credential names.
+        """
+        self._dsn = dsn
+        self._model = model
+        self._settings = settings or Ask()
+        self._options = options or Options()
+        self._api_key = api_key
+        self._stack = AsyncExitStack()
+        self._asker: Asker | None = None
+
+    async def __aenter__(self) -> Self:
+        """Connect.
+
+        Raises:
+            PreconditionError: the analyst is missing, or could write; there is no model.
+        """
+        await self._open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Give all connections back."""
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Give all connections back."""
+        self._asker = None
+        await self._stack.aclose()
+
+    async def ask(  # noqa: PLR0913 - how a question can be asked
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        parallel: bool | None = None,
+        retries: int | None = None,
+        candidates: int | None = None,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> Outcome:
+        """Answer a question.
+
+        Args:
+            session: later questions of the same session know of this one, and one that was cut
+                off is finished first; without it, a session of its own.
+            parallel, retries, candidates: for this question, instead of what `Options` say.
+
+        Raises:
+            ConfigError: there is no question, or it is too long; an option makes no sense.
+            ModelUnauthorizedError, ModelUnavailableError: there is no model to ask.
+        """
+        said = {"parallel": parallel, "retries": retries, "candidates": candidates}
+        changed = {name: value for name, value in said.items() if value is not None}
+        asker = (await self._open()).with_options(replace(self._options, **changed))
+        if session is not None:
+            resumed = await asker.resume(session, on_event)
+            if resumed is not None and resumed.question == question:
+                return resumed
+        return await asker.ask(question, session or f"client-{uuid4().hex[:12]}", on_event)
+
+    async def chat(self, session: str | None = None) -> "Conversation":
+        """Begin or go on with a conversation."""
+        await self._open()
+        return Conversation(self, session or f"client-{uuid4().hex[:12]}")
+
+    async def query(self, sql: str) -> Rows:
+        """Run a statement of your own with the analyst's rights and limits.
+
+        Raises:
+            StatementRefusedError: it may not run.
+        """
+        return await (await self._open()).query(sql)
+
+    async def index(self) -> Indexed:
+        """Read the schema anew, whether it has changed or not; say what there is to ask about."""
+        return await (await self._open()).index()
+
+    async def _open(self) -> Asker:
+        if self._asker is None:
+            if not self._dsn:
+                raise ConfigError("no database is named", hint='Client("postgresql://…")')
+            self._asker = await self._stack.enter_async_context(
+                open_asker(
+                    Places(self._dsn, self._dsn),
+                    self._settings,
+                    self._options,
+                    model=self._model,
+                    api_key=self._api_key,
+                )
+            )
+        return self._asker
+
+
+class Conversation:
+    """Questions that know of one another."""
+
+    def __init__(self, client: AsyncClient, session: str) -> None:
+        """Begin with a session, which may have turns already."""
+        self._client = client
+        self.session = session
+
+    async def ask(self, question: str) -> Outcome:
+        """Ask the next question."""
+        return await self._client.ask(question, session=self.session)
+
+
+class Client:
+    """The same for programs without an event loop; open it with `with`."""
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        model: str | ModelSpec | None = None,
+        settings: Ask | None = None,
+        options: Options | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Connect to nothing yet; the arguments are those of `AsyncClient`."""
+        self._client = AsyncClient(
+            dsn, model=model, settings=settings, options=options, api_key=api_key
+        )
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        """Connect."""
+        try:
+            self._run(self._client.__aenter__())
+        except BaseException:
+            self._runner.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Give all connections back."""
+        self.close()
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._run(self._client.aclose())
+        self._runner.close()
+
+    def ask(  # noqa: PLR0913 - how a question can be asked
+        self,
+        question: str,
+        *,
+        session: str | None = None,
+        parallel: bool | None = None,
+        retries: int | None = None,
+        candidates: int | None = None,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> Outcome:
+        """Answer a question; see `AsyncClient.ask`."""
+        return self._run(
+            self._client.ask(
+                question,
+                session=session,
+                parallel=parallel,
+                retries=retries,
+                candidates=candidates,
+                on_event=on_event,
+            )
+        )
+
+    def chat(self, session: str | None = None) -> "Talk":
+        """Begin or go on with a conversation; see `AsyncClient.chat`."""
+        return Talk(self, self._run(self._client.chat(session)).session)
+
+    def query(self, sql: str) -> Rows:
+        """Run a statement of your own; see `AsyncClient.query`."""
+        return self._run(self._client.query(sql))
+
+    def index(self) -> Indexed:
+        """Read the schema anew; see `AsyncClient.index`."""
+        return self._run(self._client.index())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising
+            work.close()
+            raise ConfigError("an event loop runs here already", hint="use AsyncClient")
+        return self._runner.run(work)
+
+
+class Talk:
+    """Questions that know of one another, for programs without an event loop."""
+
+    def __init__(self, client: Client, session: str) -> None:
+        """Begin with a session, which may have turns already."""
+        self._client = client
+        self.session = session
+
+    def ask(self, question: str) -> Outcome:
+        """Ask the next question."""
+        return self._client.ask(question, session=self.session)
+
+
+__all__: Sequence[str] = ["AsyncClient", "Client", "Conversation", "Options", "Talk"]

@@ -1,0 +1,137 @@
+"""What is in order and what is not, with the statement that mends it.
+
+Looks and changes nothing; each check is a function from facts to findings.
+"""
+
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+
+from psycopg import AsyncConnection, Error
+
+from walagent.agent.model import Model
+from walagent.app.migrate import plan_migrations
+from walagent.config import Config
+from walagent.config.dsn import Places
+from walagent.doctor.budgets import check_budgets
+from walagent.doctor.finding import Finding, Level, ok, problem
+from walagent.doctor.models import build_models, check_models, probe_models
+from walagent.doctor.replication import (
+    check_gaps,
+    check_publications,
+    check_reader,
+    check_slot,
+    check_standby,
+)
+from walagent.doctor.roles import check_privileges, check_tables
+from walagent.doctor.server import check_server
+from walagent.errors import PreconditionError, WalagentError
+from walagent.replication.bootstrap import PUBLICATIONS
+from walagent.store import attachments, budgets, gaps, listings, server
+from walagent.store import checkpoint as ledgers
+from walagent.store.errors import translated
+from walagent.wal.publications import missing_publications, published_tables
+from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
+
+__all__ = ["Finding", "Level", "examine"]
+
+Connection = AsyncConnection[Any]
+
+
+async def examine(
+    conn: Connection, places: Places, config: Config, *, probe: bool = False
+) -> AsyncIterator[Finding]:
+    """Look at everything that a run depends on.
+
+    Args:
+        probe: also ask each model in use for one tool call; that costs a few hundred tokens.
+    """
+    facts = await server.read_server(conn)
+    lacking = await server.missing_privileges(conn) if facts.migrated else []
+    readable = facts.migrated and not lacking
+    for finding in await _examine_server(conn, facts, places, config, readable=readable):
+        yield finding
+    if not readable:
+        no_schema = problem("the schema is not there yet", "walagent init")
+        for finding in check_privileges(facts, lacking) if facts.migrated else (no_schema,):
+            yield finding
+        return
+    for finding in await _examine_schema(conn, facts):
+        yield finding
+    models = await _models(conn)
+    for finding in check_models(models):
+        yield finding
+    if probe:
+        async for finding in probe_models(models):
+            yield finding
+    for model in models.values():
+        if not isinstance(model, WalagentError):
+            await model.aclose()
+
+
+async def _examine_server(
+    conn: Connection,
+    facts: server.ServerFacts,
+    places: Places,
+    config: Config,
+    *,
+    readable: bool,
+) -> list[Finding]:
+    skew = facts.clock - time.time()
+    name = config.replication.slot
+    slot = await inspect_slot(conn, name)
+    ledger = await ledgers.read_ledger(conn, name) if readable else None
+    return [
+        *check_server(facts, config, slot, skew),
+        *check_reader(await _identity(places), facts.database, ledger),
+        *(
+            check_standby(name, slot)
+            if facts.in_recovery
+            else check_slot(config, facts.database, slot, ledger, facts.standby_slots)
+        ),
+    ]
+
+
+async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[Finding]:
+    missing = await missing_publications(conn, PUBLICATIONS)
+    published = await published_tables(conn, PUBLICATIONS[0])
+    return [
+        await _migrations(conn),
+        *check_privileges(facts, ()),
+        *check_tables(await server.attached_tables(conn), facts.role),
+        *check_publications(missing, published, await gaps.publication_trouble(conn)),
+        *check_gaps(await listings.list_gaps(conn)),
+        *await _budgets(conn),
+    ]
+
+
+async def _budgets(conn: Connection) -> Iterator[Finding]:
+    return check_budgets(
+        await budgets.standings(conn),
+        await budgets.unpriced(conn),
+        await budgets.without_ground(conn),
+    )
+
+
+async def _identity(places: Places) -> SystemIdentity | WalagentError:
+    try:
+        return await identify_system(places.replication_dsn)
+    except WalagentError as error:
+        return error
+
+
+async def _migrations(conn: Connection) -> Finding:
+    try:
+        due = await plan_migrations(conn)
+    except PreconditionError as error:
+        return problem(str(error), error.hint)
+    except Error as error:
+        return problem(str(translated(error)))
+    if due:
+        return problem(f"{len(due)} migrations are due, first {due[0].name}", "walagent migrate")
+    return ok("the schema is up to date")
+
+
+async def _models(conn: Connection) -> Mapping[str, Model | WalagentError]:
+    registry = await attachments.load_models(conn)
+    return dict(build_models(await server.models_in_use(conn), registry))

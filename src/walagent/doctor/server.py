@@ -1,0 +1,109 @@
+"""Is the server set up for logical replication?  Facts in, findings out."""
+
+from collections.abc import Iterator
+
+from walagent.config import Config
+from walagent.doctor.finding import Finding, ok, problem, warning
+from walagent.store.server import ServerFacts
+from walagent.wal.refusals import PLUGIN_LIST
+from walagent.wal.slots import SlotState
+
+_OLDEST = 150000  # views with security_invoker
+_SKEW = 2.0  # seconds; a round trip is far less
+_NEARLY = 0.5  # of max_slot_wal_keep_size
+
+
+def check_server(
+    facts: ServerFacts, config: Config, slot: SlotState | None, skew: float
+) -> Iterator[Finding]:
+    """Judge version, settings and clock.
+
+    Args:
+        skew: seconds by which the server's clock is ahead of ours.
+    """
+    version = f"PostgreSQL {facts.version // 10000}.{facts.version % 10000}"
+    if facts.version < _OLDEST:
+        yield problem(f"{version} is too old", "upgrade to PostgreSQL 15 or newer")
+    elif facts.in_recovery:
+        yield warning(
+            f"{version} is a standby, which is looked at as one",
+            "name the primary to run: the ledger is written there",
+        )
+    else:
+        yield ok(f'{version}, database "{facts.database}", role "{facts.role}"')
+    if facts.wal_level == "logical":
+        yield ok("wal_level is logical")
+    else:
+        yield problem(
+            f"wal_level is {facts.wal_level}",
+            "alter system set wal_level = logical; -- then restart the server",
+        )
+    yield from _room(facts, slot)
+    yield from _plugin(facts, config)
+    yield from _keeping(facts, slot)
+    yield from _clock(skew)
+    yield from _connections(facts, config)
+
+
+def _room(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:
+    """One slot and one sender for us, unless we have them already."""
+    if slot is None and facts.slots >= facts.max_slots:
+        yield problem(
+            f"all {facts.max_slots} replication slots are taken",
+            f"alter system set max_replication_slots = {facts.max_slots + 10}; -- then restart",
+        )
+    has_sender = slot is not None and slot.active_pid is not None
+    if not has_sender and facts.senders >= facts.max_senders:
+        yield problem(
+            f"all {facts.max_senders} WAL senders are taken",
+            f"alter system set max_wal_senders = {facts.max_senders + 10}; -- then restart",
+        )
+
+
+def _plugin(facts: ServerFacts, config: Config) -> Iterator[Finding]:
+    plugin = config.replication.plugin
+    allowed = [name.strip().strip('"') for name in facts.plugin_libraries.split(",")]
+    if facts.plugin_libraries and plugin not in allowed:
+        yield problem(f"the server does not allow the output plug-in {plugin}", PLUGIN_LIST)
+    if plugin == "wal2json":
+        yield warning(
+            "wal2json rounds numeric values and loses NaN and infinities",
+            "replication: {plugin: pgoutput} keeps them",
+        )
+
+
+def _keeping(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:
+    if facts.keep_megabytes < 0:
+        yield warning(
+            "max_slot_wal_keep_size is not set: while nobody reads the slot, WAL fills the disk",
+            "alter system set max_slot_wal_keep_size = '10GB'; select pg_reload_conf();",
+        )
+    elif slot is not None and slot.retained > facts.keep_megabytes * 2**20 * _NEARLY:
+        yield warning(
+            f"the slot keeps {slot.retained >> 20} MB of WAL, and loses it at "
+            f"{facts.keep_megabytes} MB",
+            "let a reader run; or raise max_slot_wal_keep_size",
+        )
+    if facts.idle_timeout:
+        yield warning(
+            "idle_replication_slot_timeout is set: a reader that stays away loses the slot",
+            "alter system reset idle_replication_slot_timeout; select pg_reload_conf();",
+        )
+
+
+def _clock(skew: float) -> Iterator[Finding]:
+    if abs(skew) > _SKEW:
+        yield warning(
+            f"the server's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} ours",
+            "leases and retries go by the server's clock; log lines go by ours: set both by NTP",
+        )
+
+
+def _connections(facts: ServerFacts, config: Config) -> Iterator[Finding]:
+    wanted = config.workers.connections + 8  # reader, judge, status, backfill, listener, spare
+    if wanted > facts.max_connections // 2:
+        yield warning(
+            f"one process of ours may open {wanted} of the server's {facts.max_connections} "
+            "connections",
+            "workers: {connections: …} lower, or max_connections higher",
+        )

@@ -1,1 +1,0 @@
-"""Where WAL, matching, store and agent meet: intake turns changes into runs, workers work them."""

@@ -1,0 +1,1 @@
+"""Why a row has a run, or none."""

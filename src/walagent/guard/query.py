@@ -1,0 +1,227 @@
+"""Reading with a statement that was judged: read-only, bounded in cost, time, rows and bytes."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+from psycopg import AsyncConnection, Error, sql
+
+from walagent.errors import StatementRefusedError
+from walagent.guard.analysis import Allowed, Scope, analyse, describe, refused_by_server
+from walagent.guard.statement import Statement, read_statement
+from walagent.message import Json
+from walagent.rows.rows import Column, Rows, Texts
+from walagent.store.errors import is_passing
+
+Connection = AsyncConnection[Any]
+
+_BATCH: Final = 50  # rows that are fetched at once
+_TEXT: Final = 25  # the type text
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one statement may take.
+
+    Args:
+        rows: that are given back at most.
+        cell: characters of one value; a longer one is cut.
+        total: bytes of all values together; reading stops beyond.
+        seconds: that the statement may run.
+        lock_seconds: that it may wait for a lock.
+        cost: of the plan, in the planner's own units; a dearer one is refused.
+    """
+
+    rows: int = 1000
+    cell: int = 10_000
+    total: int = 4 << 20
+    seconds: float = 30.0
+    lock_seconds: float = 2.0
+    cost: float = 5e6
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A statement that may run, and what it can see."""
+
+    statement: Statement
+    columns: Sequence[Column]
+    scope: Scope
+
+    def within_scope(self, rows: Rows) -> Rows:
+        """Say of rows why there may be others.
+
+        That a view has let nothing through matters where nothing came; else its rows are what was
+        asked for.
+        """
+        said = list(self.scope.policies)
+        if not rows.texts:
+            said += [f"{view}: only rows that this view lets through" for view in self.scope.views]
+        return replace(rows, scope=tuple(said))
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Judges and runs statements with the rights of the connection's role.
+
+    Args:
+        conn: in autocommit, of a role that `check_role` found harmless, and used by nobody else.
+        analyst: a connection to the primary, where *conn* leads to a standby: a standby cannot
+            make the view.  The same role, on the same database.
+        search_path: of the statements.
+    """
+
+    conn: Connection
+    analyst: Connection | None = None
+    allowed: Allowed = field(default_factory=Allowed)
+    limits: Limits = field(default_factory=Limits)
+    search_path: str = '"$user", public'
+
+    async def judge(self, text: str) -> "Judged":
+        """Say what a statement is, if it may run.
+
+        Raises:
+            StatementRefusedError: it may not.
+        """
+        statement = read_statement(text)
+        try:
+            async with _Undone(self, self.conn, "read only"):
+                columns = await describe(self.conn, statement)
+            analyst = self.analyst or self.conn
+            async with _Undone(self, analyst, "read write"):
+                scope = await analyse(analyst, statement, self.allowed)
+            async with _Undone(self, self.conn, "read only"):
+                await self._check_cost(statement)
+        except Error as error:
+            if is_passing(error):
+                raise
+            raise refused_by_server(error) from error
+        return Judged(statement, columns, scope)
+
+    async def read(self, text: str) -> Rows:
+        """Run a statement, if it may run.
+
+        Raises:
+            StatementRefusedError: it may not, or PostgreSQL stopped it.
+        """
+        judged = await self.judge(text)
+        statement = judged.statement
+        try:
+            async with _Undone(self, self.conn, "read only"):
+                if statement.explain is not None:
+                    return await self._explain(statement)
+                return judged.within_scope(await self._read(statement, judged.columns))
+        except Error as error:
+            if is_passing(error) and error.sqlstate != "57014":  # its own time-out
+                raise
+            raise refused_by_server(error) from error
+
+    async def _check_cost(self, statement: Statement) -> None:
+        """Ask the planner; it also checks the role's privileges."""
+        text = f"explain (format json)\n{statement.text}"
+        cursor = self.conn.cursor()
+        async for (plan,) in cursor.stream(text):  # pyright: ignore[reportArgumentType]
+            cost: float = plan[0]["Plan"]["Total Cost"]
+            if cost > self.limits.cost:
+                raise StatementRefusedError(
+                    f"the planner puts the cost at {cost:,.0f}; {self.limits.cost:,.0f} are allowed"
+                )
+
+    async def _explain(self, statement: Statement) -> Rows:
+        options = f" ({', '.join(statement.explain)})" if statement.explain else ""
+        cursor = self.conn.cursor()
+        text = f"explain{options}\n{statement.text}"
+        stream = cursor.stream(text)  # pyright: ignore[reportArgumentType]
+        rows = [(line if isinstance(line, str) else json.dumps(line),) async for (line,) in stream]
+        return Rows([Column("QUERY PLAN", _TEXT)], rows)
+
+    async def _read(self, statement: Statement, columns: Sequence[Column]) -> Rows:
+        """Read the statement as a subquery, so that the server itself cuts what is too long."""
+        names = [f"c{n}" for n in range(len(columns))]
+        wanted = ", ".join(f"left({name}::text, {self.limits.cell + 1})" for name in names)
+        alias = f"q ({', '.join(names)})" if names else "q"
+        text = f"{statement.wrapped(f'select {wanted}', alias)} limit {self.limits.rows + 1}"
+        reading = _Reading(columns, self.limits)
+        stream = self.conn.cursor().stream(text, size=_BATCH)  # pyright: ignore[reportArgumentType]
+        async with aclosing(cast("AsyncGenerator[Texts]", stream)) as found:
+            async for row in found:
+                if not reading.take(row):
+                    break
+        return reading.rows()
+
+
+class _Reading:
+    """Rows as they come in, until there are enough."""
+
+    def __init__(self, columns: Sequence[Column], limits: Limits) -> None:
+        self._columns = columns
+        self._limits = limits
+        self._rows: list[Texts] = []
+        self._bytes = 0
+        self._long: set[str] = set()
+        self._cut: list[str] = []
+
+    def take(self, row: Texts) -> bool:
+        """Take a row in; False when it was one too many."""
+        if len(self._rows) == self._limits.rows:
+            self._cut.append(f"only the first {self._limits.rows:,} rows")
+            return False
+        self._bytes += sum(len(text) for text in row if text is not None)
+        if self._bytes > self._limits.total:
+            self._cut.append(f"only the first {len(self._rows):,} rows; they are large")
+            return False
+        self._rows.append(tuple(self._shortened(n, text) for n, text in enumerate(row)))
+        return True
+
+    def _shortened(self, n: int, text: str | None) -> str | None:
+        if text is None or len(text) <= self._limits.cell:
+            return text
+        self._long.add(self._columns[n].name)
+        return text[: self._limits.cell] + "…"
+
+    def rows(self) -> Rows:
+        """Give what came."""
+        long = [f"long values of {name}" for name in sorted(self._long)]
+        return Rows(self._columns, self._rows, (*self._cut, *long))
+
+
+class _Undone:
+    """A transaction that is always rolled back, with the guard's settings in it."""
+
+    def __init__(self, guard: Guard, conn: Connection, mode: str) -> None:
+        self._conn = conn
+        self._mode = mode
+        limits = guard.limits
+        self._settings: Mapping[str, Json] = {
+            "search_path": guard.search_path,
+            "statement_timeout": str(round(limits.seconds * 1000)),
+            "lock_timeout": str(round(limits.lock_seconds * 1000)),
+            "idle_in_transaction_session_timeout": str(round(limits.seconds * 2000)),
+            "standard_conforming_strings": "on",
+            "row_security": "on",
+            "jit": "off",
+            "client_min_messages": "error",
+            # Values are read from their texts, so those must be exact and of one form.
+            "datestyle": "ISO",
+            "intervalstyle": "postgres",
+            "bytea_output": "hex",
+            "extra_float_digits": "1",
+        }
+
+    async def __aenter__(self) -> None:
+        await self._conn.execute(f"begin transaction {self._mode}".encode())
+        await self._conn.execute(
+            sql.SQL("select {}").format(
+                sql.SQL(", ").join(
+                    sql.SQL("set_config({}, {}, true)").format(name, value)
+                    for name, value in self._settings.items()
+                )
+            )
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        async with asyncio.timeout(10):
+            await self._conn.rollback()

@@ -1,0 +1,1 @@
+"""Transactions in, runs out: the first sink of the reader."""

@@ -1,0 +1,235 @@
+"""Running an agent on the rows that existed when it was attached, each exactly once.
+
+A chunk is read as the table is now, in key order.  Then we wait until intake has passed the
+place in the WAL where the chunk was read: from there on, `agent.backfill_seen` holds every row
+that was inserted since the attach, and those belong to the stream.  The others existed.
+
+The same is done after a gap, where a person wants the agent to run on all rows: then what counts is
+which rows existed when the new slot began.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
+from psycopg.types.json import Jsonb
+
+from walagent.attachment import Attachment
+from walagent.change import Change, Op, Relation, Row
+from walagent.errors import GroundLostError
+from walagent.intake.conditions import Judge, Unjudged, Verdict, match_of
+from walagent.intake.new_runs import state_of
+from walagent.log import log
+from walagent.lsn import Lsn
+from walagent.matching import document
+from walagent.matching.document import ROOM, Room
+from walagent.matching.match import Match
+from walagent.store import backfills
+from walagent.store.backfills import BackfillJob
+from walagent.store.errors import is_passing, translated, translating
+from walagent.wal.connection import TEXT_FORMS
+from walagent.wal.types import PARSERS, kind_of
+
+CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long
+
+
+@dataclass(frozen=True, slots=True)
+class PresentRow:
+    """A row as its table has it."""
+
+    values: Row
+    key: str
+    cursor: Mapping[str, Any]  # its primary key, as JSON
+    rest: tuple[str | None, ...] = ()  # what was asked for beside the row's columns
+
+
+class Backfill:
+    """Works the backfills of a database, one after the other."""
+
+    def __init__(
+        self,
+        conn: AsyncConnection[Any],
+        judge: Judge,
+        running: set[int],
+        settled: Callable[[], Lsn],
+        *,
+        room: Room = ROOM,
+    ) -> None:
+        """Take over *conn*, a connection of its own.
+
+        Args:
+            running: attachments whose backfill is going on; intake notes their new rows.
+            settled: up to where intake has dealt with every change.
+            room: how much of a row a run keeps.
+        """
+        self._conn = conn
+        self._judge = judge
+        self._running = running
+        self._settled = settled
+        self._room = room
+
+    async def work_one(self) -> bool:
+        """Take one chunk of one backfill; False when there is none to do.
+
+        One that its role or its table does not allow any more fails alone: others go on.
+        """
+        with translating():
+            job = await backfills.next_backfill(self._conn)
+            if job is None or job.attachment.id not in self._running:
+                return False
+            try:
+                await self._take_chunk(job)
+            except (Error, GroundLostError) as error:
+                if isinstance(error, Error) and is_passing(error):
+                    raise
+                told = translated(error) if isinstance(error, Error) else error
+                await backfills.fail(self._conn, job, told)
+                await self._leave(job.attachment)
+                log.warning("backfill.failed", attachment=job.attachment.name, error=error)
+        return True
+
+    async def _take_chunk(self, job: BackfillJob) -> None:
+        if job.state == "pending":
+            await backfills.start(self._conn, job)
+        rows = await self._read(job.attachment, job.cursor)
+        if rows:
+            await self._wait_for_intake()
+            await self._insert(job, rows)
+        if len(rows) == CHUNK:
+            return
+        # The end of the table.  Looking on until nothing is left would never end where rows come in
+        # all the time, and those are the stream's.
+        await backfills.finish(self._conn, job)
+        await self._leave(job.attachment)
+        log.info("backfill.done", attachment=job.attachment.name, rows=job.rows_done + len(rows))
+
+    async def _leave(self, attachment: Attachment) -> None:
+        """Let intake note new rows no more, unless another backfill of them is still to be done."""
+        if attachment.id not in await backfills.running(self._conn):
+            self._running.discard(attachment.id)
+
+    async def _read(
+        self, attachment: Attachment, cursor: Mapping[str, Any] | None
+    ) -> Sequence[PresentRow]:
+        """Read the next rows in key order, as the role that the agent runs as."""
+        table = sql.Identifier(attachment.schema, attachment.table)
+        keys = sql.SQL(", ").join(sql.Identifier("t", name) for name in attachment.key_columns)
+        after = sql.SQL("")
+        if cursor is not None:
+            after = sql.SQL(
+                "where ({keys}) > (select {names} from jsonb_populate_record(null::{table}, $1) t)"
+            ).format(keys=keys, names=keys, table=table)
+        statement = sql.SQL("select t.* from {} t {} order by {} limit {}").format(
+            table, after, keys, sql.Literal(CHUNK)
+        )
+        async with self._conn.transaction():
+            await self._conn.execute("set transaction read only")
+            await read_as(self._conn, attachment)
+            found = AsyncRawCursor(self._conn)
+            await found.execute(statement, [Jsonb(cursor)] if cursor else [])
+            return present_rows(found, attachment)
+
+    async def _wait_for_intake(self) -> None:
+        """Wait until the ledger has passed the WAL of everything that the chunk could show."""
+        read_at = await backfills.wal_position(self._conn)
+        while self._settled() < read_at:
+            # Only a commit makes the server tell its position at once; this is a small one.
+            await backfills.nudge(self._conn)
+            await asyncio.sleep(0.05)
+
+    async def _insert(self, job: BackfillJob, rows: Sequence[PresentRow]) -> None:
+        attachment = job.attachment
+        seen = await backfills.seen(self._conn, job, [row.key for row in rows])
+        new = [row for row in rows if row.key not in seen]
+        runs = await runs_of(self._judge, attachment, new, self._room)
+        async with self._conn.transaction():
+            await backfills.insert_runs(self._conn, attachment, job.generation, runs)
+            await backfills.wake(self._conn, attachment.id)
+            await backfills.move(self._conn, job, rows[-1].cursor, len(rows), len(runs))
+
+
+async def read_as(conn: AsyncConnection[Any], attachment: Attachment) -> None:
+    """Read as an agent's role for the rest of the transaction, and values as the WAL has them."""
+    words = [
+        sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(value))
+        for name, value in TEXT_FORMS.items()
+    ]
+    words.append(sql.SQL("set local role {}").format(sql.Identifier(attachment.run_as)))
+    await conn.execute(sql.SQL("; ").join(words))
+
+
+def present_rows(
+    found: AsyncRawCursor[Any], attachment: Attachment, *, beside: int = 0
+) -> list[PresentRow]:
+    """Read the rows of a result.
+
+    Args:
+        beside: how many of the last columns are not the row's own.
+    """
+    result = found.pgresult
+    if result is None:
+        return []
+    names = [(c.name, c.type_code) for c in found.description or ()]
+    return [
+        _row(attachment, names, [result.get_value(n, m) for m in range(len(names))], beside)
+        for n in range(result.ntuples)
+    ]
+
+
+async def runs_of(
+    judge: Judge, attachment: Attachment, rows: Sequence[PresentRow], room: Room = ROOM
+) -> list[dict[str, Any]]:
+    """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`.
+
+    Raises:
+        GroundLostError: the condition cannot be asked of the table any more.
+    """
+    relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
+    matches = {
+        row.key: Match(attachment, Change(Lsn(0), n, Op.INSERT, relation, row.values, None), None)
+        for n, row in enumerate(rows)
+    }
+    keys = {id(match): key for key, match in matches.items()}
+    verdicts = await judge.judge(list(matches.values()))
+    return [_new_run(attachment, keys, verdict, room) for verdict in verdicts]
+
+
+def _new_run(
+    attachment: Attachment, keys: Mapping[int, str], verdict: Verdict, room: Room
+) -> dict[str, Any]:
+    if isinstance(verdict, Unjudged):
+        raise GroundLostError(verdict.reason)
+    match = match_of(verdict)
+    state, error = state_of(verdict, room)
+    return {
+        "k": keys[id(match)],
+        "c": document.document(match.change, attachment, room),
+        "n": document.lane_of(match.change, attachment),
+        "s": state.value,
+        "e": error,
+    }
+
+
+def _row(
+    attachment: Attachment,
+    names: Sequence[tuple[str, int]],
+    cells: Sequence[bytes | None],
+    beside: int,
+) -> PresentRow:
+    """Read a row's cells as the WAL would have told them."""
+    own = len(cells) - beside
+    values = {
+        name: None if cell is None else PARSERS[kind_of(oid)](cell.decode())
+        for (name, oid), cell in zip(names[:own], cells, strict=False)
+    }
+    cursor = {name: _json(values[name]) for name in attachment.key_columns}
+    rest = tuple(None if cell is None else cell.decode() for cell in cells[own:])
+    return PresentRow(values, document.key_of(values, attachment) or "", cursor, rest)
+
+
+def _json(value: object) -> object:
+    return str(value) if isinstance(value, Decimal | datetime) else value

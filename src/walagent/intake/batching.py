@@ -1,0 +1,161 @@
+"""Items of the WAL in, transactions with what they start out.  No I/O.
+
+A small transaction is gathered whole and joins the group that waits for the next ledger commit.
+A large one says so while it is still open, and is taken in piece by piece.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from walagent.attachment import Attachment
+from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Tag
+from walagent.lsn import Lsn
+from walagent.matching import document
+from walagent.matching.match import Match, TooDeep, matches
+from walagent.matching.origin import Origin, origin_of
+from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
+from walagent.store.checkpoint import Effect
+
+SPILL_AFTER = 1000  # changes gathered before they are written: one good commit
+SPILL_WEIGHT = 4 << 20  # characters of text in them; judging and writing them needs a multiple
+
+Found = Match | TooDeep
+
+
+@dataclass(slots=True)
+class Gathered:
+    """What changes have started, and what else must commit with it."""
+
+    found: list[tuple[Begin, Found]] = field(default_factory=list["tuple[Begin, Found]"])
+    effects: list[Effect] = field(default_factory=list[Effect])
+    seen: list[tuple[int, str]] = field(default_factory=list["tuple[int, str]"])
+    weight: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it needs to be written."""
+        return not (self.found or self.effects or self.seen)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it should be written before more is added."""
+        return len(self.found) + len(self.seen) >= SPILL_AFTER or self.weight >= SPILL_WEIGHT
+
+    def add(self, other: "Gathered") -> None:
+        """Join what another transaction has started."""
+        self.found.extend(other.found)
+        self.effects.extend(other.effects)
+        self.seen.extend(other.seen)
+        self.weight += other.weight
+
+
+@dataclass(slots=True)
+class Open:
+    """The transaction that the stream is in the middle of."""
+
+    begin: Begin
+    origin: Origin | None = None
+    gathered: Gathered = field(default_factory=Gathered)
+    has_changes: bool = False
+
+
+class Gathering:
+    """Follows the items of one stream."""
+
+    def __init__(self, registry: Registry, key: bytes, backfilling: set[int], start: Lsn) -> None:
+        """Know the attachments in effect at *start*.
+
+        Args:
+            key: `agent.secret`, which proves our own write-backs.
+            backfilling: attachments whose backfill is going on; changed here when one comes.
+            start: everything before it is dealt with.
+        """
+        self.registry = registry
+        self._key = key
+        self._backfilling = backfilling
+        self.open: Open | None = None
+        self.group = Gathered()  # complete transactions
+        self.attached: list[Attachment] = []  # came into effect since somebody last looked
+        self.commit_lsn = start  # of the last complete transaction
+        self.committed_at: datetime | None = None
+        self.passed = start  # everything before it is gathered
+
+    def take(self, item: Item) -> None:
+        """Take the next item."""
+        match item:
+            case Piece(changes):
+                self._take_changes(self._opened, changes)
+            case Begin():
+                self.open = Open(item)
+            case Commit():
+                self._complete(item)
+            case Tag() if not self._opened.has_changes and self._opened.origin is None:
+                # Ours stands first; whatever a tool says after it takes nothing back.
+                self._opened.origin = origin_of(item, self._opened.begin.xid, self._key)
+            case Idle(wal_end) if self.open is None:
+                self.passed = max(self.passed, wal_end)
+            case _:
+                pass
+
+    @property
+    def _opened(self) -> Open:
+        assert self.open is not None  # noqa: S101 - the stream yields these only inside one
+        return self.open
+
+    def _take_changes(self, opened: Open, changes: Sequence[Change]) -> None:
+        begin, gathered, registry = opened.begin, opened.gathered, self.registry
+        opened.has_changes = True
+        for change in changes:
+            if is_ours(change.relation):
+                self._take_attaching(opened, change)
+                continue
+            attachments = registry.of(change.relation)
+            if not attachments:
+                continue
+            lacks = registry.lacks(change.relation, change.op)
+            for found in matches(change, attachments, opened.origin, lacks):
+                gathered.found.append((begin, found))
+                gathered.weight += weight_of(change)
+            if self._backfilling and change.op is Op.INSERT:
+                gathered.seen.extend(self._seen(change, attachments))
+
+    def _take_attaching(self, opened: Open, change: Change) -> None:
+        """Let an attachment come into effect, or end, at this very place in the WAL."""
+        lsn, effects = opened.begin.commit_lsn, opened.gathered.effects
+        match read_attaching(change):
+            case Attached(attachment, definition) if self.registry.put(attachment):
+                effects.append(Effect(attachment.id, attachment.version, definition, lsn))
+                if attachment.backfill and attachment.version == 1:
+                    self._backfilling.add(attachment.id)
+                self.attached.append(attachment)
+            case Detached(attachment_id):
+                self.registry.remove(attachment_id)
+                self._backfilling.discard(attachment_id)
+                effects.append(Effect(attachment_id, None, None, lsn))
+            case _:
+                pass
+
+    def _seen(self, change: Change, attachments: Iterable[Attachment]) -> Iterable[tuple[int, str]]:
+        """Rows that the stream brings, and a running backfill must leave alone."""
+        for attachment in attachments:
+            if attachment.id in self._backfilling:
+                yield attachment.id, document.key_of(change.new or {}, attachment) or ""
+
+    def _complete(self, commit: Commit) -> None:
+        self.group.add(self._opened.gathered)
+        self.committed_at = self._opened.begin.committed_at
+        self.open = None
+        self.commit_lsn = commit.commit_lsn
+        self.passed = max(self.passed, commit.end_lsn)
+
+
+def weight_of(change: Change) -> int:
+    """Say how much text a change carries; the rest of it is small."""
+    return sum(
+        len(value)
+        for row in (change.new, change.old)
+        if row is not None
+        for value in row.values()
+        if isinstance(value, str)
+    )

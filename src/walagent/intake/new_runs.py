@@ -1,0 +1,67 @@
+"""From a matched change to the run that is inserted for it.  Pure."""
+
+from typing import Any
+
+from walagent.change import Begin
+from walagent.intake.conditions import Raised, Unjudged, Verdict, match_of
+from walagent.intake.deferred_codec import write_change
+from walagent.matching import document
+from walagent.matching.document import ROOM, Room
+from walagent.matching.match import Match, TooDeep
+from walagent.run import NewRun, RunState
+
+
+def new_run(begin: Begin, found: Verdict | TooDeep, room: Room = ROOM) -> NewRun:
+    """Write down what a change starts: a run, or one that has ended before it began."""
+    match = found if isinstance(found, TooDeep) else match_of(found)
+    attachment, change, origin = match.attachment, match.change, match.origin
+    state, error = state_of(found, room)
+    shown = document.document(change, attachment, room)
+    unjudged = None
+    if isinstance(found, Unjudged):
+        unjudged, shown["unjudged"] = write_change(change), True
+    return NewRun(
+        attachment_id=attachment.id,
+        attachment_version=attachment.version,
+        commit_lsn=begin.commit_lsn,
+        ordinal=change.ordinal,
+        committed_at=begin.committed_at,
+        change=shown,
+        key=document.key_of(document.row_of(change), attachment),
+        lane=document.lane_of(change, attachment),
+        max_attempts=attachment.max_attempts,
+        debounce=attachment.debounce if state is RunState.PENDING and not unjudged else None,
+        cause_run=None if origin is None else origin.run_id,
+        depth=0 if origin is None else origin.depth + 1,
+        state=state,
+        error=error,
+        unjudged=unjudged,
+    )
+
+
+def state_of(found: Verdict | TooDeep, room: Room = ROOM) -> tuple[RunState, dict[str, Any] | None]:
+    """Say how a new run stands, and why it has ended where it has, or waits."""
+    match found:
+        case Match(attachment, change) if name := document.unnamed(change, attachment):
+            reason = f'column "{name}" holds bytes that are no text: a tool would not find the row'
+            return RunState.DEAD, {"reason": reason, "sqlstate": "22021"}
+        case Match(attachment, change) if cut := document.cut_off(change, attachment, room):
+            name, length = cut
+            reason = (
+                f'column "{name}" holds {length} characters, and a run keeps {room.value}'
+                " (changes.max_value): a tool would be given a part of it"
+            )
+            return RunState.DEAD, {"reason": reason, "sqlstate": "54000"}
+        case Match():
+            return RunState.PENDING, None
+        case Unjudged(_, reason):
+            return RunState.PENDING, {"reason": f"not judged yet: {reason}"}
+        case Raised(_, sqlstate, message):
+            reason = f"the condition raised an error on this row: {message}"
+            return RunState.DEAD, {"reason": reason, "sqlstate": sqlstate}
+        case TooDeep(attachment, _, origin):
+            reason = (
+                f"agents have answered agents {origin.depth + 1} times in a row, and"
+                f" {attachment.name} allows {attachment.max_depth} (max_depth)"
+            )
+            return RunState.SKIPPED, {"reason": reason}

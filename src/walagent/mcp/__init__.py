@@ -1,0 +1,1 @@
+"""Questions and runs for programs that speak the Model Context Protocol."""

@@ -1,0 +1,241 @@
+"""What the MCP server's tools do: each opens what it needs, answers in bounds, and lets go again.
+
+Nothing stays open between calls: a client keeps its server for days, and each of its windows may
+have one of its own.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import Annotated, Final, Literal
+from uuid import uuid4
+
+from mcp.server.mcpserver.exceptions import ToolError
+from pydantic import BaseModel, Field
+
+from walagent.ask.answering import open_asker
+from walagent.ask.asking import Asker
+from walagent.ask.work import Options
+from walagent.config import Ask
+from walagent.config.dsn import Places
+from walagent.errors import WalagentError
+from walagent.mask import mask
+from walagent.rows.rows import Rows
+from walagent.run import RunState
+from walagent.store import listings, operator
+from walagent.store.connections import connect
+from walagent.store.errors import translating
+from walagent.store.listings import Connection, Found
+
+MOST: Final = 50_000  # characters of rows or of a schema: about 12,000 tokens of the model's
+_MOST_ERROR: Final = 500  # characters of why a run failed
+_AT_ONCE: Final = 4  # calls; each takes up to `ask.connections` + 3 connections
+
+Question = Annotated[str, Field(description="the question, in plain words")]
+SessionName = Annotated[
+    str | None,
+    Field(description="from an earlier answer: the question then knows of those before it"),
+]
+Statement = Annotated[str, Field(description="one read-only statement of PostgreSQL")]
+Words = Annotated[
+    str, Field(description="what you look for; where not all tables fit, those that fit it best")
+]
+RunId = Annotated[int | None, Field(description="only this run")]
+State = Annotated[RunState | None, Field(description="only runs in this state")]
+Limit = Annotated[int, Field(ge=1, le=50, description="at most so many, newest first")]
+Approval = Annotated[int, Field(description="the number that `walagent approvals` shows")]
+Reason = Annotated[str | None, Field(max_length=1000, description="told to the agent's model")]
+
+
+class Answer(BaseModel):
+    """An answer with its proof; `rows` are those that it rests on, as text."""
+
+    status: Literal["answered", "clarify", "refused", "error"]
+    answer: str
+    sql: list[str]
+    assumptions: list[str]
+    caveats: list[str]
+    rows: str
+    session: str
+    run: int
+
+
+class Table(BaseModel):
+    """Rows as PostgreSQL prints them, null for NULL; `cut` says what was left out."""
+
+    columns: list[str]
+    rows: list[list[str | None]]
+    cut: list[str]
+
+
+class Run(BaseModel):
+    """How a run stands; columns of agent.run_overview."""
+
+    id: int
+    attachment: str | None
+    reason: str
+    state: str
+    op: str | None
+    relation: str | None
+    key: str | None
+    attempt: int
+    steps: int
+    tokens: int
+    cost: float | None
+    error: str | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class Tools:
+    """The tools of one server; they hold no connection."""
+
+    def __init__(self, places: Places, settings: Ask, model: str | None) -> None:
+        """Take what they are about.
+
+        Args:
+            model: which one plans and answers, where somebody says.
+        """
+        self._places = places
+        self._settings = settings
+        self._model = model
+        self._free = asyncio.Semaphore(_AT_ONCE)
+
+    async def check(self) -> None:
+        """See that questions can be answered.
+
+        Raises:
+            PreconditionError: the analyst is missing, or could write; there is no model.
+            ConfigError: there is no model of that name.
+        """
+        async with self._asker():
+            pass
+
+    async def ask(self, question: Question, session: SessionName = None) -> Answer:
+        """Answer a question about the database, with the SQL and the rows that it rests on.
+
+        `clarify` is a question back; ask again in the same session.
+        """
+        name = session or f"mcp-{uuid4().hex[:12]}"
+        async with self._answering() as asker:
+            found = await asker.resume(name) if session is not None else None
+            if found is None or found.question != question:
+                found = await asker.ask(question, name)
+        last = found.last_rows
+        return Answer(
+            status=found.status,
+            answer=found.text[:MOST],
+            sql=list(found.sql),
+            assumptions=list(found.assumptions),
+            caveats=list(found.caveats),
+            rows="" if last is None else as_text(last.rows),
+            session=name,
+            run=found.run_id,
+        )
+
+    async def query(self, sql: Statement) -> Table:
+        """Run one read-only statement; what could write, lock, wait or call out is refused."""
+        async with self._answering() as asker:
+            return as_table(await asker.query(sql))
+
+    async def describe_schema(self, words: Words = "") -> str:
+        """Describe the tables, columns and keys that questions can be about."""
+        async with self._answering() as asker:
+            text = (await asker.describe_schema(words)).text
+        return text if len(text) <= MOST else f"{text[:MOST]}\n(the rest is left out)"
+
+    async def runs(self, run: RunId = None, state: State = None, limit: Limit = 20) -> list[Run]:
+        """List the runs of agents and questions, newest first, and how each stands."""
+        async with self._deciding() as conn:
+            found = await listings.list_runs(
+                conn, run=run, states=[state] if state else (), limit=limit
+            )
+        if run is not None and not found:
+            raise ToolError(f"there is no run {run}" + (f" that is {state}" if state else ""))
+        return [_run(each) for each in found]
+
+    async def approve(self, approval: int) -> str:
+        """Let a waiting tool call happen."""
+        async with self._deciding() as conn:
+            await operator.approve(conn, approval)
+        return f"approved {approval}"
+
+    async def reject(self, approval: int, reason: str | None) -> str:
+        """Refuse a waiting tool call."""
+        async with self._deciding() as conn:
+            await operator.reject(conn, approval, reason)
+        return f"rejected {approval}"
+
+    @asynccontextmanager
+    async def _asker(self) -> AsyncGenerator[Asker]:
+        async with open_asker(self._places, self._settings, Options(), model=self._model) as asker:
+            yield asker
+
+    @asynccontextmanager
+    async def _answering(self) -> AsyncGenerator[Asker]:
+        with _telling():
+            async with self._free, self._asker() as asker:
+                yield asker
+
+    @asynccontextmanager
+    async def _deciding(self) -> AsyncGenerator[Connection]:
+        """Give a connection of the login, in a transaction."""
+        with _telling(), translating():
+            async with (
+                self._free,
+                await connect(self._places.dsn, application="walagent mcp") as conn,
+                conn.transaction(),
+            ):
+                yield conn
+
+
+@contextmanager
+def _telling() -> Generator[None]:
+    """Tell the caller what we refuse, and why; secrets are masked as everywhere."""
+    try:
+        yield
+    except WalagentError as error:
+        said = f"{error}; {error.hint}" if error.hint else str(error)
+        raise ToolError(mask(said)) from error
+
+
+def as_text(rows: Rows) -> str:
+    """Write rows as lines with tabs between the columns, the names first; NULL stays a word."""
+    lines = ["\t".join(map(_one_line, rows.names))]
+    left = MOST
+    for n, row in enumerate(rows.texts):
+        line = "\t".join("NULL" if text is None else _one_line(text) for text in row)
+        left -= len(line) + 1
+        if left < 0:
+            lines.append(_only(n))
+            break
+        lines.append(line)
+    return "\n".join([*lines, *(f"({cut})" for cut in rows.cut)])
+
+
+def _only(n: int) -> str:
+    return f"(only the first {n:,} rows; they are large)"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) if any(char in text for char in "\t\n\r") else text
+
+
+def as_table(rows: Rows) -> Table:
+    """Give rows for a program, as many as there is room for."""
+    left = MOST
+    kept: list[list[str | None]] = []
+    cut = list(rows.cut)
+    for row in rows.texts:
+        left -= sum(len(text or "") + 3 for text in row)  # with the quotes and the comma
+        if left < 0:
+            cut.append(_only(len(kept)).strip("()"))
+            break
+        kept.append(list(row))
+    return Table(columns=list(rows.names), rows=kept, cut=cut)
+
+
+def _run(found: Found) -> Run:
+    error = found["error"]
+    return Run.model_validate({**found, "error": error and error[:_MOST_ERROR]})

@@ -1,0 +1,1 @@
+"""The running reader: slot, publications, checkpoint, gaps, and the sinks it feeds."""

@@ -1,0 +1,1 @@
+"""Runs from claim to end: claim, decide, act, record."""

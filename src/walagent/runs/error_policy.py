@@ -1,0 +1,122 @@
+"""What becomes of a run whose work raised: the one place that acts on an error's class."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from walagent.errors import (
+    BudgetExceededError,
+    ConflictError,
+    DatabaseLostError,
+    GroundLostError,
+    ModelLimitedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+    Next,
+    PreconditionError,
+    RoleRefusedError,
+    RunCancelledError,
+    WalagentError,
+)
+from walagent.message import Json
+from walagent.run import Claim, RunState
+from walagent.runs.backoff import delay
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The state a run goes to, and how.
+
+    `state` None: leave the run alone, somebody else has it or it cannot be written now.
+    """
+
+    state: RunState | None
+    reason: str = ""
+    delay: float = 0.0  # seconds until the next attempt
+    refund: bool = False  # the attempt does not count
+    pause: bool = False  # no other run of this attachment can succeed either
+    stop: bool = False  # nor can any other run in this process
+    sqlstate: str | None = None
+    refusal: Mapping[str, Json] | None = None  # of the budget that the run waits for
+
+    @property
+    def error(self) -> dict[str, Json] | None:
+        """What is recorded as the run's error."""
+        if not self.reason:
+            return None
+        return {"reason": self.reason} | ({"sqlstate": self.sqlstate} if self.sqlstate else {})
+
+
+# A tool that blocks this process for long looks like a suspended one, and may do so each time.
+_STOOD_STILL = 10
+
+
+def outcome_of(error: Exception, claim: Claim, *, stood_still: bool = False) -> Outcome:
+    """Decide from the error and the attempts so far.
+
+    Args:
+        stood_still: this process was suspended meanwhile, and lost what it had open.
+    """
+    outcome = _outcome_of(error, claim)
+    if stood_still and claim.lease <= _STOOD_STILL and getattr(error, "next", None) is Next.RETRY:
+        outcome = _excused(outcome, claim)
+    return replace(outcome, sqlstate=getattr(error, "sqlstate", None))
+
+
+def _outcome_of(error: Exception, claim: Claim) -> Outcome:
+    reason = str(error)[:2000] or type(error).__name__
+    if (waiting := _wait_of(error, claim, reason)) is not None:
+        return waiting
+    match error:
+        case RunCancelledError():
+            return Outcome(RunState.CANCELLED, "cancelled")
+        case TimeoutError():
+            return Outcome(RunState.FAILED, "the run took longer than it may (max_seconds)")
+        case WalagentError(next=Next.YIELD_RUN):
+            return Outcome(None, reason)
+        case WalagentError(next=Next.RETRY):
+            return _again(claim, reason, getattr(error, "retry_after", None))
+        case WalagentError():
+            return Outcome(RunState.FAILED, reason)
+        case _:
+            return _again(claim, f"{type(error).__name__}: {reason}")
+
+
+def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
+    """Decide on what is no failure of this run, and uses up no attempt; None: it is one."""
+    match error:
+        case BudgetExceededError():
+            wait, refusal = error.refusal.get("wait", 0.0), error.refusal
+            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True, refusal=refusal)
+        case ModelLimitedError() | ModelUnavailableError(counts=False):
+            return _later(claim, reason, error.retry_after)
+        case (
+            ConflictError() | DatabaseLostError(sqlstate="53100" | "25006")
+        ):  # disk full; no writes
+            # Each claim that came to nothing makes the wait longer; the attempts do not tell.
+            wait = delay(claim.lease)
+            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
+        case ModelUnauthorizedError() | RoleRefusedError() | GroundLostError():
+            told = f"{reason}; {error.hint}" if error.hint else reason
+            return Outcome(RunState.PENDING, told, refund=True, pause=True)
+        case PreconditionError(sqlstate=str()):  # our own statement: the runner lost its grants
+            return Outcome(RunState.PENDING, reason, refund=True, stop=True)
+        case _:
+            return None
+
+
+def _excused(outcome: Outcome, claim: Claim) -> Outcome:
+    """Let an attempt not count that failed because we stood still."""
+    if outcome.state is RunState.DEAD:
+        outcome = Outcome(RunState.WAITING_RETRY, outcome.reason, delay=delay(claim.lease))
+    return replace(outcome, refund=True)
+
+
+def _later(claim: Claim, reason: str, asked: float | None) -> Outcome:
+    """Wait without using up an attempt: it was no failure of this run."""
+    return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked), refund=True)
+
+
+def _again(claim: Claim, reason: str, asked: float | None = None) -> Outcome:
+    if claim.attempt >= claim.max_attempts:
+        return Outcome(RunState.DEAD, f"{reason} (attempt {claim.attempt} of {claim.max_attempts})")
+    return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked))

@@ -1,0 +1,75 @@
+"""The tool `query`: SQL that a model wrote, judged and read with the rights of a role of its own.
+
+Not in the step's transaction, which may write, and not as the login: the guard's transactions are
+read-only and rolled back.  What comes back is recorded like any other answer.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import orjson
+from psycopg import AsyncConnection
+
+from walagent.attachment import Attachment, Tool
+from walagent.errors import StatementRefusedError
+from walagent.guard.query import Guard, Limits
+from walagent.guard.redact import without_values
+from walagent.guard.role import reading_as
+from walagent.message import Json, ToolCall
+from walagent.rows.rows import Rows
+
+# Less than what is kept of any tool's answer, so that what is cut is cut between two rows.
+_MOST: Final = 60_000  # bytes of an answer
+LIMITS: Final = Limits(rows=1000, cell=4000, total=1 << 20)
+_PLAIN: Final = {16: "t".__eq__, 20: int, 21: int, 23: int}  # types that JSON has, too
+
+
+async def answer_query(  # noqa: PLR0913, PLR0917 - connection, call and bounds
+    conn: AsyncConnection[Any],
+    tool: Tool,
+    call: ToolCall,
+    attachment: Attachment,
+    arguments: Mapping[str, Json],
+    limits: Limits = LIMITS,
+) -> dict[str, Json]:
+    """Read, and give the answer as a step records it; what is refused is an answer, too.
+
+    Raises:
+        RoleRefusedError: the tool's role is gone, is not ours to take on, or could write.
+    """
+    within = replace(limits, seconds=min(limits.seconds, tool.timeout))
+    path = attachment.search_path or "pg_catalog"
+    answer: dict[str, Json] = {"call_id": call.id, "name": call.name}
+    try:
+        async with reading_as(conn, tool.role):
+            rows = await Guard(conn, limits=within, search_path=path).read(str(arguments["sql"]))
+    except StatementRefusedError as error:
+        state = {"sqlstate": error.sqlstate} if error.sqlstate else {}
+        return {**answer, "content": without_values(error)[:4096], "is_error": True, **state}
+    return {**answer, "content": as_json(rows), "is_error": False}
+
+
+def as_json(rows: Rows, most: int = _MOST) -> str:
+    """Write rows as JSON: the names of the columns, a list for each row, and what was left out."""
+    head = orjson.dumps({"columns": rows.names})[:-1]
+    room, kept = most - len(head), list[bytes]()
+    for texts in rows.texts:
+        row = orjson.dumps(_values(rows, texts))
+        room -= len(row) + 1
+        if room < 0:
+            break
+        kept.append(row)
+    cut = list(rows.cut)
+    if len(kept) < len(rows):
+        cut.append(f"only the first {len(kept):,} rows are shown; they are large")
+    tail = b',"cut":' + orjson.dumps(cut) if cut else b""
+    return (head + b',"rows":[' + b",".join(kept) + b"]" + tail + b"}").decode()
+
+
+def _values(rows: Rows, texts: Sequence[str | None]) -> list[Json]:
+    """Give whole numbers and truth as JSON has them, all else as PostgreSQL prints it: exactly."""
+    return [
+        text if text is None else _PLAIN.get(column.type_oid, str)(text)
+        for column, text in zip(rows.columns, texts, strict=True)
+    ]

@@ -1,0 +1,390 @@
+"""How far the WAL is taken in, and taking changes in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final
+
+import orjson
+from psycopg import AsyncConnection
+
+from walagent.errors import FencedError
+from walagent.lsn import Lsn
+from walagent.run import Claim, NewRun
+from walagent.store.codecs.exact import exact, read_json
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+
+_COLUMNS: Final = (
+    "slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text,"
+    " committed_at, given_up_at"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """A slot's row of `agent.progress`, as this reader holds it."""
+
+    slot: str
+    generation: int
+    epoch: int
+    system_id: str
+    timeline: int
+    plugin: str
+    commit_lsn: Lsn
+    end_lsn: Lsn
+    committed_at: datetime | None = None  # of the last transaction that is taken in
+    given_up_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A version of an attachment came into effect, or ended, at a commit."""
+
+    attachment_id: int
+    version: int | None  # None: the attachment is gone
+    definition: str | None  # JSON, as the WAL brought it
+    commit_lsn: Lsn
+
+
+async def read_ledger(conn: Connection, slot: str) -> Ledger | None:
+    """Read how far a slot is taken in; None when it never was."""
+    cursor = await conn.execute(
+        f"select {_COLUMNS} from agent.progress where slot = %s",  # noqa: S608 - our own constant
+        [slot],
+    )
+    row = await cursor.fetchone()
+    return _ledger(row) if row else None
+
+
+async def take_ledger(conn: Connection, slot: str, reader: str) -> Ledger:
+    """Take the ledger over: from here on, older readers can write nothing.
+
+    Raises:
+        FencedError: there is no ledger for this slot, or the slot is given up.
+    """
+    cursor = await conn.execute(
+        f"select {_COLUMNS} from agent.take_ledger(%s, %s)",  # noqa: S608 - our own constant
+        [slot, reader],
+    )
+    row = await cursor.fetchone()
+    if row is None or row[0] is None:
+        raise FencedError(f'there is no ledger for slot "{slot}"')
+    return _ledger(row)
+
+
+async def try_locks(conn: Connection, slot: str) -> None:
+    """Take the locks that taking in needs, and let go of them; waits while others hold them."""
+    async with conn.transaction(force_rollback=True):
+        await conn.execute(query("lock_ledger"))
+        await conn.execute("select from agent.progress where slot = %s for no key update", [slot])
+
+
+async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str]]:
+    """Tell for whom *waiting* waits: process id and application name."""
+    cursor = await conn.execute(
+        "select a.pid, a.application_name"
+        "  from pg_stat_activity a where a.pid = any (pg_blocking_pids(%s)) order by 1",
+        [waiting.info.backend_pid],
+    )
+    return await cursor.fetchall()
+
+
+async def open_ledger(  # noqa: PLR0913 - a row's columns
+    conn: Connection,
+    slot: str,
+    *,
+    system_id: str,
+    timeline: int,
+    plugin: str,
+    start: Lsn,
+    existing: Iterable[tuple[int, int]] | None = None,
+    at: datetime | None = None,
+) -> int:
+    """Begin the ledger of a new slot; a slot made anew gets the next generation.
+
+    Args:
+        existing: attachments and versions that had committed before *start*, and so are in effect
+            from there on; None: all that there are now.
+        at: a time before which everything had committed that the slot does not bring; None: now.
+
+    Returns:
+        the generation.
+    """
+    pairs = None if existing is None else list(existing)
+    cursor = await conn.execute(
+        query("open_ledger"),
+        {
+            "slot": slot,
+            "system_id": system_id,
+            "timeline": timeline,
+            "plugin": plugin,
+            "start": str(start),
+            "ids": None if pairs is None else [attachment for attachment, _ in pairs],
+            "versions": None if pairs is None else [version for _, version in pairs],
+            "at": at,
+        },
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else 0
+
+
+async def existing_attachments(conn: Connection) -> list[tuple[int, int]]:
+    """List attachments with their versions, for `open_ledger`."""
+    cursor = await conn.execute("select id, version from agent.attachment order by id")
+    return await cursor.fetchall()
+
+
+async def record_timeline(conn: Connection, ledger: Ledger, timeline: int) -> None:
+    """Remember on which timeline the WAL is read now: a standby was promoted."""
+    await conn.execute(
+        "update agent.progress set timeline = %s where slot = %s and epoch = %s",
+        [timeline, ledger.slot, ledger.epoch],
+    )
+
+
+async def wal_flushed(conn: Connection) -> Lsn:
+    """Tell how far the server's WAL is on disk: past everything that is committed."""
+    row = await (await conn.execute("select pg_current_wal_flush_lsn()::text")).fetchone()
+    assert row is not None  # noqa: S101 - a select without from gives one row
+    return Lsn.parse(row[0])
+
+
+def _ledger(row: Sequence[Any]) -> Ledger:
+    slot, generation, epoch, system_id, timeline, plugin, commit_lsn, end_lsn, *rest = row
+    return Ledger(
+        slot,
+        generation,
+        epoch,
+        system_id,
+        timeline,
+        plugin,
+        Lsn.parse(commit_lsn),
+        Lsn.parse(end_lsn),
+        *rest,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Whom runs may start with at once, and for how long it then holds them."""
+
+    worker: str
+    lease: timedelta
+    room: int  # free slots
+    rooms: Mapping[int, int] = field(default_factory=dict[int, int])  # of attachments with fewer
+
+
+async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
+    conn: Connection,
+    ledger: Ledger,
+    runs: Sequence[NewRun],
+    commit_lsn: Lsn,
+    end_lsn: Lsn,
+    start: Start | None = None,
+    committed_at: datetime | None = None,
+) -> list[Claim]:
+    """Insert runs and move the ledger on, at once.
+
+    Args:
+        start: a worker of this process that has slots free.
+        committed_at: when the last transaction committed that is in it.
+
+    Returns:
+        the runs that it has been given.
+
+    Raises (as PostgreSQL errors, see `store.errors`):
+        FencedError: a newer reader took over; nothing was written.
+    """
+    marked = _startable(runs, start) if start else frozenset[int]()
+    cursor = await conn.execute(
+        "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)",
+        [
+            ledger.slot,
+            ledger.epoch,
+            ledger.generation,
+            str(commit_lsn),
+            str(end_lsn),
+            _documents(runs, marked),
+            sorted({run.attachment_id for run in runs}),
+            start.worker if start and marked else None,
+            start.lease if start else None,
+            committed_at,
+        ],
+    )
+    row = await cursor.fetchone()
+    started = row[0] if row and row[0] else ()
+    by_position = {(r.attachment_id, str(r.commit_lsn), r.ordinal): r for r in runs}
+    return [_claim(run, lease, by_position[tuple(position)]) for run, lease, *position in started]
+
+
+def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
+    """Choose, by place, the first run of each lane, as many as there is room for."""
+    lanes: dict[tuple[int, object], int] = {}
+    left = dict(start.rooms)
+    for n, run in enumerate(runs):
+        lane = (run.attachment_id, n if run.lane is None else run.lane)
+        if lane in lanes:
+            continue
+        if run.attachment_id in left:
+            if left[run.attachment_id] <= 0:
+                continue
+            left[run.attachment_id] -= 1
+        lanes[lane] = n
+    return frozenset(islice(lanes.values(), start.room))
+
+
+def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
+    """A run that was started as it was inserted: the first attempt, nothing recorded yet."""
+    now = run.committed_at  # by the database's clock; ours may be wrong
+    return Claim(
+        run_id=run_id,
+        attachment_id=run.attachment_id,
+        attachment_version=run.attachment_version,
+        lease=lease,
+        attempt=1,
+        max_attempts=run.max_attempts,
+        reason="change",
+        change=to_plain(run.change),
+        key=run.key,
+        depth=run.depth,
+        commit_lsn=str(run.commit_lsn),
+        committed_at=run.committed_at,
+        created_at=now,
+        started_at=now,
+    )
+
+
+def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Give a change as it will be read back from the database."""
+    return read_json(orjson.dumps(change, default=exact))
+
+
+async def insert_runs(conn: Connection, ledger: Ledger, runs: Sequence[NewRun]) -> int:
+    """Insert runs that do not collect; return how many were new."""
+    cursor = await conn.execute(
+        "select agent.insert_runs(%s, %s::jsonb)", [ledger.generation, _documents(runs)]
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else 0
+
+
+async def keep_unjudged(conn: Connection, ledger: Ledger, runs: Iterable[NewRun]) -> None:
+    """Keep the whole changes of runs that were inserted unjudged, in the same transaction."""
+    changes = [
+        {"a": run.attachment_id, "l": str(run.commit_lsn), "o": run.ordinal, "c": run.unjudged}
+        for run in runs
+    ]
+    await conn.execute(
+        "select agent.keep_unjudged(%s, %s::jsonb)",
+        [ledger.generation, orjson.dumps(changes).decode()],
+    )
+
+
+async def collect_run(conn: Connection, ledger: Ledger, run: NewRun) -> bool:
+    """Insert a run that collects, or let its change join the one that is collecting.
+
+    Returns:
+        whether the change was new.
+    """
+    cursor = await conn.execute(
+        query("collect_run"),
+        {
+            "generation": ledger.generation,
+            "attachment": run.attachment_id,
+            "lane": run.lane,
+            "run": _documents([run]),
+            "debounce": run.debounce,
+            "commit_lsn": str(run.commit_lsn),
+            "ordinal": run.ordinal,
+        },
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def move_progress(  # noqa: PLR0913, PLR0917 - a row's columns
+    conn: Connection,
+    ledger: Ledger,
+    commit_lsn: Lsn,
+    end_lsn: Lsn,
+    lanes: Iterable[int] = (),
+    committed_at: datetime | None = None,
+) -> None:
+    """Move the ledger on, in the transaction that inserted the runs, and wake the workers.
+
+    Args:
+        lanes: the attachments that got runs.
+        committed_at: when the last transaction committed that is taken in.
+
+    Raises (as PostgreSQL errors, see `store.errors`):
+        FencedError: a newer reader took over; roll back and leave.
+    """
+    await conn.execute(
+        "select agent.move_progress(%s, %s, %s, %s, %s, %s)",
+        [
+            ledger.slot,
+            ledger.epoch,
+            str(commit_lsn),
+            str(end_lsn),
+            sorted(set(lanes)),
+            committed_at,
+        ],
+    )
+
+
+async def record_seen(conn: Connection, generation: int, seen: Iterable[tuple[int, str]]) -> None:
+    """Remember rows that backfills of this generation and of older ones must leave alone.
+
+    Args:
+        seen: attachment and primary key of each.
+    """
+    pairs = list(seen)
+    await conn.execute(
+        "insert into agent.backfill_seen (attachment_id, generation, key)"
+        " select a, %s, k from unnest(%s::bigint[], %s::text[]) as x (a, k) on conflict do nothing",
+        [generation, [attachment for attachment, _ in pairs], [key for _, key in pairs]],
+    )
+
+
+async def record_effects(conn: Connection, effects: Iterable[Effect]) -> None:
+    """Store from which commit on which version of an attachment is in effect."""
+    for effect in effects:
+        await conn.execute(
+            query("record_effect"),
+            {
+                "attachment": effect.attachment_id,
+                "version": effect.version,
+                "definition": effect.definition,
+                "lsn": str(effect.commit_lsn),
+            },
+        )
+
+
+def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> str:
+    """Write runs as one JSON array: one parameter is far cheaper than one per column."""
+    documents = [
+        {**_document(run), "x": True} if n in marked else _document(run)
+        for n, run in enumerate(runs)
+    ]
+    return orjson.dumps(documents, default=exact).decode()
+
+
+def _document(run: NewRun) -> Mapping[str, Any]:
+    return {
+        "a": run.attachment_id,
+        "v": run.attachment_version,
+        "l": str(run.commit_lsn),
+        "o": run.ordinal,
+        "t": run.committed_at,
+        "c": run.change,
+        "k": run.key,
+        "n": run.lane,
+        "m": run.max_attempts,
+        "u": run.cause_run,
+        "d": run.depth,
+        "s": run.state.value,
+        "e": run.error,
+    }
