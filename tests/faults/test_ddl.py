@@ -17,7 +17,7 @@ from tests.faults.rig import storm
 from tests.faults.rig.stage import Figure
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import column, refused, role, rows, run_all, session, told, value
-from tests.integration.cli_user import User
+from tests.integration.cli.user import User
 from walagent import faults
 from walagent.agent.models.scripted.model import Answer, call
 

@@ -27,7 +27,7 @@ from tests.faults.rig.servers import (
 )
 from tests.faults.rig.stage import ATTACH, Figure, Place, set_latency, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
-from tests.integration.cli_user import User
+from tests.integration.cli.user import User
 from walagent.cli.exit_codes import PERSON
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot

@@ -26,7 +26,7 @@ from tests.faults.rig.values import KINDS, TYPES, column_name, columns_sql, lite
 from tests.helpers.daemon import daemon
 from tests.helpers.database import attach, column, refused, rows, run_all, session, value
 from tests.helpers.database import told as told_by
-from tests.integration.wal_reading import changes, read_to, wal_end
+from tests.integration.wal.reading import changes, read_to, wal_end
 from walagent.agent.models.scripted.model import call
 from walagent.app.migrate import migrate
 from walagent.change import UNCHANGED, Begin, Change, Commit, Item, Piece

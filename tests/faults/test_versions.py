@@ -14,7 +14,7 @@ from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.processes import Daemon, Process, running
 from tests.faults.rig.stage import ATTACH, Place, make_ready, set_up
 from tests.faults.rig.waiting import fetch, until
-from tests.integration.cli_user import empty_database
+from tests.integration.cli.user import empty_database
 from walagent.cli.exit_codes import PERSON
 from walagent.store.migrations import apply_migration, find_migrations
 

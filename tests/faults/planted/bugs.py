@@ -12,7 +12,7 @@ INTAKE = "src/walagent/intake/intake.py"
 CORE, RUNS = "migrations/0001_core.sql", "migrations/0004_runs.sql"
 
 # Passes with every bug in place: what is planted does not show while nothing goes wrong.
-CONTROL = "tests/integration/test_run_through.py::test_a_ticket_is_refunded_and_closed"
+CONTROL = "tests/integration/runs/test_run_through.py::test_a_ticket_is_refunded_and_closed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,245 @@
+"""The commands that list and decide: agents, models, runs, show, approvals, gaps, check."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection
+from psycopg.types.json import Jsonb
+
+from tests.integration.cli.user import DESK, User
+
+SPEC = 'model=gpt-4o, system_prompt="Categorize, and resolve.", tools=[refund_user], name=desk'
+EVIL = "\x1b]0;owned\x07 then [red]text[/red]"
+
+
+@pytest.fixture
+def user(dsn: str, tmp_path: Path) -> User:
+    """Somebody with a support desk."""
+    with psycopg.connect(dsn) as conn:
+        conn.execute(DESK)
+    return User(tmp_path, dsn)
+
+
+@pytest.fixture
+def db(user: User) -> Iterator[Connection[Any]]:
+    """A hand in the database."""
+    assert user.dsn is not None
+    with psycopg.connect(user.dsn, autocommit=True) as conn:
+        yield conn
+
+
+def value(db: Connection[Any], query: str) -> object:
+    """Give the first value."""
+    row = db.execute(query.encode()).fetchone()
+    return row and row[0]
+
+
+@pytest.fixture
+def run(user: User, db: Connection[Any]) -> int:
+    """A run of an attached agent that has said and done something."""
+    user.types("attach", "support_tickets", SPEC).worked()
+    change = {
+        "op": "insert", "schema": "public", "table": "support_tickets",
+        "new": {"id": 1, "issue": EVIL},
+    }  # fmt: skip
+    given = {"v": 1, "l": "0/99", "o": 0, "t": "2026-01-02", "c": change, "k": "1", "m": 5, "d": 0}
+    given |= {"a": value(db, "select id from agent.attachment"), "s": "pending"}
+    db.execute("select agent.insert_runs(1, %s)", [Jsonb([given])])
+    steps = [
+        ("reply", {"parts": [{"text": "Let me see."}, {"call": "c1", "name": "refund_user",
+                   "arguments": {"amount": 5}}], "stop": "tool", "model": "gpt-4o-2024"}),
+        ("result", {"call_id": "c1", "name": "refund_user", "content": "refunded",
+                    "is_error": False}),
+    ]  # fmt: skip
+    found = value(db, "select max(id) from agent.run")
+    assert isinstance(found, int)
+    for seq, (kind, content) in enumerate(steps):
+        db.execute(
+            "insert into agent.step (run_id, seq, kind, content, input_tokens, cost)"
+            " values (%s, %s, %s, %s, 10, 0.5)",
+            [found, seq, kind, Jsonb(content)],
+        )
+    return found
+
+
+def test_attach_pause_resume_and_detach(user: User, db: Connection[Any]) -> None:
+    """The whole life of an attachment, each step told in a sentence on stderr."""
+    assert user.types("attach", "support_tickets", SPEC).worked().err == (
+        "attached to support_tickets\n"
+    )
+    user.types("pause", "desk", "--reason", "holidays").worked()
+    (agent,) = user.types("agents", "--json").worked().json
+    assert (agent["state"], agent["paused_reason"]) == ("paused", "holidays")
+    user.types("resume", "desk").worked()
+    assert value(db, "select paused from agent.attachment") is False
+    assert user.types("detach", "support_tickets").worked().err == "detached support_tickets\n"
+    assert value(db, "select count(*) from agent.attachment") == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["attach", "support_tickets", "model=gpt-4oo"], 'did you mean "gpt-4o"'),
+        (["attach", "support_tickets", "modell=gpt-4o"], 'there is no key "modell"'),
+        (["attach", "suport_tickets", "model=gpt-4o"], 'there is no table "suport_tickets"'),
+        (["detach", "nothing"], 'nothing is attached under the name "nothing"'),
+        (["pause", "nothing"], 'there is no attachment "nothing"'),
+        (["show", "1"], "there is no run 1"),
+        (["retry", "1"], "there is no run 1"),
+        (["cancel", "1"], "there is no run 1"),
+        (["approve", "1"], "there is no approval 1"),
+        (["resolve", "1", "--happened"], "run 1 does not wait for a review"),
+        (["gaps", "--resolve", "1", "--note", "x"], "there is no open gap 1"),
+        (["gaps", "--resolve", "1"], "--resolve needs --note"),
+        (["runs", "--state", "lost"], "'lost' is not one of"),
+    ],
+)
+def test_what_is_wrong_is_said_with_exit_code_2(user: User, command: list[str], said: str) -> None:
+    """A sentence, and where there is one the hint; nothing on stdout, never a traceback."""
+    refused = user.types(*command)
+    assert refused.code == 2
+    assert said in refused.err
+    assert refused.out == ""
+    assert "Traceback" not in refused.err
+
+
+def test_an_empty_list_is_said_and_is_no_error(user: User) -> None:
+    """Nothing on stdout for programs to trip over; an empty list in JSON."""
+    for command in (["agents"], ["runs"], ["approvals"], ["gaps"], ["check"]):
+        ended = user.types(*command).worked()
+        assert (ended.out, bool(ended.err)) == ("", True)
+        assert user.types(*command, "--json").worked().json == []
+
+
+def test_lists_are_plain_columns_in_a_pipe(user: User, run: int) -> None:
+    """One line a row, no colours, no frames: grep and awk read it."""
+    head, line = user.types("runs").worked().out.splitlines()
+    assert head.split()[:4] == ["id", "attachment", "state", "op"]
+    assert line.split()[:4] == [str(run), "desk", "pending", "insert"]
+    head, line = user.types("agents").worked().out.splitlines()
+    assert line.split()[:2] == ["desk", "support_tickets"]
+    assert dict(zip(head.split()[-4:], line.split()[-4:], strict=True)) == {
+        "pending": "1", "running": "0", "waiting": "0", "failed": "0",
+    }  # fmt: skip
+
+
+def test_runs_are_found_by_state_and_attachment(user: User, run: int) -> None:
+    """And no more of them than were asked for."""
+
+    def found(*options: str) -> list[int]:
+        return [each["id"] for each in user.types("runs", "--json", *options).worked().json]
+
+    assert found("--state", "pending", "--state", "dead") == [run]
+    assert found("--state", "dead") == []
+    assert found("--attachment", "desk") == [run]
+    assert found("--attachment", "other") == []
+    assert found("--limit", "1") == [run]
+
+
+def test_a_run_is_told_in_order(user: User, run: int) -> None:
+    """What it is about, what the model said, what the tool answered."""
+    said = user.types("show", str(run)).worked().out
+    order = ["run ", "attachment: desk", "new issue:", "gpt-4o-2024 replied", "Let me see.",
+             "→ refund_user(amount=5)", "refund_user answered", "refunded"]  # fmt: skip
+    places = [said.index(part) for part in order]
+    assert places == sorted(places)
+    assert "10 tokens, $0.5" in said
+
+
+def test_a_row_cannot_write_to_the_terminal(user: User, run: int) -> None:
+    """What a stranger wrote is shown as text, and as it is in JSON."""
+    said = user.types("show", str(run)).worked().out
+    assert "\x1b" not in said
+    assert "\x07" not in said
+    assert "[red]text[/red]" in said
+    assert user.types("show", str(run), "--json").json["change"]["new"]["issue"] == EVIL
+
+
+def test_a_run_is_cancelled_and_retried(user: User, run: int, db: Connection[Any]) -> None:
+    """Each decision is refused where the state does not allow it."""
+    assert user.types("cancel", str(run), "--reason", "no need").worked().err == (
+        f"run {run} is cancelled\n"
+    )
+    again = user.types("cancel", str(run))
+    assert (again.code, again.err) == (2, f"walagent: run {run} is cancelled already\n")
+    user.types("retry", str(run)).worked()
+    assert value(db, "select state::text from agent.run") == "pending"
+
+
+@pytest.fixture
+def approval(run: int, db: Connection[Any]) -> int:
+    """A call of the run that waits for a person."""
+    db.execute("select * from agent.claim_runs('worker', 1, '1 minute')")
+    row = db.execute(
+        "select agent.ask_approval(%s, 1, 2, 'c2', 'refund_user', '{\"amount\": 99}', 'nobody',"
+        " '1 day', 0, 0)",
+        [run],
+    ).fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.mark.parametrize(("command", "state"), [("approve", "approved"), ("reject", "rejected")])
+def test_a_call_that_waits_is_decided_once(  # noqa: PLR0917 - fixtures
+    user: User, approval: int, run: int, db: Connection[Any], command: str, state: str
+) -> None:
+    """It is listed with its arguments, told in the run's story, decided, and then gone."""
+    (waiting,) = user.types("approvals", "--json").worked().json
+    assert (waiting["id"], waiting["arguments"]) == (approval, {"amount": 99})
+    assert f"walagent approve {approval}" in user.types("show", str(run)).worked().out
+    user.types(command, str(approval)).worked()
+    assert value(db, "select state from agent.approval") == state
+    assert value(db, "select state::text from agent.run") == "pending"
+    again = user.types("approve", str(approval))
+    assert again.code == 2
+    assert f"is {state} already" in again.err
+    assert user.types("approvals", "--json").json == []
+
+
+def test_an_unknown_outcome_is_resolved(user: User, run: int, db: Connection[Any]) -> None:
+    """The person says what happened, and the model is told."""
+    db.execute("select * from agent.claim_runs('worker', 1, '1 minute')")
+    intent = Jsonb({"call_id": "c9", "name": "pay"})
+    db.execute("select agent.record_step(%s, 1, 2, 'intent', %s)", [run, intent])
+    db.execute("select agent.park_run(%s, 1, 'needs_review', null, true, null, 0, 0)", [run])
+    user.types("resolve", str(run), "--did-not-happen", "--note", "the bank was down").worked()
+    said = user.types("show", str(run)).worked().out
+    assert "pay failed" in said
+    assert "the bank was down" in said
+    assert user.types("resolve", str(run)).code == 2
+
+
+def test_a_gap_is_listed_until_it_is_dealt_with(user: User, db: Connection[Any]) -> None:
+    """And on request afterwards, with what was done."""
+    db.execute("insert into agent.gap (slot, reason, from_lsn) values ('walagent', 'lost', '0/1')")
+    (gap,) = user.types("gaps", "--json").worked().json
+    user.types("gaps", "--resolve", str(gap["id"]), "--note", "loaded by hand").worked()
+    assert user.types("gaps", "--json").json == []
+    (gap,) = user.types("gaps", "--all", "--json").json
+    assert gap["resolution"] == "loaded by hand"
+
+
+def test_a_broken_promise_is_an_exit_code(user: User, run: int, db: Connection[Any]) -> None:
+    """So that a monitor needs to read nothing."""
+    db.execute("delete from agent.step where seq = 0")
+    broken = user.types("check")
+    assert broken.code == 1
+    assert "a step is missing" in broken.out
+
+
+def test_models_show_the_name_of_their_key_and_no_more(user: User) -> None:
+    """Which variable holds it, what it costs, who uses it."""
+    user.types("attach", "support_tickets", SPEC).worked()
+    models = {model["name"]: model for model in user.types("models", "--json").worked().json}
+    assert models["gpt-4o"]["agents"] == 1
+    assert models["gpt-4o"]["output_price"] > models["gpt-4o"]["input_price"] > 0
+
+
+def test_a_database_that_was_never_prepared_says_so(server: str, tmp_path: Path) -> None:
+    """With the command that prepares it."""
+    ended = User(tmp_path, server).types("runs")
+    assert ended.code == 3
+    assert "walagent migrate" in ended.err

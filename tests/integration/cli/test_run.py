@@ -1,0 +1,190 @@
+"""The daemon as it is started: from an empty database to a worked row, and its exit codes."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.integration.cli.user import AGENTS, DESK, User, empty_database, until
+
+SCRIPT = {"replies": [{"call": "update_row", "arguments": {"status": "seen"}}, "Done."]}
+
+
+@pytest.fixture
+def empty(server: str) -> Iterator[str]:
+    """A database without our schema."""
+    with empty_database(server) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def user(empty: str, tmp_path: Path) -> User:
+    """Somebody with a support desk, and a file whose model follows a script."""
+    with psycopg.connect(empty) as conn:
+        conn.execute(DESK)
+    user = User(tmp_path, empty)
+    user.writes(json.dumps(SCRIPT), "script.json")
+    user.writes(
+        AGENTS.replace("gpt-4o", "script")
+        + f"\nmodels:\n  script: {{provider: scripted, base_url: {tmp_path}/script.json}}\n"
+        + "http: {enabled: false}\nlog: {format: json}\n"
+    )
+    return user
+
+
+def test_from_an_empty_database_to_a_worked_row(user: User, empty: str) -> None:
+    """init, run, insert: the file is applied, the row is worked, SIGTERM ends it with 0."""
+    user.types("init").worked()
+    with user.starts("run") as daemon, psycopg.connect(empty, autocommit=True) as conn:
+        daemon.says('"attachment.active"')
+        conn.execute("insert into support_tickets (customer, issue) values ('a', 'b')")
+        assert until(conn, "select nullif(status, 'open') from support_tickets") == "seen"
+        until(conn, "select state = 'succeeded' from agent.run")
+        assert daemon.ends(signal.SIGTERM) == 0
+    (run,) = user.types("runs", "--json").worked().json
+    assert run["state"] == "succeeded"
+    assert user.types("check").worked().out == ""
+    assert "Traceback" not in daemon.log.read_text()
+
+
+def test_a_worker_works_what_another_process_took_in(user: User, empty: str) -> None:
+    """It needs no slot of its own."""
+    user.types("init").worked()
+    user.types("apply").worked()
+    change = '{"op": "insert", "schema": "public", "table": "support_tickets", "new": {"id": 1}}'
+    with user.starts("worker") as worker, psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("insert into support_tickets (customer, issue) values ('a', 'b')")
+        conn.execute(
+            "insert into agent.run (reason, attachment_id, attachment_version, change, key)"
+            " select 'manual', id, version, %s::jsonb, '1' from agent.attachment",
+            [change],
+        )
+        conn.execute("update agent.lane set queued = true")
+        until(conn, "select state = 'succeeded' from agent.run")
+        assert worker.ends(signal.SIGTERM) == 0
+
+
+def test_a_reload_applies_the_file_again(user: User, empty: str) -> None:
+    """SIGHUP, and the next version is in effect; a wrong file changes nothing and stops nothing."""
+    user.types("init").worked()
+    path = user.folder / "agents.yaml"
+    text = path.read_text()
+    with user.starts("run") as daemon, psycopg.connect(empty, autocommit=True) as conn:
+        daemon.says('"attachment.active"')
+        path.write_text(text.replace("a support bot", "a desk"))
+        daemon.process.send_signal(signal.SIGHUP)
+        until(conn, "select version = 2 from agent.attachment")
+        path.write_text("agnets: {}")
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.says('"config.refused"')
+        assert daemon.ends(signal.SIGTERM) == 0
+
+
+def test_a_check_of_the_file_connects_to_nothing(user: User) -> None:
+    """0 for a file that is in order, 2 for one that is not."""
+    nowhere = ("--dsn", "host=127.0.0.1 port=1")
+    assert user.types("run", "--check", *nowhere).worked().err == "the file is in order\n"
+    user.writes("workers: {slts: 1}")
+    refused = user.types("run", "--check", *nowhere)
+    assert refused.code == 2
+    assert refused.err.startswith("walagent: agents.yaml:1: there is no key workers.slts")
+
+
+def test_a_named_file_wins_over_the_folders(user: User) -> None:
+    """By option or by variable."""
+    user.writes("log: {level: loud}", "other.yaml")
+    assert user.types("run", "--check", "--config", "other.yaml").code == 2
+    assert user.types("run", "--check", WALAGENT_CONFIG="other.yaml").code == 2
+    assert user.types("run", "--check", "--config", "none.yaml").err.startswith(
+        "walagent: there is no file none.yaml"
+    )
+
+
+def test_an_env_file_names_the_database(user: User, empty: str) -> None:
+    """For the connection as for ${NAME} in the file."""
+    other = User(user.folder, None)
+    other.writes(f"DATABASE_URL='{empty}'\nLEVEL=debug\n", ".env")
+    other.writes("log: {level: '${LEVEL}'}\n")
+    other.types("init").worked()
+    assert other.types("runs", "--json").worked().json == []
+
+
+def test_a_lost_slot_stops_the_daemon_until_a_person_has_acted(user: User, empty: str) -> None:
+    """Exit 3, a recorded gap, and the way out."""
+    user.types("init").worked()
+    user.types("drop-slot", "--yes").worked()
+    stopped = user.types("run")
+    assert stopped.code == 3
+    assert "Traceback" not in stopped.err
+    assert len(user.types("gaps", "--json").json) == 1
+    user.types("init", "--new-slot").worked()
+    assert user.types("gaps", "--json").json == []
+    with user.starts("run") as daemon:
+        daemon.says('"reader.streaming"')
+        assert daemon.ends(signal.SIGINT) == 0
+
+
+def test_an_older_schema_stops_the_daemon(user: User, empty: str) -> None:
+    """A database that others look after is not upgraded by a restart."""
+    user.types("init").worked()
+    with psycopg.connect(empty) as conn:
+        conn.execute(
+            "delete from agent.migration where name = (select max(name) from agent.migration)"
+        )
+    for command in ("run", "worker"):
+        stopped = user.types(command)
+        assert stopped.code == 3
+        assert "the database lacks 1 migrations" in stopped.err
+
+
+def test_a_daemon_waits_for_a_database_that_is_not_there(user: User) -> None:
+    """Whoever starts it would only start it again.  A command gives up at once: exit 1."""
+    nowhere = ("--dsn", "host=127.0.0.1 port=1")
+    for command in ("run", "worker"):
+        with user.starts(command, *nowhere) as daemon:
+            daemon.says('"daemon.waiting"')
+            assert daemon.ends(signal.SIGTERM) == -signal.SIGTERM
+    ended = user.types("runs", *nowhere)
+    assert ended.code == 1
+    assert ended.err.startswith("walagent: cannot connect")
+    assert "Traceback" not in ended.err
+
+
+def test_init_says_whom_a_slot_waits_for(user: User, empty: str) -> None:
+    """A forgotten transaction would otherwise look like a hang."""
+    user.types("migrate").worked()
+    with psycopg.connect(empty, application_name="forgetful") as busy:
+        busy.execute("insert into support_tickets (customer, issue) values ('a', 'b')")
+        with user.starts("init") as init:
+            said = init.says("waits for the transaction of pid")
+            assert f"pid {busy.info.backend_pid} (forgetful)" in said
+            busy.commit()
+            assert init.ends() == 0
+
+
+def test_init_does_no_harm_beside_a_daemon(user: User) -> None:
+    """The slot is being read, which is all that one can wish for."""
+    user.types("init").worked()
+    with user.starts("run") as daemon:
+        daemon.says('"reader.streaming"')
+        assert "is being read" in user.types("init").worked().err
+        refused = user.types("init", "--new-slot")
+        assert refused.code == 1
+        assert "stop the process that reads it first" in refused.err
+        assert user.types("drop-slot", "--yes").code == 1
+        assert daemon.ends(signal.SIGTERM) == 0
+
+
+def test_a_slot_is_dropped_only_when_somebody_says_so(user: User, empty: str) -> None:
+    """No answer is no."""
+    user.types("init").worked()
+    assert user.types("drop-slot", stdin="n\n").code == 1
+    with psycopg.connect(empty) as conn:
+        there = "select count(*) from pg_replication_slots where database = current_database()"
+        assert conn.execute(there).fetchone() == (1,)
+        conn.commit()
+        user.types("drop-slot", stdin="y\n").worked()
+        assert conn.execute(there).fetchone() == (0,)

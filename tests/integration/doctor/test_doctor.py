@@ -1,0 +1,325 @@
+"""`walagent doctor`: finds what stands in the way, and names the statement that mends it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.integration.cli.user import AGENTS, DESK, User, empty_database
+from walagent.config import Config, Replication
+from walagent.doctor.finding import Finding, Level
+from walagent.doctor.replication import check_slot, check_standby
+from walagent.doctor.server import check_server
+from walagent.lsn import Lsn
+from walagent.store.checkpoint import Ledger
+from walagent.store.server import ServerFacts
+from walagent.wal.slots import SlotState
+
+GOOD = ServerFacts(
+    version=180006, database="app", role="walagent", in_recovery=False, wal_level="logical",
+    max_slots=10, slots=1, max_senders=10, senders=1, keep_megabytes=1024,
+    plugin_libraries="pgoutput, test_decoding", idle_timeout=0, max_connections=100, clock=0.0,
+    superuser=False, migrated=True,
+)  # fmt: skip
+SLOT = SlotState("walagent", "pgoutput", "app", 7, Lsn(10), Lsn(5), "reserved", "", 1000)
+LEDGER = Ledger("walagent", 1, 1, "1", 1, "pgoutput", Lsn(9), Lsn(10))
+WAL2JSON = Config(replication=Replication(plugin="wal2json"))
+
+
+def bad(findings: Iterator[Finding]) -> list[tuple[Level, str]]:
+    """Leave out what is in order."""
+    return [(each.level, each.text + each.fix) for each in findings if each.level is not Level.OK]
+
+
+def test_nothing_is_found_where_all_is_well() -> None:
+    """A doctor who always finds something is not listened to."""
+    assert bad(check_server(GOOD, Config(), SLOT, 0.1)) == []
+    assert bad(check_slot(Config(), "app", SLOT, LEDGER)) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (replace(GOOD, wal_level="replica"), "alter system set wal_level = logical"),
+        (replace(GOOD, version=140012), "PostgreSQL 14.12 is too old"),
+        (replace(GOOD, slots=10), "max_replication_slots = 20"),
+        (replace(GOOD, senders=10), "max_wal_senders = 20"),
+        (
+            replace(GOOD, plugin_libraries="test_decoding"),
+            "does not allow the output plug-in pgoutput",
+        ),
+    ],
+)
+def test_a_server_that_is_not_set_up_is_a_problem(facts: ServerFacts, said: str) -> None:
+    """With the statement that sets it up."""
+    ((level, text),) = bad(check_server(facts, Config(), None, 0.0))
+    assert level is Level.PROBLEM
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (replace(GOOD, keep_megabytes=-1), "alter system set max_slot_wal_keep_size"),
+        (replace(GOOD, idle_timeout=60), "idle_replication_slot_timeout"),
+        (replace(GOOD, max_connections=20), "connections"),
+        (replace(GOOD, in_recovery=True), "standby"),
+    ],
+)
+def test_what_can_go_wrong_later_is_a_warning(facts: ServerFacts, said: str) -> None:
+    """It works today."""
+    ((level, text),) = bad(check_server(facts, Config(), SLOT, 0.0))
+    assert level is Level.WARNING
+    assert said in text
+
+
+def test_our_own_slot_needs_no_room() -> None:
+    """All are taken, one of them by us."""
+    full = replace(GOOD, slots=10, senders=10)
+    assert bad(check_server(full, Config(), SLOT, 0.0)) == []
+
+
+def test_a_clock_that_is_off_is_told_with_its_direction() -> None:
+    """Log lines of two machines would not fit together."""
+    ((_, ahead),) = bad(check_server(GOOD, Config(), SLOT, 90.0))
+    ((_, behind),) = bad(check_server(GOOD, Config(), SLOT, -90.0))
+    assert "90 s ahead" in ahead
+    assert "90 s behind" in behind
+
+
+def test_a_slot_that_nears_its_limit_is_told_before_it_is_lost() -> None:
+    """Half of max_slot_wal_keep_size is early enough."""
+    near = replace(SLOT, retained=600 << 20)
+    assert any("keeps 600 MB" in text for _, text in bad(check_server(GOOD, Config(), near, 0.0)))
+
+
+def test_wal2json_must_be_allowed_where_servers_ask() -> None:
+    """And where they do not know the setting, it is."""
+    refused = bad(check_server(GOOD, WAL2JSON, SLOT, 0.0))
+    older = bad(check_server(replace(GOOD, plugin_libraries=""), WAL2JSON, SLOT, 0.0))
+    assert [level for level, _ in refused] == [Level.PROBLEM, Level.WARNING]
+    assert [level for level, _ in older] == [Level.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("slot", "ledger", "level", "said"),
+    [
+        (None, None, Level.WARNING, "there is no slot walagent yet"),
+        (None, LEDGER, Level.PROBLEM, "is gone"),
+        (replace(SLOT, wal_status="lost"), LEDGER, Level.PROBLEM, "is invalidated"),
+        (replace(SLOT, invalidated="idle_timeout"), LEDGER, Level.PROBLEM, "idle_timeout"),
+        (replace(SLOT, database="other"), None, Level.PROBLEM, 'of database "other"'),
+        (replace(SLOT, plugin="wal2json"), LEDGER, Level.PROBLEM, "plug-in wal2json"),
+        (replace(SLOT, confirmed=Lsn(11)), LEDGER, Level.PROBLEM, "ahead of the ledger"),
+        (replace(SLOT, active_pid=None), LEDGER, Level.WARNING, "nobody reads the slot"),
+        (replace(SLOT, wal_status="extended"), LEDGER, Level.WARNING, "is behind"),
+    ],
+)
+def test_a_slot_is_judged_against_the_ledger(
+    slot: SlotState | None, ledger: Ledger | None, level: Level, said: str
+) -> None:
+    """What was lost is a problem; what is only late is a warning."""
+    ((found, text),) = bad(check_slot(Config(), "app", slot, ledger))
+    assert found is level
+    assert said in text
+
+
+COPY = replace(SLOT, active_pid=None, failover=True, synced=True)
+
+
+@pytest.mark.parametrize(
+    ("slot", "level", "said"),
+    [
+        (COPY, Level.OK, "can be promoted without a gap"),
+        (replace(COPY, temporary=True), Level.PROBLEM, "still temporary"),
+        (replace(COPY, invalidated="wal_removed"), Level.PROBLEM, "invalidated (wal_removed)"),
+        (replace(COPY, synced=False), Level.PROBLEM, "has no copy of the slot"),
+        (None, Level.PROBLEM, "has no copy of the slot"),
+    ],
+)
+def test_a_standby_is_judged_by_what_its_promotion_would_cost(
+    slot: SlotState | None, level: Level, said: str
+) -> None:
+    """Before it is promoted, for afterwards it is too late."""
+    (found,) = check_standby("walagent", slot)
+    assert found.level is level
+    assert said in found.text
+
+
+def test_a_failover_slot_waits_for_its_standbys() -> None:
+    """Else one that lags would know of changes that it does not have."""
+    config, slot = Config(replication=Replication(failover=True)), replace(SLOT, failover=True)
+    assert bad(check_slot(config, "app", slot, LEDGER, "standby")) == []
+    ((_, empty),) = bad(check_slot(config, "app", slot, LEDGER, ""))
+    assert "synchronized_standby_slots is empty" in empty
+    ((_, without),) = bad(check_slot(config, "app", SLOT, LEDGER, ""))
+    assert "no failover slot yet" in without
+
+
+@pytest.fixture
+def empty(server: str) -> Iterator[str]:
+    """A database without our schema."""
+    with empty_database(server) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def user(empty: str, tmp_path: Path) -> User:
+    """Somebody with a support desk and a file, and nothing prepared."""
+    with psycopg.connect(empty) as conn:
+        conn.execute(DESK)
+    user = User(tmp_path, empty, {"OPENAI_API_KEY": "sk-test-0123456789"})
+    user.writes(AGENTS)
+    return user
+
+
+def problems(user: User, *options: str, **variables: str) -> list[dict[str, str]]:
+    """Examine; exit code and list must agree."""
+    ended = user.types("doctor", "--json", *options, **variables)
+    assert ended.out, ended.err
+    found = [each for each in ended.json["findings"] if each["level"] == "problem"]
+    assert ended.code == (3 if found else 0)
+    assert ended.json["problems"] == len(found)
+    return found
+
+
+def test_the_way_from_nothing_to_ready(user: User) -> None:
+    """Each step that the doctor names removes what it found."""
+    (found,) = problems(user)
+    assert (found["text"], found["fix"]) == ("the schema is not there yet", "walagent init")
+    user.types("init").worked()
+    assert problems(user) == []
+    user.types("apply").worked()
+    assert problems(user) == []
+    said = user.types("doctor").worked()
+    assert "ok  the schema is up to date" in said.out
+    assert "nothing stands in the way" in said.err
+
+
+def test_a_missing_key_is_a_problem(user: User) -> None:
+    """Only of models that agents use; which variable is said, and no value ever."""
+    user.types("init").worked()
+    assert problems(user, OPENAI_API_KEY="") == []
+    user.types("apply").worked()
+    (found,) = problems(user, OPENAI_API_KEY="")
+    assert "gpt-4o needs a key" in found["text"]
+    assert "OPENAI_API_KEY" in found["text"]
+    assert "sk-test" not in user.types("doctor").out
+
+
+def test_a_table_that_lost_its_identity_is_a_problem(user: User, empty: str) -> None:
+    """For then the application's own UPDATE fails; the statement mends it."""
+    user.writes(AGENTS.replace("{table", "{on: [insert, update], table"))
+    user.types("init").worked()
+    user.types("apply").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("alter table support_tickets drop constraint support_tickets_pkey")
+        (key, found) = problems(user)
+        assert "has no primary key any more" in key["text"]
+        assert key["fix"].startswith("walagent resume support --")
+        assert "has no replica identity" in found["text"]
+        conn.execute(found["fix"].encode())
+        (key,) = problems(user)
+        conn.execute("alter table support_tickets add primary key (id)")
+    assert problems(user) == []
+
+
+def test_a_dropped_table_and_role_are_problems(user: User, empty: str) -> None:
+    """The statement for the table is one to run as it is."""
+    user.types("init").worked()
+    user.types("apply").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("drop table support_tickets")
+        (found,) = problems(user)
+        assert "was dropped" in found["text"]
+        conn.execute(found["fix"].encode())
+    assert problems(user) == []
+
+
+def test_what_the_daemons_role_lacks_is_named_with_its_grant(user: User, empty: str) -> None:
+    """First our schema, then the role that the agent's tools run as."""
+    user.types("init").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        for role in ("walagent_cli_daemon", "walagent_cli_agent"):
+            conn.execute(f"drop role if exists {role}".encode())
+        conn.execute("create role walagent_cli_agent")
+        conn.execute("grant select, update on support_tickets to walagent_cli_agent")
+        conn.execute("create role walagent_cli_daemon login replication")
+        try:
+            user.writes(AGENTS.replace("{table", "{run_as: walagent_cli_agent, table"))
+            user.types("apply").worked()
+            daemon = ("--dsn", f"{empty} user=walagent_cli_daemon")
+            (found,) = problems(user, *daemon)
+            assert "lacks usage on schema agent" in found["text"]
+            conn.execute(found["fix"].encode())
+            (found,) = problems(user, *daemon)
+            assert 'may not become "walagent_cli_agent"' in found["text"]
+            conn.execute(found["fix"].encode())
+            assert problems(user, *daemon) == []
+        finally:
+            conn.execute("delete from agent.attachment")
+            conn.execute("drop owned by walagent_cli_daemon, walagent_cli_agent")
+            conn.execute("drop role walagent_cli_daemon, walagent_cli_agent")
+
+
+def test_the_role_that_models_read_as_is_looked_at(user: User, empty: str) -> None:
+    """Whether the daemon may take it on, and whether it can still do nothing but read."""
+    user.types("init").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("drop role if exists walagent_cli_analyst")
+        conn.execute("create role walagent_cli_analyst")
+        conn.execute("revoke create on schema public from public")
+        try:
+            text = AGENTS.replace("{table", "{query_as: walagent_cli_analyst, table")
+            user.writes(text.replace("tools: [", "tools: [query, "))
+            user.types("apply").worked()
+            assert problems(user) == []
+            conn.execute("grant insert on support_tickets to walagent_cli_analyst")
+            (found,) = problems(user)
+            assert "walagent_cli_analyst may write to public.support_tickets" in found["text"]
+            for (mend,) in conn.execute(found["fix"].encode()).fetchall():
+                conn.execute(mend.encode())
+            assert problems(user) == []
+        finally:
+            conn.execute("delete from agent.attachment")
+            conn.execute("drop owned by walagent_cli_analyst")
+            conn.execute("drop role walagent_cli_analyst")
+
+
+def test_a_login_that_may_not_replicate_is_a_problem(user: User, empty: str) -> None:
+    """The daemon's own login may do all else; the reader's is another one."""
+    user.types("init").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("drop role if exists walagent_cli_reader")
+        conn.execute("create role walagent_cli_reader login")
+        reader = ("--replication-dsn", f"{empty} user=walagent_cli_reader")
+        (found,) = problems(user, *reader)
+        assert "the WAL cannot be read" in found["text"]
+        conn.execute("alter role walagent_cli_reader replication")
+        assert problems(user, *reader) == []
+        conn.execute("drop role walagent_cli_reader")
+
+
+def test_a_lost_slot_is_a_problem_that_init_mends(user: User, empty: str) -> None:
+    """The gap stays on record, with what was done about it."""
+    user.types("init").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("select pg_drop_replication_slot('walagent')")
+    (found,) = problems(user)
+    assert "the slot walagent is gone" in found["text"]
+    assert "walagent resync" in found["fix"]
+    user.types("init", "--new-slot").worked()
+    assert problems(user) == []
+    (gap,) = user.types("gaps", "--all", "--json").worked().json
+    assert gap["resolution"].startswith("a new slot begins at ")
+
+
+def test_a_server_that_cannot_be_reached_is_no_traceback(user: User) -> None:
+    """Exit 1: the same may work a moment later."""
+    ended = user.types("doctor", "--dsn", "host=127.0.0.1 port=1 password=hunter22")
+    assert ended.code == 1
+    assert ended.err.startswith("walagent: cannot connect")
+    assert "Traceback" not in ended.err
+    assert "hunter22" not in ended.err

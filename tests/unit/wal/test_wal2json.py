@@ -1,0 +1,292 @@
+"""wal2json's documents, read and written."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.wal.encode import HEAD, keepalive
+from walagent.change import (
+    UNCHANGED,
+    Begin,
+    Change,
+    Column,
+    Commit,
+    Idle,
+    Item,
+    Op,
+    Piece,
+    Relation,
+    Row,
+    Tag,
+)
+from walagent.errors import DecodeError
+from walagent.lsn import Lsn
+from walagent.wal.wal2json import Wal2jsonTransactions
+from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_tag
+
+AT = {"xid": 7, "timestamp": "2026-11-21 11:27:21.5+00", "lsn": "0/64", "nextlsn": "0/8C"}
+BEGIN = {"action": "B", **AT}
+COMMIT = {"action": "C", **AT}
+ID = {"name": "id", "type": "integer", "value": 1}
+B = {"name": "b", "type": "text", "value": "x"}
+TABLE = {"schema": "public", "table": "t"}
+INSERT = {"action": "I", **TABLE, "columns": [ID, B], "pk": [{"name": "id", "type": "integer"}]}
+
+
+def read(*documents: object, into: Wal2jsonTransactions | None = None) -> list[Item]:
+    """The items of some documents."""
+    frames = [each if isinstance(each, bytes) else HEAD + orjson.dumps(each) for each in documents]
+    return list((into or Wal2jsonTransactions(lambda _: True)).feed(frames))
+
+
+def changes(items: Iterable[Item]) -> list[Change]:
+    """The changes of some items."""
+    return [change for item in items if isinstance(item, Piece) for change in item.changes]
+
+
+def test_a_transaction_comes_as_begin_pieces_and_commit() -> None:
+    """The same items as pgoutput gives."""
+    begin, piece, commit = read(BEGIN, INSERT, COMMIT)
+    at = datetime(2026, 11, 21, 11, 27, 21, 500_000, UTC)
+    assert begin == Begin(7, Lsn(100), at)
+    (change,) = changes([piece])
+    assert (change.commit_lsn, change.ordinal, change.op, change.xid) == (100, 0, Op.INSERT, 7)
+    assert change.new == {"id": 1, "b": "x"}
+    assert [column.in_key for column in change.relation.columns] == [True, False]
+    assert commit == Commit(Lsn(100), Lsn(140))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "sent", "value"),
+    [
+        ("numeric(8,2)", 1.5, Decimal("1.5")),
+        ("numeric", "1.234567890123456789", Decimal("1.234567890123456789")),
+        ("bytea", "00ff", "\\x00ff"),
+        ("double precision", 1, 1.0),
+        ("boolean", True, True),
+        ("bigint", 2**53 + 1, 2**53 + 1),
+        ("jsonb", '{"a": 1}', '{"a": 1}'),
+        ("text", None, None),
+    ],
+)
+def test_values_are_typed_by_the_name_of_their_type(
+    type_name: str, sent: object, value: object
+) -> None:
+    """As far as JSON still has them."""
+    cells = [{"name": "v", "type": type_name, "value": sent}]
+    (change,) = changes(read(BEGIN, {**INSERT, "columns": cells}))
+    assert change.new == {"v": value}
+    assert change.new is not None
+    assert type(change.new["v"]) is type(value)
+
+
+def test_a_column_left_out_of_an_update_is_unchanged() -> None:
+    """Once the column is known."""
+    update = {"action": "U", **TABLE, "columns": [ID], "identity": [ID]}
+    change = changes(read(BEGIN, INSERT, update))[1]
+    assert change.new == {"id": 1, "b": UNCHANGED}
+    assert change.old is None
+
+
+def test_a_changed_key_is_the_old_row() -> None:
+    """An unchanged one is not, for pgoutput does not send it."""
+    update = {"action": "U", **TABLE, "columns": [{**ID, "value": 2}, B], "identity": [ID]}
+    (change,) = changes(read(BEGIN, update))
+    assert change.old == {"id": 1}
+
+
+def test_a_full_identity_is_kept_though_nothing_changed() -> None:
+    """It has every column, so it is no key."""
+    update = {"action": "U", **TABLE, "columns": [ID, B], "identity": [ID, B]}
+    (change,) = changes(read(BEGIN, update))
+    assert change.old == {"id": 1, "b": "x"}
+
+
+def test_a_table_that_changes_its_columns_is_another_relation() -> None:
+    """From the first row on that has them."""
+    wide = {**INSERT, "columns": [ID, B, {"name": "c", "type": "boolean", "value": True}]}
+    narrow = {**INSERT, "columns": [ID]}
+    found = changes(read(BEGIN, INSERT, wide, narrow))
+    assert [len(change.relation.columns) for change in found] == [2, 3, 1]
+    assert found[2].new == {"id": 1}
+
+
+def test_what_nobody_wants_is_counted() -> None:
+    """And what the ledger has is left out."""
+    into = Wal2jsonTransactions(lambda table: table.name == "t", start=Lsn(100))
+    other = {**INSERT, "table": "other"}
+    assert [change.ordinal for change in changes(read(BEGIN, other, INSERT, into=into))] == [1]
+    into = Wal2jsonTransactions(lambda _: True, start=Lsn(101))
+    assert read(BEGIN, INSERT, COMMIT, into=into) == []
+    assert into.received == 140
+
+
+def test_only_transactional_messages_of_ours_become_tags() -> None:
+    """Like those of pgoutput."""
+    tag = {"action": "M", "lsn": "0/32", "transactional": True, "prefix": "walagent"}
+    tag["content"] = "ü"
+    items = read(BEGIN, tag, {**tag, "transactional": False}, {**tag, "prefix": "other"})
+    assert items[1:] == [Tag("walagent", "ü".encode(), Lsn(50))]
+
+
+def test_keepalives_are_idle_between_transactions_only() -> None:
+    """The rule is the same for both plug-ins."""
+    items = read(BEGIN, keepalive(900), COMMIT, keepalive(900))
+    assert [type(item) for item in items] == [Begin, Commit, Idle]
+
+
+def test_format_1_tells_the_same_changes() -> None:
+    """One document for the transaction instead of one for each change."""
+    document = {
+        "xid": 7,
+        "timestamp": AT["timestamp"],
+        "nextlsn": "0/8C",
+        "change": [
+            {"kind": "message", "transactional": True, "prefix": "other", "content": ""},
+            {
+                "kind": "insert",
+                **TABLE,
+                "columnnames": ["id", "b"],
+                "columntypes": ["integer", "text"],
+                "columnvalues": [1, "x"],
+                "pk": {"pknames": ["id"], "pktypes": ["integer"]},
+            },
+            {
+                "kind": "delete",
+                **TABLE,
+                "oldkeys": {"keynames": ["id"], "keytypes": ["integer"], "keyvalues": [1]},
+            },
+        ],
+    }
+    delete = {"action": "D", **TABLE, "identity": [ID]}
+    one, two = changes(read(document)), changes(read(BEGIN, INSERT, delete, COMMIT))
+    assert [(each.op, each.new, each.old, each.relation) for each in one] == [
+        (each.op, each.new, each.old, each.relation) for each in two
+    ]
+    assert read(document)[-1] == Commit(Lsn(140), Lsn(140))
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        (HEAD + b"{",),
+        (HEAD + b"[]",),
+        (HEAD,),
+        ({"action": "X"},),
+        (INSERT,),
+        (BEGIN, BEGIN),
+        (BEGIN, {**COMMIT, "lsn": "0/1"}),
+        (BEGIN, {**INSERT, "columns": [{**ID, "value": "one"}]}),
+        (BEGIN, {**INSERT, "columns": [{**ID, "value": 1.5}]}),
+        (BEGIN, {**INSERT, "columns": [{**B, "value": 1}]}),
+        (BEGIN, {**INSERT, "columns": None}),
+        ({**BEGIN, "timestamp": "yesterday"},),
+    ],
+)
+def test_documents_of_another_shape_are_refused(documents: tuple[object, ...]) -> None:
+    """With an offset, and never with another error."""
+    with pytest.raises(DecodeError):
+        read(*documents)
+
+
+_json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from([BEGIN, COMMIT, INSERT]),
+            st.builds(
+                lambda base, key, value: {**base, key: value},
+                st.sampled_from([BEGIN, COMMIT, INSERT, {"change": [], **AT}]),
+                st.sampled_from([*AT, *INSERT, "identity", "change"]),
+                _json,
+            ),
+            _json,
+            st.binary(max_size=40),
+        ),
+        max_size=5,
+    )
+)
+def test_any_documents_are_items_or_a_decode_error(documents: list[object]) -> None:
+    """Whatever JSON, and whatever bytes."""
+    try:
+        read(*documents)
+    except DecodeError as error:
+        assert error.offset >= 0  # noqa: PT017 - most documents are fine or not, both is right
+
+
+RELATION = Relation(
+    5,
+    "public",
+    "t",
+    (
+        Column("id", 23, "integer", in_key=True),
+        Column("n", 1700, "numeric", in_key=False),
+        Column("b", 17, "bytea", in_key=False),
+        Column("s", 25, "text", in_key=False),
+    ),
+)
+
+
+def change(op: Op, new: Row | None, old: Row | None = None) -> Change:
+    """A change of RELATION."""
+    return Change(Lsn(100), 0, op, RELATION, new, old, 7)
+
+
+def test_a_change_is_written_as_wal2json_writes_it() -> None:
+    """Numbers keep their digits, bytea loses its prefix, an unchanged value is left out."""
+    row = {"id": 1, "n": Decimal("1.50"), "b": "\\x00", "s": UNCHANGED}
+    line = format_change(change(Op.UPDATE, row))
+    assert line == (
+        b'{"action":"U","xid":7,"lsn":"0/64","schema":"public","table":"t","columns":['
+        b'{"name":"id","type":"integer","value":1},{"name":"n","type":"numeric","value":1.50},'
+        b'{"name":"b","type":"bytea","value":"00"}],'
+        b'"identity":[{"name":"id","type":"integer","value":1}]}'
+    )
+
+
+def test_what_json_cannot_carry_is_still_a_line() -> None:
+    """NaN is null as with wal2json; bytes that are no text are marked."""
+    row = {"id": 1, "n": Decimal("NaN"), "b": None, "s": "caf\udce9"}
+    columns = orjson.loads(format_change(change(Op.INSERT, row)))["columns"]
+    assert [cell["value"] for cell in columns] == [1, None, None, "caf\ufffd"]
+
+
+@given(
+    st.integers(-(2**31), 2**31),
+    st.decimals(-(10**10), 10**10, allow_nan=False, places=3),
+    st.binary().map(lambda content: "\\x" + content.hex()),
+    st.text(st.characters(exclude_categories=["Cs"])),
+)
+def test_what_is_written_is_read_as_it_was(number: int, n: Decimal, b: str, s: str) -> None:
+    """A printed stream can be read again."""
+    row = {"id": number, "n": n, "b": b, "s": s}
+    begin, commit = Begin(7, Lsn(100), datetime(2026, 1, 1, tzinfo=UTC)), Commit(Lsn(100), Lsn(140))
+    tag = Tag("walagent", s.encode(), Lsn(50))
+    sent = [
+        change(Op.INSERT, row),
+        change(Op.DELETE, None, {"id": number}),
+        change(Op.TRUNCATE, None),
+    ]
+    lines = [format_begin(begin), format_tag(tag), *map(format_change, sent), format_commit(commit)]
+    items = read(*(HEAD + line for line in lines))
+    assert (items[0], items[1], items[-1]) == (begin, tag, commit)
+    assert [(each.op, each.new, each.old) for each in changes(items)] == [
+        (each.op, each.new, each.old) for each in sent
+    ]
