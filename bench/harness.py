@@ -33,7 +33,7 @@ class Figure:
 
     name: str  # the key in what the sides return
     over: str | None
-    goal: float | None = None  # None: shown, not judged
+    goal: float | None = None  # None: shown, not evaluated
     more_is_better: bool = True
     unit: str = ""
     beside: str = ""  # where `over` is None and the number is a ratio already: to what

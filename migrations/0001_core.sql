@@ -1,4 +1,4 @@
--- The nouns: models, agents, attachments, runs, steps, approvals, and how far the WAL is taken in.
+-- The nouns: models, agents, attachments, runs, steps, approvals, and how far the WAL is ingested.
 --
 -- Everything lives in the schema `agent`.  Whoever applies this file owns it; that role needs no
 -- superuser rights, only CREATE on the database.  What must be atomic under contention is a
@@ -47,7 +47,7 @@ comment on table agent.model is 'A model that agents may use';
 comment on column agent.model.provider is 'anthropic, openai, embedded or scripted';
 comment on column agent.model.credential is 'The name of the environment variable or systemd credential that holds the key; never the key';
 comment on column agent.model.tool_mode is 'native: the endpoint''s own tool calls; schema: one JSON schema of all tools';
-comment on column agent.model.timeout_seconds is 'How long one call may take in all; then it counts as unanswered';
+comment on column agent.model.timeout_seconds is 'How long one call may ingest all; then it counts as unanswered';
 comment on column agent.model.input_price is 'US dollars per million tokens; NULL where unknown';
 
 create table agent.tool (
@@ -113,7 +113,7 @@ create table agent.attachment (
     approve       text[] not null default '{}',
     run_as        name not null default current_user,
     query_as      name,
-    lane_key      text[],
+    ordering_key      text[],
     debounce      interval check (debounce > interval '0'),
     cap           integer check (cap > 0),
     backfill      boolean not null default false,
@@ -140,10 +140,10 @@ comment on column agent.attachment.approve is 'Tools whose calls wait for a pers
 comment on column agent.attachment.run_as is 'The role that tools run as, never the daemon''s';
 comment on column agent.attachment.query_as is 'The role with whose rights the tool query reads; it can read and nothing else. NULL: walagent_analyst';
 comment on column agent.attachment.search_path is 'Where names in the condition, of tools and inside the tools'' bodies are looked up: as it was for whoever attached';
-comment on column agent.attachment.lane_key is 'Changes with equal values here are worked one at a time, in commit order. NULL: the primary key; empty: no order';
+comment on column agent.attachment.ordering_key is 'Changes with equal values here are worked one at a time, in commit order. NULL: the primary key; empty: no order';
 comment on column agent.attachment.cap is 'Runs at the same time; NULL: as many as the workers have slots';
 comment on column agent.attachment.max_depth is 'How many agents'' writes may have led to a change that this one still acts on; 0: only people''s and applications'' changes';
-comment on column agent.attachment.paused is 'Changes are still taken in, but no run starts';
+comment on column agent.attachment.paused is 'Changes are still ingested, but no run starts';
 
 -- The snapshot that runs are pinned to.  A version is never changed after it was made; only the
 -- positions say between which commits it was the one in effect, and only the reader sets them.
@@ -232,12 +232,12 @@ create table agent.run (
     committed_at       timestamptz,
     change             jsonb not null,
     key                text,                        -- primary key of the row, for people and `why`
-    lane               text,                        -- NULL: no order
+    ordering_key       text,                        -- NULL: no order
     backfill_key       text,
     cause_run          bigint,                      -- the run whose write-back made this change
     depth              integer not null default 0,
     state              agent.run_state not null default 'pending',
-    blocked_by         bigint,                      -- the unfinished run before this one in its lane
+    blocked_by         bigint,                      -- the unfinished run with this ordering key before this one
     not_before         timestamptz,                 -- pending, but collecting (debounce) until then
     attempt            integer not null default 0,
     max_attempts       integer not null default 5,
@@ -262,7 +262,7 @@ create table agent.run (
 );
 comment on table agent.run is 'One piece of work, why it exists, and how far it is';
 comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} as the WAL told it';
-comment on column agent.run.lane is 'Runs of one attachment with the same lane are worked one at a time, in order of id';
+comment on column agent.run.ordering_key is 'Runs of one attachment with the same ordering key are worked one at a time, in order of id';
 
 -- Partial: rows that no backfill brought need no entry.
 create unique index run_once_per_backfilled_row on agent.run (attachment_id, generation, backfill_key)
@@ -271,8 +271,8 @@ create unique index run_once_per_backfilled_row on agent.run (attachment_id, gen
 -- the planner would rather walk the primary key, past every run that has ended since.
 create index run_ready on agent.run (attachment_id, (id + 0))
     where state = 'pending' and blocked_by is null and not_before is null;
-create index run_lane on agent.run (attachment_id, lane, (id + 0))
-    where lane is not null
+create index run_ordering on agent.run (attachment_id, ordering_key, (id + 0))
+    where ordering_key is not null
       and state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review');
 create index run_leased on agent.run (lease_expires_at) where state = 'running';
 create index run_due on agent.run (next_attempt_at) where state = 'waiting_retry';
@@ -356,7 +356,7 @@ comment on table agent.approval is 'A question to a person about one tool call, 
 -- One row per attachment: who gets its turn next.  `queued` and `used` are hints kept by claims
 -- and repaired by agent.tick(); the truth is in agent.run.  So finishing a run touches no row
 -- that other runs share, and finishes commit side by side.
-create table agent.lane (
+create table agent.queue (
     attachment_id bigint primary key,
     cap           integer,
     used          integer not null default 0,
@@ -364,8 +364,8 @@ create table agent.lane (
     paused        boolean not null default false,
     served        bigint not null default 0
 );
-comment on table agent.lane is 'Whose turn it is: an attachment''s cap, running count and place in the round';
-create sequence agent.lane_turn;
+comment on table agent.queue is 'Whose turn it is: an attachment''s cap, running count and place in the round';
+create sequence agent.queue_turn;
 
 create table agent.worker (
     name         text primary key,
@@ -376,7 +376,7 @@ create table agent.worker (
 );
 comment on table agent.worker is 'Processes that work runs, and when each was last alive';
 
-create table agent.progress (
+create table agent.checkpoint (
     slot         text primary key,
     generation   integer not null default 1,
     epoch        bigint not null default 0,
@@ -386,16 +386,16 @@ create table agent.progress (
     commit_lsn   pg_lsn not null,
     end_lsn      pg_lsn not null,
     committed_at timestamptz not null default now(),
-    given_up_at  timestamptz,
+    abandoned_at  timestamptz,
     reader       text,
     updated_at   timestamptz not null default now()
 );
-comment on table agent.progress is 'How far the WAL of a slot is taken in';
-comment on column agent.progress.generation is 'Grows when the slot is made anew, so that positions stay unique';
-comment on column agent.progress.epoch is 'Grows with every reader that takes over; an older reader can write nothing';
-comment on column agent.progress.end_lsn is 'Where to resume: everything that committed before it is taken in';
-comment on column agent.progress.committed_at is 'When the last transaction committed that is taken in';
-comment on column agent.progress.given_up_at is 'When the slot was given up: nobody reads it any more, and whoever finds it drops it';
+comment on table agent.checkpoint is 'How far the WAL of a slot is ingested';
+comment on column agent.checkpoint.generation is 'Grows when the slot is made anew, so that positions stay unique';
+comment on column agent.checkpoint.epoch is 'Grows with every reader that takes over; an older reader can write nothing';
+comment on column agent.checkpoint.end_lsn is 'Where to resume: everything that committed before it is ingested';
+comment on column agent.checkpoint.committed_at is 'When the last transaction committed that is ingested';
+comment on column agent.checkpoint.abandoned_at is 'When the slot was given up: nobody reads it any more, and whoever finds it drops it';
 
 create table agent.gap (
     id          bigint primary key generated always as identity,
@@ -410,13 +410,13 @@ create table agent.gap (
     resolved_at timestamptz,
     resolved_by name
 );
--- Nothing is taken in while a gap is open, so one at a time says it all.
+-- Nothing is ingested while a gap is open, so one at a time says it all.
 create unique index gap_open_once on agent.gap (slot, generation) where resolved_at is null;
 comment on table agent.gap is 'A stretch of WAL that was lost to us, and what was done about it';
 comment on column agent.gap.generation is 'Of the slot that was lost';
-comment on column agent.gap.from_lsn is 'Everything that committed before it is taken in';
+comment on column agent.gap.from_lsn is 'Everything that committed before it is ingested';
 comment on column agent.gap.to_lsn is 'Where the WAL ended when the gap was found; once it is dealt with, where the new slot begins';
-comment on column agent.gap.since is 'Everything that committed before this time is taken in';
+comment on column agent.gap.since is 'Everything that committed before this time is ingested';
 
 create table agent.gap_choice (
     gap_id        bigint not null references agent.gap on delete cascade,
@@ -438,7 +438,7 @@ comment on table agent.gap_choice is 'What people chose to do, for each attachme
 comment on column agent.gap_choice.choice is 'skip: nothing; since: run on the rows whose column says that they have changed since; all: run on every row';
 comment on column agent.gap_choice.since is 'Rows whose column had this time or a later one were looked at';
 comment on column agent.gap_choice.rows is 'How many those were';
-comment on column agent.gap_choice.runs is 'How many of them got a run: not those that were taken in already, or whose condition is false. NULL for all: see agent.backfill';
+comment on column agent.gap_choice.runs is 'How many of them got a run: not those that were ingested already, or whose condition is false. NULL for all: see agent.backfill';
 comment on column agent.gap_choice.undated is 'Rows whose column is NULL: nobody can say when they changed, and they were left out';
 
 create table agent.backfill (

@@ -9,7 +9,7 @@
 --
 -- Tables of which only inserts are wanted go to `walagent_inserts`, because a table in `walagent`
 -- without replica identity would make the application's own UPDATE and DELETE fail.
-create function agent.mend_publications()
+create function agent.repair_publications()
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -37,7 +37,7 @@ end;
 $$;
 create publication walagent;
 create publication walagent_inserts;
-select agent.mend_publications();
+select agent.repair_publications();
 
 -- How many single-letter edits lie between two words.
 create function agent.edit_distance(_a text, _b text)
@@ -514,11 +514,11 @@ begin
         'name', agent.tool_name(_name),
         'bind', _bind,
         'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve),
-        'input_schema', agent.without_arguments(_tool -> 'input_schema', array(select jsonb_object_keys(_bind))));
+        'input_schema', agent.drop_arguments(_tool -> 'input_schema', array(select jsonb_object_keys(_bind))));
 end;
 $$;
 
-create function agent.without_arguments(_schema jsonb, _names text[])
+create function agent.drop_arguments(_schema jsonb, _names text[])
     returns jsonb
     language sql
     immutable
@@ -689,7 +689,7 @@ $$;
 --
 -- The text before it is compared, not searched for: a table's name may hold whatever its owner likes.
 -- Constants are written as whoever reads the text back reads them, whatever the styles of the session.
-create function agent.where_of(_view regclass, _relation regclass, _aliases text[])
+create function agent.view_condition(_view regclass, _relation regclass, _aliases text[])
     returns text
     language plpgsql
     stable
@@ -803,14 +803,14 @@ begin
            join pg_catalog.pg_attribute a on a.attrelid = _relation and a.attnum = m[2]::smallint
      where m[1]::integer = _old and m[2] <> '0';
     whole_row := _rule.tree ~ ':varattno 0 ';
-    compiled := agent.where_of('pg_temp.walagent_condition', _relation, '{new,old}');
+    compiled := agent.view_condition('pg_temp.walagent_condition', _relation, '{new,old}');
     drop view pg_temp.walagent_condition;
-    perform agent.check_carried(_relation, columns, 'the condition', 'WA012');
+    perform agent.check_streamed(_relation, columns, 'the condition', 'WA012');
 end;
 $$;
 
 -- Refuse columns that are never in the WAL: generated ones, but for stored ones from version 18 on.
-create function agent.check_carried(_relation regclass, _columns text[], _what text, _state text default 'WA013')
+create function agent.check_streamed(_relation regclass, _columns text[], _what text, _state text default 'WA013')
     returns void
     language plpgsql
     stable
@@ -855,7 +855,7 @@ begin
         return null;  -- it reads the old row
     end;
     select r.ev_action::text into _tree from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_filter'::regclass;
-    _text := agent.where_of('pg_temp.walagent_filter', _relation, '{new}');
+    _text := agent.view_condition('pg_temp.walagent_filter', _relation, '{new}');
     drop view pg_temp.walagent_filter;
     _tree := split_part(split_part(_tree, ' :quals ', 2), ' :merge', 1);
     if _tree = ''
@@ -944,7 +944,7 @@ $$;
 
 -- What the agent is shown, the role that it runs as must be allowed to see, and what its tools are
 -- given of the row.  The WAL itself knows no privileges.
-create function agent.check_sight(_relation regclass, _columns text[], _run_as name)
+create function agent.check_visibility(_relation regclass, _columns text[], _run_as name)
     returns void
     language plpgsql
     stable
@@ -1019,15 +1019,15 @@ begin
             return new;
         end if;
         if new.relation = old.relation and not exists (select from pg_catalog.pg_class where oid = new.relation) then
-            raise exception '%, which attachment "%" was on', agent.told_dropped(old.definition), old.name
-                using errcode = 'WA013', hint = agent.told_reattach(old);
+            raise exception '%, which attachment "%" was on', agent.drop_message(old.definition), old.name
+                using errcode = 'WA013', hint = agent.reattach_message(old);
         end if;
         new.version := old.version + case when _same then 0 else 1 end;
         -- A file names its table, and a table of that name may be a new one: nobody adopts it unasked.
         if new.relation <> old.relation and not old.paused
            and not exists (select from pg_catalog.pg_class where oid = old.relation) then
             new.paused := true;
-            new.paused_reason := agent.told_dropped(old.definition) || '; resuming takes that';
+            new.paused_reason := agent.drop_message(old.definition) || '; resuming takes that';
         end if;
     else
         new.attached_by := current_user;
@@ -1042,16 +1042,16 @@ begin
     end if;
     perform agent.check_relation(new.relation, new.ops);
     perform agent.check_columns(new.relation, new.columns, 'columns');
-    perform agent.check_sight(
+    perform agent.check_visibility(
         new.relation,
         case when new.columns is not null then new.columns || array(select value from jsonb_each_text(new.bind)) end,
         new.run_as);
     perform agent.check_columns(new.relation, new.writes, 'writes');
-    perform agent.check_columns(new.relation, new.lane_key, 'lane_key');
-    perform agent.check_carried(new.relation, agent.key_columns(new.relation), 'the primary key');
-    perform agent.check_carried(new.relation, new.columns, 'columns');
-    perform agent.check_carried(new.relation, new.lane_key, 'lane_key');
-    perform agent.check_carried(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
+    perform agent.check_columns(new.relation, new.ordering_key, 'ordering_key');
+    perform agent.check_streamed(new.relation, agent.key_columns(new.relation), 'the primary key');
+    perform agent.check_streamed(new.relation, new.columns, 'columns');
+    perform agent.check_streamed(new.relation, new.ordering_key, 'ordering_key');
+    perform agent.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
     if new.backfill and agent.key_columns(new.relation) = '{}' then
         raise exception 'backfill needs a primary key on %', new.relation using errcode = 'WA013';
     end if;
@@ -1098,7 +1098,7 @@ begin
         _filter := agent.row_filter(_attachment.relation, _compiled);
         if _filter is null or _attachment.ops <> '{insert}' then
             raise exception 'server_filter needs a condition of plain comparisons on the new row, and the operation insert alone'
-                using errcode = 'WA012', hint = 'without server_filter the condition is judged when the row has arrived, and may be anything';
+                using errcode = 'WA012', hint = 'without server_filter the condition is evaluated when the row has arrived, and may be anything';
         end if;
     end if;
     _names := _agent.tools;
@@ -1211,7 +1211,7 @@ begin
         insert into agent.backfill (attachment_id, version) values (new.id, new.version);
     end if;
     if tg_op = 'UPDATE' and (new.version <> old.version or old.paused and not new.paused) then
-        perform agent.move_runs(new.id, new.version);
+        perform agent.repin_runs(new.id, new.version);
     end if;
     -- Not to pause: that must wait for nobody.
     if tg_op = 'INSERT' or new.version <> old.version then
@@ -1221,7 +1221,7 @@ begin
         perform agent.publish_relation(old.relation);
     end if;
     if not new.paused and (tg_op = 'INSERT' or new.version <> old.version or old.paused) then
-        _lost := agent.lost_ground(new.definition);
+        _lost := agent.drift_of(new.definition);
         if _lost is not null then
             raise exception '%', _lost using errcode = 'WA013';
         end if;
@@ -1233,25 +1233,25 @@ create trigger freeze_attachment
     after insert or update on agent.attachment
     for each row execute function agent.freeze_attachment();
 
--- The lane follows as the transaction commits: a person's may stay open for long, and every claim and
--- every intake needs the lane.
-create function agent.settle_lane()
+-- The queue follows as the transaction commits: a person's may stay open for long, and every claim and
+-- every intake needs the queue.
+create function agent.sync_queue()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into agent.lane (attachment_id, cap, paused)
+    insert into agent.queue (attachment_id, cap, paused)
     select id, cap, paused from agent.attachment where id = new.id
     on conflict (attachment_id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
     return null;
 end;
 $$;
-create constraint trigger settle_lane
+create constraint trigger sync_queue
     after insert or update on agent.attachment
     deferrable initially deferred
-    for each row execute function agent.settle_lane();
+    for each row execute function agent.sync_queue();
 
 create function agent.check_detach()
     returns trigger
@@ -1269,7 +1269,7 @@ create trigger check_detach
     before delete on agent.attachment
     for each row execute function agent.check_detach();
 
-create function agent.forget_attachment()
+create function agent.delete_attachment_state()
     returns trigger
     language plpgsql
     security definer
@@ -1284,23 +1284,23 @@ end;
 $$;
 create trigger forget_attachment
     after delete on agent.attachment
-    for each row execute function agent.forget_attachment();
+    for each row execute function agent.delete_attachment_state();
 
-create function agent.forget_lane()
+create function agent.delete_queue()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    delete from agent.lane where attachment_id = old.id;
+    delete from agent.queue where attachment_id = old.id;
     return null;
 end;
 $$;
-create constraint trigger forget_lane
+create constraint trigger delete_queue
     after delete on agent.attachment
     deferrable initially deferred
-    for each row execute function agent.forget_lane();
+    for each row execute function agent.delete_queue();
 
 create function agent.refuse_truncate()
     returns trigger
@@ -1366,11 +1366,11 @@ begin
             execute format('alter publication %I add table only %s', _wanted, _relation)
                     || coalesce(' where (' || _filter || ')', '');
         exception when feature_not_supported or invalid_object_definition or wrong_object_type then
-            -- PostgreSQL takes less as a filter than as a condition; it is judged later all the same.
+            -- PostgreSQL takes less as a filter than as a condition; it is evaluated later all the same.
             execute format('alter publication %I add table only %s', _wanted, _relation);
         end;
     end if;
-    perform agent.note_published(_relation, _now.entry);
+    perform agent.record_published(_relation, _now.entry);
 exception
     when lock_not_available then
         raise exception '% is busy: attaching waits until no transaction writes to it, and 10 s were not enough', _relation
@@ -1430,7 +1430,7 @@ begin
     end if;
 end;
 $$;
-comment on function agent.pause(text, text) is 'Let an attachment start no more runs; changes are still taken in';
+comment on function agent.pause(text, text) is 'Let an attachment start no more runs; changes are still ingested';
 
 create function agent.resume(_name text)
     returns void
@@ -1485,7 +1485,7 @@ create function agent.attach(
     bind          jsonb default '{}',
     approve       text[] default '{}',
     run_as        name default current_user,
-    lane_key      text[] default null,
+    ordering_key      text[] default null,
     debounce      interval default null,
     cap           integer default null,
     backfill      boolean default false,
@@ -1524,9 +1524,9 @@ begin
            max_tokens = excluded.max_tokens, max_cost = excluded.max_cost,
            max_seconds = excluded.max_seconds, max_attempts = excluded.max_attempts;
     insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve,
-                                  run_as, query_as, lane_key, debounce, cap, backfill, server_filter, max_depth)
+                                  run_as, query_as, ordering_key, debounce, cap, backfill, server_filter, max_depth)
     values (_name, _name, attach.target, attach.ops, attach.condition, attach.columns, attach.writes, attach.bind,
-            attach.approve, attach.run_as, attach.query_as, attach.lane_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
+            attach.approve, attach.run_as, attach.query_as, attach.ordering_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
     returning id into _id;
     return _id;
 end;
@@ -1540,9 +1540,9 @@ create function agent.attach(target text, spec text)
     language plpgsql
 as $$
 declare
-    _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,query_as,lane,'
+    _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,query_as,ordering_key,'
         'debounce,cap,backfill,server_filter,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts}';
-    _lists constant text[] := '{tools,on,columns,writes,bind,approve,lane}';
+    _lists constant text[] := '{tools,on,columns,writes,bind,approve,ordering_key}';
     _spec  jsonb := agent.parse_spec(spec);
     _table regclass := to_regclass(target);
     _key   text;
@@ -1580,7 +1580,7 @@ begin
         approve       => agent.spec_list(_spec, 'approve', '{}'),
         run_as        => coalesce(_spec ->> 'run_as', current_user)::name,
         query_as      => (_spec ->> 'query_as')::name,
-        lane_key      => agent.spec_list(_spec, 'lane', null),
+        ordering_key      => agent.spec_list(_spec, 'ordering_key', null),
         debounce      => agent.spec_cast(_spec, 'debounce', 'interval', null)::interval,
         cap           => agent.spec_cast(_spec, 'cap', 'integer', null)::integer,
         backfill      => agent.spec_cast(_spec, 'backfill', 'boolean', 'false')::boolean,

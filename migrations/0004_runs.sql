@@ -7,11 +7,11 @@
 --   WA004  the step is recorded already
 --   WA005  the approval is not pending any more, or its arguments have changed
 --   WA006  you may not decide this
---   WA007  a newer reader took the ledger over
+--   WA007  a newer reader took the checkpoint over
 --   WA008  the role of an attachment cannot be taken on, or may not see what its agent is shown;
 --          the detail is PostgreSQL's own SQLSTATE
 --   WA009  the attachment has lost its ground: its table, key, role or tools are not what they were
--- Lock order: lane rows (by attachment), then questions, then run rows; run rows of others only with skip
+-- Lock order: queue rows (by attachment), then questions, then run rows; run rows of others only with skip
 -- locked.
 
 -- The number of a lease after *_lease*.  Each timeline of the server has numbers of its own: a standby
@@ -24,24 +24,24 @@ as $$
     select greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1
 $$;
 
--- Claim up to *_slots* runs for a worker, lane after lane, the lane served longest ago first.
+-- Claim up to *_slots* runs for a worker, queue after queue, the one served longest ago first.
 --
--- A run whose lane has an earlier unfinished run is not taken but marked with it (`blocked_by`),
+-- A run whose ordering key has an earlier unfinished run is not taken but marked with it (`blocked_by`),
 -- so that it is looked at again only when that one has ended.  The mark is made while holding the
 -- earlier run with FOR SHARE: whoever ends it waits for us, and then sees the mark.  If the earlier
 -- run is locked by somebody else, nothing is marked and the run is looked at again next time.
 --
--- `more` says on every row whether the lanes still had runs to give.
+-- `more` says on every row whether the queues still had runs to give.
 --
--- Args: _done_lanes, _done_counts: how many runs of which attachment this worker has let go of
--- since its last claim, so that no finishing transaction needs to touch the shared lane row.
+-- Args: _done_queues, _done_counts: how many runs of which attachment this worker has let go of
+-- since its last claim, so that no finishing transaction needs to touch the shared queue row.
 -- _tight, _rooms: of which attachments how many runs at most; 0 where the provider of their model
 -- takes no calls now.  Their runs stay in the queue, instead of being claimed only to be parked.
 create function agent.claim_runs(
     _worker      text,
     _slots       integer,
     _lease       interval,
-    _done_lanes  bigint[] default '{}',
+    _done_queues  bigint[] default '{}',
     _done_counts integer[] default '{}',
     _tight       bigint[] default '{}',
     _rooms       integer[] default '{}'
@@ -56,8 +56,8 @@ create function agent.claim_runs(
 as $$
 #variable_conflict use_column
 declare
-    _lanes bigint[];
-    _lane  record;
+    _queues bigint[];
+    _queue  record;
     _shut  constant bigint[] := array(select t.id from unnest(_tight, _rooms) as t (id, room) where t.room <= 0);
     _left  integer := _slots;
     _want  integer;
@@ -69,34 +69,34 @@ declare
     _marks integer;
     _n     integer;
 begin
-    if _done_lanes <> '{}' then
-        perform from agent.lane where attachment_id = any (_done_lanes) order by attachment_id for no key update;
-        update agent.lane l
+    if _done_queues <> '{}' then
+        perform from agent.queue where attachment_id = any (_done_queues) order by attachment_id for no key update;
+        update agent.queue l
            set used = greatest(0, l.used - d.n), queued = true
-          from unnest(_done_lanes, _done_counts) as d (id, n)
+          from unnest(_done_queues, _done_counts) as d (id, n)
          where l.attachment_id = d.id;
     end if;
 
-    select array_agg(q.attachment_id) into _lanes
+    select array_agg(q.attachment_id) into _queues
       from (select l.attachment_id
-              from agent.lane l
+              from agent.queue l
              where l.queued and not l.paused and (l.cap is null or l.used < l.cap)
                and l.attachment_id <> all (_shut)
              order by l.served
              limit greatest(_slots, 1)
                for update skip locked) q;
 
-    _n := coalesce(cardinality(_lanes), 0);
-    for _lane in
+    _n := coalesce(cardinality(_queues), 0);
+    for _queue in
         select l.attachment_id as id, l.cap, l.used
-          from agent.lane l where l.attachment_id = any (_lanes) order by l.served
+          from agent.queue l where l.attachment_id = any (_queues) order by l.served
     loop
         exit when _left <= 0;
         -- The count is a hint; a cap is a promise, and few runs are running.
-        _used := case when _lane.cap is null then _lane.used
-                      else (select count(*) from agent.run r where r.attachment_id = _lane.id and r.state = 'running') end;
-        _want := greatest(0, least(ceil(_left::numeric / _n)::integer, _lane.cap - _used,
-                                   _rooms[array_position(_tight, _lane.id)]));
+        _used := case when _queue.cap is null then _queue.used
+                      else (select count(*) from agent.run r where r.attachment_id = _queue.id and r.state = 'running') end;
+        _want := greatest(0, least(ceil(_left::numeric / _n)::integer, _queue.cap - _used,
+                                   _rooms[array_position(_tight, _queue.id)]));
         _here := '{}';
         _n := _n - 1;
 
@@ -104,9 +104,9 @@ begin
         -- may be one of another.
         for _round in 1 .. 25 loop
         with candidate as materialized (
-            select r.id, r.lane
+            select r.id, r.ordering_key
               from agent.run r
-             where r.attachment_id = _lane.id and r.state = 'pending'
+             where r.attachment_id = _queue.id and r.state = 'pending'
                and r.blocked_by is null and r.not_before is null and r.id <> all (_here)
              order by r.id + 0
              limit _want + 32
@@ -115,7 +115,7 @@ begin
             select c.id,
                    (select p.id
                       from agent.run p
-                     where p.attachment_id = _lane.id and p.lane = c.lane and p.id <> c.id
+                     where p.attachment_id = _queue.id and p.ordering_key = c.ordering_key and p.id <> c.id
                        and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
                        and (p.id < c.id or p.state <> 'pending')
                      order by p.id + 0 desc
@@ -141,11 +141,11 @@ begin
         exit when _marks = 0 or _seen < _want + 32 or cardinality(_here) = _want;
         end loop;
 
-        update agent.lane l
+        update agent.queue l
            set used = _used + cardinality(_here),
                queued = _seen > cardinality(_now),
-               served = case when cardinality(_here) > 0 then nextval('agent.lane_turn') else l.served end
-         where l.attachment_id = _lane.id;
+               served = case when cardinality(_here) > 0 then nextval('agent.queue_turn') else l.served end
+         where l.attachment_id = _queue.id;
         _taken := _taken || _here;
         _left := _left - cardinality(_here);
     end loop;
@@ -170,7 +170,7 @@ begin
                                      + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
                         order by s.seq)
                   from agent.step s where s.run_id = c.id),
-               exists (select from agent.lane l where l.attachment_id = any (_lanes) and l.queued)
+               exists (select from agent.queue l where l.attachment_id = any (_queues) and l.queued)
           from claimed c
          order by c.id;
 end;
@@ -235,7 +235,7 @@ $$;
 
 -- Whether the step before *_seq* is here.  A standby that was promoted may have the claim of a run and
 -- lack its latest steps, which its worker believes recorded.
-create function agent.follows(_run_id bigint, _seq integer)
+create function agent.has_previous_step(_run_id bigint, _seq integer)
     returns boolean
     language sql
     stable
@@ -244,7 +244,7 @@ as $$
 $$;
 
 -- Say why a step was not recorded.
-create function agent.refuse_step(_run_id bigint, _seq integer)
+create function agent.raise_step_conflict(_run_id bigint, _seq integer)
     returns void
     language plpgsql
 as $$
@@ -276,10 +276,10 @@ begin
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
     select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
-     where agent.follows(_run_id, _seq)
+     where agent.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.refuse_step(_run_id, _seq);
+        perform agent.raise_step_conflict(_run_id, _seq);
     end if;
     if _reserved then
         perform agent.settle(_run_id, _usage, _cost);
@@ -325,14 +325,14 @@ comment on function agent.set_styles() is 'Let times be written in this session 
 
 -- Let the time that a long write-back took not count against its lease: the heartbeat cannot extend
 -- that of a run that is locked, and whoever ticks first after the commit would take the run away.
-create function agent.prolong(_run_id bigint, _lease bigint, _by interval)
+create function agent.extend_lease(_run_id bigint, _lease bigint, _by interval)
     returns void
     language sql
 as $$
     update agent.run set lease_expires_at = lease_expires_at + _by
      where id = _run_id and lease = _lease and lease_expires_at is not null
 $$;
-comment on function agent.prolong(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
+comment on function agent.extend_lease(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
 
 -- Become the role of an attachment for the rest of the transaction, and see to it that the
 -- application wins where the two of us want the same rows.
@@ -344,7 +344,7 @@ comment on function agent.prolong(bigint, bigint, interval) is 'Let a lease stan
 -- parameter deadlock_timeout), else the short wait makes up for most of it.
 --
 -- Raises WA008: nothing may be done then, least of all as whoever we are.
-create function agent.become(_run_as name, _path text default '')
+create function agent.assume_role(_run_as name, _path text default '')
     returns void
     language plpgsql
 as $$
@@ -369,18 +369,18 @@ begin
     perform set_config('search_path', concat_ws(', ', nullif(_path, ''), 'pg_temp'), true);
 end;
 $$;
-comment on function agent.become(name, text) is 'Become the role of an attachment for the rest of the transaction';
+comment on function agent.assume_role(name, text) is 'Become the role of an attachment for the rest of the transaction';
 
 -- Whether a row may be shown to an agent, asked as its role before a run begins: the WAL knows no
 -- privileges, and they may have changed since the agent was attached.
 --
--- Args: _sql: asks whether the row can be seen, as a boolean, for agent.on_table(); NULL where the
+-- Args: _sql: asks whether the row can be seen, as a boolean, for agent.bind_relation(); NULL where the
 -- change names no row.
 -- Returns whether it may, and whether row level security had a say in that; of a table that is gone,
 -- that it may not.
 -- Raises WA008 when the role is gone, cannot be taken on, or may not read what is shown, and what
--- agent.on_table() raises.
-create function agent.sees(
+-- agent.bind_relation() raises.
+create function agent.row_visibility(
     _run_as name, _relation oid, _columns text[], _sql text, _key jsonb, out seen boolean, out row_security boolean
 )
     language plpgsql
@@ -392,23 +392,23 @@ declare
 begin
     select c.relrowsecurity into row_security from pg_class c where c.oid = _relation;
     begin
-        perform agent.check_sight(_relation::regclass, _columns, _run_as);
+        perform agent.check_visibility(_relation::regclass, _columns, _run_as);
     exception when insufficient_privilege or undefined_object then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text, _hint = pg_exception_hint;
         raise exception '% (SQLSTATE %)', _message, _state
             using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'then: walagent resume');
     end;
     if row_security then
-        _sql := coalesce(agent.on_table(_sql, _relation, _key), 'select false');
+        _sql := coalesce(agent.bind_relation(_sql, _relation, _key), 'select false');
     end if;
-    perform agent.become(_run_as);
+    perform agent.assume_role(_run_as);
     seen := row_security is not null;
     if row_security then
         execute _sql into seen using _key;
     end if;
 end;
 $$;
-comment on function agent.sees(name, oid, text[], text, jsonb) is 'Whether an agent''s role may be shown a row';
+comment on function agent.row_visibility(name, oid, text[], text, jsonb) is 'Whether an agent''s role may be shown a row';
 
 -- Carry out a SQL tool and record its answer: fence, tag, role, statement and step in one
 -- transaction, which is this one statement.
@@ -420,7 +420,7 @@ comment on function agent.sees(name, oid, text[], text, jsonb) is 'Whether an ag
 -- quotes the row, with columns that the agent is not shown: it stays here.
 --
 -- Args: _must_find: a statement that gives nothing has failed (P0002).
---       _relation: the table that the statement is about; it is made for it by agent.on_table().
+--       _relation: the table that the statement is about; it is made for it by agent.bind_relation().
 -- Raises WA009 where the tool fails because its attachment has lost its ground.
 create function agent.call_tool(
     _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
@@ -445,10 +445,10 @@ begin
     perform agent.begin_write(_run_id, _lease);
     begin
         if _relation is not null then
-            _sql := agent.on_table(_sql, _relation, _arguments -> 'key', _arguments -> 'set');
+            _sql := agent.bind_relation(_sql, _relation, _arguments -> 'key', _arguments -> 'set');
             _is_tool := false;
         end if;
-        perform agent.become(_run_as, _path);
+        perform agent.assume_role(_run_as, _path);
         _is_tool := true;
         execute _sql into _result using _arguments;
         if _must_find and _result is null then
@@ -471,7 +471,7 @@ begin
         if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
             raise;
         end if;
-        _lost := agent.lost_ground_of(_run_id, _state);
+        _lost := agent.drift_of_run(_run_id, _state);
         if _lost is not null then
             raise exception '%', _lost using errcode = 'WA009';
         end if;
@@ -482,7 +482,7 @@ begin
     end;
     perform agent.clean_session(_durable);
     if clock_timestamp() - _started > interval '1 second' then
-        perform agent.prolong(_run_id, _lease, clock_timestamp() - _started);
+        perform agent.extend_lease(_run_id, _lease, clock_timestamp() - _started);
     end if;
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
     if not agent.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
@@ -490,16 +490,16 @@ begin
     end if;
     insert into agent.step (run_id, seq, kind, content, duration_ms)
     select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
-     where agent.follows(_run_id, _seq)
+     where agent.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.refuse_step(_run_id, _seq);
+        perform agent.raise_step_conflict(_run_id, _seq);
     end if;
     return _content;
 end;
 $$;
 
--- End a run, and let the next of its lane go.  Two statements on purpose: the second must see what
+-- End a run, and let the next run of its ordering key go.  Two statements on purpose: the second must see what
 -- a claim marked while we waited for its lock.
 --
 -- Returns whether one was waiting.  Raises WA001 when another worker holds the run.
@@ -557,10 +557,10 @@ begin
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
     select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _step_cost, _duration_ms
-     where agent.follows(_run_id, _seq)
+     where agent.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.refuse_step(_run_id, _seq);
+        perform agent.raise_step_conflict(_run_id, _seq);
     end if;
     if _reserved then
         perform agent.settle(_run_id, _usage, _step_cost);
@@ -658,7 +658,7 @@ create function agent.release_runs(_worker text)
     language plpgsql
 as $$
 declare
-    _lanes bigint[];
+    _queues bigint[];
 begin
     with held as (
         select id from agent.run
@@ -677,10 +677,10 @@ begin
         update agent.run b set blocked_by = null
           from freed f where b.blocked_by = f.id and agent.is_final(f.state)
     )
-    select array_agg(distinct attachment_id) into _lanes from freed;
-    if _lanes is not null then
-        update agent.lane set queued = true
-         where attachment_id in (select attachment_id from agent.lane where attachment_id = any (_lanes)
+    select array_agg(distinct attachment_id) into _queues from freed;
+    if _queues is not null then
+        update agent.queue set queued = true
+         where attachment_id in (select attachment_id from agent.queue where attachment_id = any (_queues)
                                   order by attachment_id for no key update);
         perform pg_notify('walagent_runs', '');
         perform agent.release_lost();
@@ -689,7 +689,7 @@ end;
 $$;
 
 -- Whether an attachment has a run that could be claimed.
-create function agent.is_waited_for(_attachment_id bigint)
+create function agent.has_claimable_run(_attachment_id bigint)
     returns boolean
     language sql
     stable
@@ -708,7 +708,7 @@ create function agent.tick()
     language plpgsql
 as $$
 declare
-    _lanes bigint[] := '{}';
+    _queues bigint[] := '{}';
     _more  bigint[];
     _next  timestamptz;
 begin
@@ -736,7 +736,7 @@ begin
          from freed f where b.blocked_by = f.id and agent.is_final(f.state)
     )
     select array_agg(distinct attachment_id) into _more from freed;
-    _lanes := _lanes || coalesce(_more, '{}');
+    _queues := _queues || coalesce(_more, '{}');
 
     with due as (
         select id from agent.run
@@ -747,7 +747,7 @@ begin
         returning r.attachment_id
     )
     select array_agg(distinct attachment_id) into _more from woken;
-    _lanes := _lanes || coalesce(_more, '{}');
+    _queues := _queues || coalesce(_more, '{}');
 
     with due as (
         select id from agent.run
@@ -758,7 +758,7 @@ begin
         returning r.attachment_id
     )
     select array_agg(distinct attachment_id) into _more from woken;
-    _lanes := _lanes || coalesce(_more, '{}');
+    _queues := _queues || coalesce(_more, '{}');
 
     -- A question that somebody is just deciding, or whose run is being cancelled, waits for the next time.
     with due as (
@@ -773,18 +773,18 @@ begin
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
        and not exists (select from agent.run p where p.id = r.blocked_by and not agent.is_final(p.state));
-    -- In one order, and no lane that was not locked then: others wait for lanes while they hold some.
-    _lanes := array(
+    -- In one order, and no queue that was not locked then: others wait for queues while they hold some.
+    _queues := array(
         select h.attachment_id
           from (select l.attachment_id
-                  from agent.lane l
+                  from agent.queue l
                  where l.used <> (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running')
-                    or not l.queued and (l.attachment_id = any (_lanes) or agent.is_waited_for(l.attachment_id))
+                    or not l.queued and (l.attachment_id = any (_queues) or agent.has_claimable_run(l.attachment_id))
                  order by l.attachment_id for no key update) h);
-    update agent.lane l
+    update agent.queue l
        set used = (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running'),
            queued = true
-     where l.attachment_id = any (_lanes);
+     where l.attachment_id = any (_queues);
     if found then
         perform pg_notify('walagent_runs', '');
     end if;
@@ -916,26 +916,26 @@ create function agent.reject(id bigint, reason text default null)
 as $$ select agent.decide(id, 'rejected', reason) $$;
 comment on function agent.reject(bigint, text) is 'Refuse a waiting tool call; the model is told the reason';
 
--- A person's transaction may stay open for long.  Every claim and every intake needs the lane, so what
+-- A person's transaction may stay open for long.  Every claim and every intake needs the queue, so what
 -- a person does to a run touches it only as it commits.
-create function agent.wake_lane()
+create function agent.notify_queue()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    update agent.lane set queued = true where attachment_id = new.attachment_id and not queued;
+    update agent.queue set queued = true where attachment_id = new.attachment_id and not queued;
     perform pg_notify('walagent_runs', '');
     return null;
 end;
 $$;
-create constraint trigger wake_lane
+create constraint trigger notify_queue
     after update of state on agent.run
     deferrable initially deferred
     for each row when (new.state = 'pending' and old.state in ('waiting_approval', 'needs_review', 'failed', 'dead', 'cancelled')
                        or new.state = 'cancelled' and old.state <> 'running')
-    execute function agent.wake_lane();
+    execute function agent.notify_queue();
 
 -- Cancel a run: at once when nobody works on it, else as soon as its worker hears of it.
 --
@@ -975,7 +975,7 @@ $$;
 comment on function agent.cancel(bigint, text) is 'Cancel a run';
 
 -- Let an ended run go on.  Its steps stay; limits and attempts count anew from here.  For the lock
--- see agent.take_in(): until this commits, no run starts as it is inserted.
+-- see agent.ingest(): until this commits, no run starts as it is inserted.
 create function agent.retry(run_id bigint)
     returns void
     language plpgsql
@@ -1033,7 +1033,7 @@ comment on function agent.resolve(bigint, boolean, text) is 'Say what became of 
 -- Take changes in: one run each.  A change that is here already leaves no trace.
 --
 -- Args: _runs: an array of objects; short names, because there are many: a attachment, v version,
--- l commit LSN, o ordinal, t committed at, c change, k key, n lane, m max attempts, u causing run,
+-- l commit LSN, o ordinal, t committed at, c change, k key, n ordering key, m max attempts, u causing run,
 -- d depth, s state, e error.
 create function agent.insert_runs(_generation integer, _runs jsonb)
     returns bigint
@@ -1041,7 +1041,7 @@ create function agent.insert_runs(_generation integer, _runs jsonb)
 as $$
     with taken as (
         insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
-                               change, key, lane, max_attempts, cause_run, depth, state, error, finished_at)
+                               change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
         select x.a, x.v, _generation, x.l, x.o, x.t, x.c, x.k, x.n, x.m, x.u, x.d, x.s, x.e,
                case when agent.is_final(x.s) then agent.now() end
           from jsonb_to_recordset(_runs) as x (
@@ -1054,27 +1054,27 @@ as $$
     select count(*) from taken
 $$;
 
--- Move the ledger on, in the transaction that took the changes in, and wake the workers.  The
--- lanes come last: a claim that holds one of them must not wait for the inserts before this.
+-- Move the checkpoint on, in the transaction that took the changes in, and wake the workers.  The
+-- queues come last: a claim that holds one of them must not wait for the inserts before this.
 --
 -- Raises WA007 when a newer reader took over: then nothing may be confirmed.
-create function agent.move_progress(
-    _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _lanes bigint[], _committed_at timestamptz default null
+create function agent.advance_checkpoint(
+    _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _queues bigint[], _committed_at timestamptz default null
 )
     returns void
     language plpgsql
 as $$
 begin
-    update agent.progress
+    update agent.checkpoint
        set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent.now(),
            committed_at = greatest(committed_at, _committed_at)
      where slot = _slot and epoch = _epoch and end_lsn <= _end_lsn;
     if not found then
         raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
     end if;
-    if _lanes <> '{}' then
-        update agent.lane set queued = true
-         where attachment_id in (select attachment_id from agent.lane where attachment_id = any (_lanes)
+    if _queues <> '{}' then
+        update agent.queue set queued = true
+         where attachment_id in (select attachment_id from agent.queue where attachment_id = any (_queues)
                                   order by attachment_id for no key update);
         perform pg_notify('walagent_runs', '');
     end if;
@@ -1084,23 +1084,23 @@ $$;
 -- The plain case of intake, in one round trip, and one commit less where it can be: a run that a
 -- worker in the reader's own process has a slot for is inserted as already claimed by it.  Only
 -- where nobody is passed over: the attachment has no backlog, no cap and no pause, and the run's
--- lane no unfinished run.  The caller marks (x) at most one run of a lane.
+-- ordering key no unfinished run.  The caller marks (x) at most one run of an ordering key.
 --
--- Nobody may put an older run into a lane between that look and our commit, or a claim could start it
+-- Nobody may put an older run before it between that look and our commit, or a claim could start it
 -- beside ours: agent.retry and backfills share the lock `walagent.start`, and while any does, nothing
 -- is started here.
 --
 -- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
-create function agent.take_in(
+create function agent.ingest(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
-    _lanes bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
+    _queues bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
 )
     returns jsonb
     language plpgsql
 as $$
 declare
     _started jsonb;
-    _waiting bigint[] := _lanes;
+    _waiting bigint[] := _queues;
 begin
     if _worker is null or not pg_try_advisory_xact_lock(hashtext('walagent.start')) then
         perform agent.insert_runs(_generation, _runs);
@@ -1108,11 +1108,11 @@ begin
         with given as (
             select x.*, coalesce(x.x, false) and x.s = 'pending'
                    and exists (
-                       select from agent.lane l
+                       select from agent.queue l
                         where l.attachment_id = x.a and not l.queued and not l.paused and l.cap is null)
                    and not exists (
                        select from agent.run p
-                        where p.attachment_id = x.a and p.lane = x.n
+                        where p.attachment_id = x.a and p.ordering_key = x.n
                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review'))
                    as go
               from jsonb_to_recordset(_runs) as x (
@@ -1120,7 +1120,7 @@ begin
                        m integer, u bigint, d integer, s agent.run_state, e jsonb, x boolean)
         ), taken as (
             insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
-                                   change, key, lane, max_attempts, cause_run, depth, state, error, finished_at,
+                                   change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
                                    worker, lease, attempt, lease_expires_at, started_at)
             select g.a, g.v, _generation, g.l, g.o, g.t, g.c, g.k, g.n, g.m, g.u, g.d,
                    case when g.go then 'running' else g.s end, g.e,
@@ -1137,18 +1137,18 @@ begin
           into _started, _waiting
           from taken t;
     end if;
-    perform agent.move_progress(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
+    perform agent.advance_checkpoint(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
     return _started;
 end;
 $$;
 
 
--- Take over the ledger of a slot that is not given up; older readers can write nothing from here on.
-create function agent.take_ledger(_slot text, _reader text)
-    returns agent.progress
+-- Take over the checkpoint of a slot that is not given up; older readers can write nothing from here on.
+create function agent.take_checkpoint(_slot text, _reader text)
+    returns agent.checkpoint
     language sql
 as $$
-    update agent.progress set epoch = epoch + 1, reader = _reader, updated_at = agent.now()
-     where slot = _slot and given_up_at is null
+    update agent.checkpoint set epoch = epoch + 1, reader = _reader, updated_at = agent.now()
+     where slot = _slot and abandoned_at is null
     returning *
 $$;

@@ -22,12 +22,12 @@ create view agent.broken_invariant with (security_invoker = on) as
     select 'a step is missing' as rule, format('run %s: %s steps, the last is number %s', run_id, count(*), max(seq)) as detail
       from agent.step group by run_id having count(*) <> max(seq) + 1
     union all
-    select 'a run is ahead of the ledger', format('run %s at %s, ledger at %s', r.id, r.commit_lsn, max(p.end_lsn))
-      from agent.run r join agent.progress p on p.generation = r.generation
+    select 'a run is ahead of the checkpoint', format('run %s at %s, checkpoint at %s', r.id, r.commit_lsn, max(p.end_lsn))
+      from agent.run r join agent.checkpoint p on p.generation = r.generation
      where r.reason = 'change' group by r.id having r.commit_lsn >= max(p.end_lsn)
     union all
-    select 'two runs of one lane at the same time', format('attachment %s, lane %s', attachment_id, lane)
-      from agent.run where state = 'running' and lane is not null group by attachment_id, lane having count(*) > 1
+    select 'two runs of one ordering key at the same time', format('attachment %s, ordering key %s', attachment_id, ordering_key)
+      from agent.run where state = 'running' and ordering_key is not null group by attachment_id, ordering_key having count(*) > 1
     union all
     select 'a run waits for an approval that nobody can give', format('run %s', r.id)
       from agent.run r
@@ -60,19 +60,19 @@ as $$
 begin
     execute format('grant usage on schema agent to %I', role);
     execute format('grant select on all tables in schema agent to %I', role);
-    execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.unjudged, agent.progress, agent.gap, '
+    execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.deferred_change, agent.checkpoint, agent.gap, '
         'agent.backfill, agent.backfill_seen, agent.worker, agent.spend to %I', role);
     execute format('grant insert, update, delete on agent.gap_choice to %I', role);
     execute format('grant insert, update, delete on agent.session, agent.question, agent.verified_query, agent.glossary, '
         'agent.schema_index, agent.schema_table to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
-    execute format('grant update on agent.approval, agent.lane, agent.tool, agent.budget_use to %I', role);
+    execute format('grant update on agent.approval, agent.queue, agent.tool, agent.budget_use to %I', role);
     execute format('grant insert, update on agent.attachment_version to %I', role);
     execute format('grant usage on all sequences in schema agent to %I', role);
     execute format('grant execute on all functions in schema agent to %I', role);
-    execute format('revoke execute on function agent.freeze_attachment(), agent.forget_attachment(), agent.settle_lane(), agent.forget_lane(), '
-        'agent.continue_decided(), agent.publish_relation(regclass), agent.note_published(regclass, oid), '
-        'agent.mend_publications(), agent.publish_again(), agent.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
+    execute format('revoke execute on function agent.freeze_attachment(), agent.delete_attachment_state(), agent.sync_queue(), agent.delete_queue(), '
+        'agent.continue_decided(), agent.publish_relation(regclass), agent.record_published(regclass, oid), '
+        'agent.repair_publications(), agent.republish(), agent.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name) from %I', role);
 end;
 $$;
@@ -85,8 +85,8 @@ as $$
 begin
     execute format('grant usage on schema agent to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
-        'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.progress, agent.gap, '
-        'agent.lane, agent.worker, agent.merged_change, agent.attachment_version to %I', role);
+        'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
+        'agent.queue, agent.worker, agent.merged_change, agent.attachment_version to %I', role);
     execute format('grant execute on function agent.now(), agent.is_final(agent.run_state) to %I', role);
     execute format('grant select on agent.gap_choice, agent.published to %I', role);
     execute format('grant select on agent.budget, agent.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
@@ -128,9 +128,9 @@ begin
          where p.pronamespace = 'agent'::regnamespace
            and p.proname in ('now', 'attach', 'detach', 'pause', 'resume', 'parse_spec', 'spec_skip', 'spec_value', 'spec_list',
                'spec_ops', 'spec_bind', 'spec_cast', 'suggest', 'edit_distance', 'json_schema_of', 'check_list', 'column_schema',
-               'key_columns', 'identity_columns', 'is_utf8', 'json_columns', 'argument_names', 'function_tool', 'schemas_of', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'without_arguments', 'update_tool', 'query_tool', 'writing_rights',
-               'is_one_expression', 'where_of', 'compile_condition', 'row_filter', 'check_sight', 'check_columns', 'check_carried', 'check_relation', 'may_change', 'checked_attachment', 'define', 'check_model', 'check_tools', 'check_approve',
-               'told_dropped', 'told_reattach', 'lost_ground'));
+               'key_columns', 'identity_columns', 'is_utf8', 'json_columns', 'argument_names', 'function_tool', 'schemas_of', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'drop_arguments', 'update_tool', 'query_tool', 'writing_rights',
+               'is_one_expression', 'view_condition', 'compile_condition', 'row_filter', 'check_visibility', 'check_columns', 'check_streamed', 'check_relation', 'may_change', 'checked_attachment', 'define', 'check_model', 'check_tools', 'check_approve',
+               'drop_message', 'reattach_message', 'drift_of'));
 end;
 $$;
 comment on function agent.grant_developer(name) is 'Let a role attach agents to tables that it may read';

@@ -15,7 +15,7 @@ as $$
 begin
     if coalesce(current_setting('walagent.applying', true), '') <> 'on' then
         -- One that has lost its ground can have no new version; resuming will make it.
-        update agent.attachment set version = version + 1 where agent = new.name and agent.lost_ground(definition) is null;
+        update agent.attachment set version = version + 1 where agent = new.name and agent.drift_of(definition) is null;
     end if;
     return null;
 end;

@@ -118,7 +118,7 @@ $$;
 
 -- Let go of what was reserved under leases that nobody holds any more.
 --
--- Budgets whose row is locked are left for the next time: the caller holds lanes, and must wait for
+-- Budgets whose row is locked are left for the next time: the caller holds queues, and must wait for
 -- nobody.  Whoever is just settling holds that row, so nothing is taken from under a reply.
 create function agent.release_lost()
     returns void
@@ -347,7 +347,7 @@ create trigger open_budget
     for each row execute function agent.open_budget();
 
 -- At the commit: until then, calls go on under the budget as it was, and wait for nobody.
-create function agent.forget_budget()
+create function agent.delete_budget_use()
     returns trigger
     language plpgsql
     security definer
@@ -362,7 +362,7 @@ $$;
 create constraint trigger forget_budget
     after delete on agent.budget
     deferrable initially deferred
-    for each row execute function agent.forget_budget();
+    for each row execute function agent.delete_budget_use();
 
 create function agent.count_budget_version()
     returns trigger
@@ -398,7 +398,7 @@ $$;
 
 -- Tell the workers which budgets there are, and let go on what waits for one that has changed.  Deferred, so
 -- that the lock is held for the commit and no longer.
-create function agent.tell_of_budget()
+create function agent.notify_budget()
     returns trigger
     language plpgsql
     security definer
@@ -420,7 +420,7 @@ $$;
 create constraint trigger tell_of_budget
     after insert or update or delete on agent.budget
     deferrable initially deferred
-    for each row execute function agent.tell_of_budget();
+    for each row execute function agent.notify_budget();
 
 create view agent.budget_overview with (security_invoker = on) as
     select b.name, b.agent, b.attachment, b.model, b.asker, b.period, b.on_exceeded,

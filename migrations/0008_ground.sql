@@ -2,43 +2,43 @@
 --
 -- An attachment is defined once and its table goes on to change: columns are dropped and renamed, keys
 -- replaced, functions and roles removed.  One that has lost its ground is paused, with the reason.
--- Changes that nobody can judge meanwhile are kept whole, each with a pending run; resuming looks at
--- the ground anew, and each is judged by what the attachment means then.
+-- Changes that nobody can evaluate meanwhile are kept whole, each with a pending run; resuming looks at
+-- the ground anew, and each is evaluated by what the attachment means then.
 
 -- Beside the run, not in it: it holds columns that the agent is not shown.
-create table agent.unjudged (
+create table agent.deferred_change (
     run_id bigint primary key references agent.run on delete cascade,
     change json not null
 );
-comment on table agent.unjudged is 'Changes that could not be judged when they came, as the WAL told them; each has a pending run';
-comment on column agent.unjudged.change is 'json and not jsonb: it may hold bytes of a SQL_ASCII database, as \udcXX';
+comment on table agent.deferred_change is 'Changes that could not be evaluated when they came, as the WAL told them; each has a pending run';
+comment on column agent.deferred_change.change is 'json and not jsonb: it may hold bytes of a SQL_ASCII database, as \udcXX';
 
-create function agent.keep_unjudged(_generation integer, _changes jsonb)
+create function agent.defer_changes(_generation integer, _changes jsonb)
     returns void
     language sql
 as $$
-    insert into agent.unjudged (run_id, change)
+    insert into agent.deferred_change (run_id, change)
     select r.id, x.c::json
       from jsonb_to_recordset(_changes) as x (a bigint, l pg_lsn, o integer, c text)
            join agent.run r on r.attachment_id = x.a and r.generation = _generation and r.commit_lsn = x.l and r.ordinal = x.o
     on conflict do nothing
 $$;
-comment on function agent.keep_unjudged(integer, jsonb) is 'Keep changes beside the runs that were inserted for them; a attachment, l commit LSN, o ordinal, c change';
+comment on function agent.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them; a attachment, l commit LSN, o ordinal, c change';
 
--- A change was judged after all, and its run is to be worked: with what the agent is shown by now.
+-- A change was evaluated after all, and its run is to be worked: with what the agent is shown by now.
 --
 -- Raises WA001, WA002 as agent.fence does.
-create function agent.accept_judged(_run_id bigint, _lease bigint, _change jsonb, _key text)
+create function agent.accept_deferred(_run_id bigint, _lease bigint, _change jsonb, _key text)
     returns void
     language plpgsql
 as $$
 begin
     perform agent.fence(_run_id, _lease);
     update agent.run set change = _change, key = _key, error = null where id = _run_id;
-    delete from agent.unjudged where run_id = _run_id;
+    delete from agent.deferred_change where run_id = _run_id;
 end;
 $$;
-comment on function agent.accept_judged(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was judged late';
+comment on function agent.accept_deferred(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was evaluated late';
 
 -- What the columns of a change are to be read as: for each its type then, the type and collation that
 -- it has now (NULL where it is gone), and what the table is called now.  Of a domain the type below
@@ -81,9 +81,9 @@ as $$
       from wanted w
      order by w.n
 $$;
-comment on function agent.column_types(oid, text[], oid[]) is 'The types that a change''s columns are read as when a condition is judged';
+comment on function agent.column_types(oid, text[], oid[]) is 'The types that a change''s columns are read as when a condition is evaluated';
 
-create function agent.told_dropped(_definition jsonb)
+create function agent.drop_message(_definition jsonb)
     returns text
     language sql
     stable
@@ -93,9 +93,9 @@ as $$
            || case when to_regclass(t.name) is not null then '; the one of that name now is another table' else '' end
       from format('%I.%I', _definition ->> 'schema', _definition ->> 'table') as t (name)
 $$;
-comment on function agent.told_dropped(jsonb) is 'Say that an attachment''s table is gone';
+comment on function agent.drop_message(jsonb) is 'Say that an attachment''s table is gone';
 
-create function agent.told_reattach(_attachment agent.attachment)
+create function agent.reattach_message(_attachment agent.attachment)
     returns text
     language sql
     stable
@@ -105,13 +105,13 @@ as $$
                   format('%I.%I', (_attachment).definition ->> 'schema', (_attachment).definition ->> 'table'),
                   (_attachment).name, (_attachment).name, (_attachment).name)
 $$;
-comment on function agent.told_reattach(agent.attachment) is 'Say what to do about an attachment whose table is gone';
+comment on function agent.reattach_message(agent.attachment) is 'Say what to do about an attachment whose table is gone';
 
 -- Why an attachment cannot go on as it was defined; NULL when it can.
 --
 -- Whether its condition still compiles is not asked here: the reader sees that at the first change,
 -- and resuming compiles it anew.
-create function agent.lost_ground(_definition jsonb)
+create function agent.drift_of(_definition jsonb)
     returns text
     language plpgsql
     stable
@@ -123,13 +123,13 @@ declare
     _reason   text;
 begin
     if not exists (select from pg_class where oid = _relation) then
-        return agent.told_dropped(_definition);
+        return agent.drop_message(_definition);
     end if;
     select reason into _reason
-      from (select agent.lost_column(_relation, _definition)
-            union all select agent.lost_identity(_relation, _definition)
-            union all select agent.lost_stream(_relation, _definition)
-            union all select agent.lost_tool(_relation, _definition)
+      from (select agent.column_drift(_relation, _definition)
+            union all select agent.identity_drift(_relation, _definition)
+            union all select agent.stream_drift(_relation, _definition)
+            union all select agent.tool_drift(_relation, _definition)
             union all
             select format('role "%s" is gone, which it runs as', _definition ->> 'run_as')
              where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
@@ -138,9 +138,9 @@ begin
     return _reason;
 end;
 $$;
-comment on function agent.lost_ground(jsonb) is 'Why an attachment of this definition cannot go on; NULL when it can';
+comment on function agent.drift_of(jsonb) is 'Why an attachment of this definition cannot go on; NULL when it can';
 
-create function agent.lost_column(_relation regclass, _definition jsonb)
+create function agent.column_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -150,16 +150,16 @@ as $$
       from (select jsonb_array_elements_text(_definition -> 'key_columns'), 'was in its primary key'
             union all select jsonb_array_elements_text(_definition -> 'condition_columns'), 'the condition reads'
             union all select jsonb_array_elements_text(nullif(_definition -> 'columns', 'null')), 'is named in columns'
-            union all select jsonb_array_elements_text(nullif(_definition -> 'lane_key', 'null')), 'the lane is made of'
+            union all select jsonb_array_elements_text(nullif(_definition -> 'ordering_key', 'null')), 'the ordering key is made of'
             union all select jsonb_array_elements_text(_definition -> 'writes'), 'is named in writes'
             union all select b.value, format('tool %s is given as "%s"', t ->> 'name', b.key)
                         from jsonb_array_elements(_definition -> 'tools') t, jsonb_each_text(t -> 'bind') b) as n (name, use)
      where not exists (select from pg_attribute where attrelid = _relation and attname = n.name and attnum > 0 and not attisdropped)
      limit 1
 $$;
-comment on function agent.lost_column(regclass, jsonb) is 'A column that a definition needs and its table has no more';
+comment on function agent.column_drift(regclass, jsonb) is 'A column that a definition needs and its table has no more';
 
-create function agent.lost_identity(_relation regclass, _definition jsonb)
+create function agent.identity_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -178,11 +178,11 @@ as $$
           where o <> all (agent.identity_columns(_relation))
           limit 1))
 $$;
-comment on function agent.lost_identity(regclass, jsonb) is 'What changed about a table''s key and replica identity';
+comment on function agent.identity_drift(regclass, jsonb) is 'What changed about a table''s key and replica identity';
 
 -- Whether changes still reach us under the name of the relation that was attached to.  What has become
 -- of the publications is looked at when the stream opens: that silences a table for all its agents.
-create function agent.lost_stream(_relation regclass, _definition jsonb)
+create function agent.stream_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -200,12 +200,12 @@ as $$
                      else format('%s.%s is called %s now, and wal2json has sent no change of it since', _definition ->> 'schema',
                                  _definition ->> 'table', _relation) end
            from pg_class c join pg_namespace n on n.oid = c.relnamespace
-          where c.oid = _relation and exists (select from agent.progress where plugin = 'wal2json')
+          where c.oid = _relation and exists (select from agent.checkpoint where plugin = 'wal2json')
             and (c.relkind = 'p' or (n.nspname, c.relname) is distinct from (_definition ->> 'schema', _definition ->> 'table'))))
 $$;
-comment on function agent.lost_stream(regclass, jsonb) is 'Why a table''s changes do not arrive any more as those of the relation that was attached to';
+comment on function agent.stream_drift(regclass, jsonb) is 'Why a table''s changes do not arrive any more as those of the relation that was attached to';
 
-create function agent.lost_tool(_relation regclass, _definition jsonb)
+create function agent.tool_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -232,11 +232,11 @@ as $$
             and not coalesce(agent.column_schema(_relation, p.key) -> 'enum' ? v.label, true)
           limit 1))
 $$;
-comment on function agent.lost_tool(regclass, jsonb) is 'A tool that cannot be carried out any more as it was defined';
+comment on function agent.tool_drift(regclass, jsonb) is 'A tool that cannot be carried out any more as it was defined';
 
 -- Pause every attachment that has lost its ground, and tell which.  An attachment that a person has
 -- locked is left for the next time.
-create function agent.pause_lost()
+create function agent.pause_drifted()
     returns table (attachment text, reason text)
     language plpgsql
 as $$
@@ -245,7 +245,7 @@ declare
 begin
     for _lost in
         select a.id, a.name, l.reason
-          from agent.attachment a cross join lateral agent.lost_ground(a.definition) as l (reason)
+          from agent.attachment a cross join lateral agent.drift_of(a.definition) as l (reason)
          where not a.paused and l.reason is not null
          order by a.id
     loop
@@ -257,28 +257,28 @@ begin
     end loop;
 end;
 $$;
-comment on function agent.pause_lost() is 'Pause the attachments that have lost their ground';
+comment on function agent.pause_drifted() is 'Pause the attachments that have lost their ground';
 
 -- Whether a tool's error is no answer of the tool: it is called as the attachment was defined, and
 -- that does not hold any more.  Of a run with an older version that is nobody's news.
-create function agent.lost_ground_of(_run_id bigint, _sqlstate text)
+create function agent.drift_of_run(_run_id bigint, _sqlstate text)
     returns text
     language sql
     stable
 as $$
-    select agent.lost_ground(a.definition)
+    select agent.drift_of(a.definition)
       from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version
      where r.id = _run_id
        and _sqlstate in ('WA009', '42883', '42P01', '42703', '42704', '3F000', '22P02')
 $$;
-comment on function agent.lost_ground_of(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';
+comment on function agent.drift_of_run(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';
 
 -- Write a statement about a table: %1$s is what the table is called now, %2$s and %3$s are columns with
 -- their types now, of the key and of what is to be set.
 --
 -- Raises WA009 when the table or a column is gone, or the key is none any more: such a statement could
 -- change other rows.
-create function agent.on_table(_sql text, _relation oid, _key jsonb, _set jsonb default '{}')
+create function agent.bind_relation(_sql text, _relation oid, _key jsonb, _set jsonb default '{}')
     returns text
     language plpgsql
     stable
@@ -300,7 +300,7 @@ begin
                   agent.typed_columns(_relation, array(select jsonb_object_keys(_set))));
 end;
 $$;
-comment on function agent.on_table(text, oid, jsonb, jsonb) is 'Write a statement about a table by what it and its columns are called now';
+comment on function agent.bind_relation(text, oid, jsonb, jsonb) is 'Write a statement about a table by what it and its columns are called now';
 
 create function agent.typed_columns(_relation oid, _names text[])
     returns text
@@ -324,14 +324,14 @@ comment on function agent.typed_columns(oid, text[]) is 'Columns with their type
 
 -- An attachment goes on with a version for which the ground is there: what waited without ground is
 -- its now.  Runs that have begun keep theirs.  In the transaction that makes the version or resumes.
-create function agent.move_runs(_attachment_id bigint, _version integer)
+create function agent.repin_runs(_attachment_id bigint, _version integer)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 begin
     with mine as (
-        select v.version, agent.lost_ground(v.definition) is not null as lost
+        select v.version, agent.drift_of(v.definition) is not null as lost
           from agent.attachment_version v
                join agent.attachment_version n on n.attachment_id = v.attachment_id and n.version = _version
          where v.attachment_id = _attachment_id and v.version <> _version
@@ -346,11 +346,11 @@ begin
       from mine m
      where r.attachment_id = _attachment_id and r.attachment_version = m.version
        and r.state in ('pending', 'waiting_retry')
-       and (r.change ? 'unjudged' or m.lost)
+       and (r.change ? 'deferred' or m.lost)
        and not exists (select from agent.step s where s.run_id = r.id);
 end;
 $$;
-comment on function agent.move_runs(bigint, integer) is 'Give runs that waited without ground the version that goes on';
+comment on function agent.repin_runs(bigint, integer) is 'Give runs that waited without ground the version that goes on';
 
-revoke all on agent.unjudged from public;
+revoke all on agent.deferred_change from public;
 revoke all on all functions in schema agent from public;

@@ -14,7 +14,7 @@ comment on column agent.published.entry is 'Of pg_publication_rel: another one m
 -- Remember how a table is published now, unless that was not ours to begin with.
 --
 -- Args: _was: the entry that it had before we altered anything, NULL if it had none.
-create function agent.note_published(_relation regclass, _was oid)
+create function agent.record_published(_relation regclass, _was oid)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -57,7 +57,7 @@ comment on function agent.publication_trouble() is 'Say what has become of our p
 
 -- Put everything that is attached into the publications again, for a new slot to begin with.  What
 -- was not sent until then is lost, which is for the caller to write down.
-create function agent.publish_again()
+create function agent.republish()
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -65,20 +65,20 @@ as $$
 declare
     _relation regclass;
 begin
-    perform agent.mend_publications();
+    perform agent.repair_publications();
     delete from agent.published;
-    perform agent.note_published('agent.attachment', null);
+    perform agent.record_published('agent.attachment', null);
     for _relation in
         select distinct a.relation from agent.attachment a join pg_class c on c.oid = a.relation
     loop
         perform agent.publish_relation(_relation);
-        perform agent.note_published(_relation, null);
+        perform agent.record_published(_relation, null);
     end loop;
 end;
 $$;
-comment on function agent.publish_again() is 'Mend the publications';
+comment on function agent.republish() is 'Mend the publications';
 
-select agent.publish_again();
+select agent.republish();
 
 -- Follow tables into a database that was restored from a dump: there they have the same names and
 -- other numbers.  A table that was dropped and made again is no such case: its attachment still has
@@ -113,15 +113,15 @@ comment on function agent.adopt_tables() is 'Let attachments go on in a database
 -- Give a slot up: write the gap down and fence its reader.  Dropping the slot comes after the commit;
 -- who dies in between leaves that to whoever comes next.
 --
--- Returns the gap, or NULL when another reader has taken the ledger over: then nothing is done.
-create function agent.give_up(_slot text, _epoch bigint, _reason text)
+-- Returns the gap, or NULL when another reader has taken the checkpoint over: then nothing is done.
+create function agent.abandon_slot(_slot text, _epoch bigint, _reason text)
     returns bigint
     language sql
 as $$
     with held as (
-        update agent.progress
-           set given_up_at = agent.now(), epoch = epoch + 1, updated_at = agent.now()
-         where slot = _slot and epoch = _epoch and given_up_at is null
+        update agent.checkpoint
+           set abandoned_at = agent.now(), epoch = epoch + 1, updated_at = agent.now()
+         where slot = _slot and epoch = _epoch and abandoned_at is null
         returning slot, generation, end_lsn, committed_at
     )
     insert into agent.gap as g (slot, generation, from_lsn, to_lsn, since, reason)
@@ -129,7 +129,7 @@ as $$
     on conflict (slot, generation) where resolved_at is null do update set to_lsn = excluded.to_lsn
     returning g.id
 $$;
-comment on function agent.give_up(text, bigint, text) is 'Give a slot up that keeps too much WAL; called by its reader';
+comment on function agent.abandon_slot(text, bigint, text) is 'Give a slot up that keeps too much WAL; called by its reader';
 
-revoke all on function agent.note_published(regclass, oid), agent.publication_trouble(), agent.publish_again(),
-    agent.adopt_tables(), agent.give_up(text, bigint, text) from public;
+revoke all on function agent.record_published(regclass, oid), agent.publication_trouble(), agent.republish(),
+    agent.adopt_tables(), agent.abandon_slot(text, bigint, text) from public;

@@ -51,7 +51,7 @@ $$;
 
 -- Give back what questions hold whose process is gone, and end those that nobody went on with for a
 -- week, so that they can be pruned.  Nobody else may be there to see to it.
-create function agent.let_go_of_questions()
+create function agent.release_abandoned_questions()
     returns void
     language plpgsql
 as $$
@@ -108,7 +108,7 @@ declare
     _run      bigint;
     _question bigint;
 begin
-    perform agent.let_go_of_questions();
+    perform agent.release_abandoned_questions();
     insert into agent.session as s (id) values (_session)
     on conflict (id) do update set asked_at = agent.now() where s.owner = session_user;
     if not found then

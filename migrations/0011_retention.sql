@@ -7,7 +7,7 @@
 -- Else each removed run would read all approvals.
 create index approval_run on agent.approval (run_id);
 
-create function agent.is_decided(_run_id bigint)
+create function agent.has_decision(_run_id bigint)
     returns boolean
     language sql
     stable
@@ -16,7 +16,7 @@ as $$
         or exists (select from agent.step s
                     where s.run_id = _run_id and s.kind = 'result' and s.content ? 'reviewed_by')
 $$;
-comment on function agent.is_decided(bigint) is 'Whether a person has approved, rejected or reviewed something in a run';
+comment on function agent.has_decision(bigint) is 'Whether a person has approved, rejected or reviewed something in a run';
 
 -- Remove those of the next *_batch* runs after *_after* that ended longer than *_keep* ago.
 --
@@ -43,7 +43,7 @@ begin
               from agent.run o
              where o.id > _after and o.id <= last
                and o.finished_at < agent.now() - _keep
-               and (not agent.is_decided(o.id) or o.finished_at < agent.now() - _keep_decided)
+               and (not agent.has_decision(o.id) or o.finished_at < agent.now() - _keep_decided)
                for update skip locked) old
      where r.id = old.id;
     get diagnostics removed = row_count;
@@ -91,5 +91,5 @@ end;
 $$;
 comment on function agent.prune(interval, integer, interval) is 'Remove ended runs older than an interval, in batches; those with a person''s decision only where keep_decided says so';
 
-revoke all on function agent.is_decided(bigint), agent.prune_some(interval, interval, bigint, integer),
+revoke all on function agent.has_decision(bigint), agent.prune_some(interval, interval, bigint, integer),
     agent.prune_rest(interval), agent.prune(interval, integer, interval) from public;

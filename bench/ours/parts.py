@@ -10,7 +10,7 @@ from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.config import Replication, Workers
-from walagent.intake.conditions import Judge
+from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.matching.registry import Registry
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
@@ -19,7 +19,7 @@ from walagent.runs.models import Models
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store.attachments import active_attachments, load_models, secret_key
-from walagent.store.checkpoint import take_ledger
+from walagent.store.checkpoint import take_checkpoint
 from walagent.store.connections import connect, open_pool
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import open_stream
@@ -39,20 +39,20 @@ def write_log() -> None:
 
 
 async def make_slot(url: str) -> None:
-    """Make slot and ledger."""
+    """Make slot and checkpoint."""
     async with await connect(url) as conn:
         await ensure_slot(conn, url, REPLICATION)
 
 
 @asynccontextmanager
 async def open_intake(url: str) -> AsyncGenerator[Intake]:
-    """The stream from where the ledger ends, and what takes its changes in."""
-    async with await connect(url) as conn, await connect(url) as judging:
+    """The stream from where the checkpoint ends, and what takes its changes in."""
+    async with await connect(url) as conn, await connect(url) as evaluating:
         registry = Registry(await active_attachments(conn))
         key = await secret_key(conn)
         async with open_stream(url, STREAM) as stream:
-            ledger = await take_ledger(conn, STREAM.slot, "bench")
-            yield Intake(stream, conn, Judge(judging), ledger, registry, key)
+            checkpoint = await take_checkpoint(conn, STREAM.slot, "bench")
+            yield Intake(stream, conn, Evaluator(evaluating), checkpoint, registry, key)
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""walagent's reader: takes in what waits in its slot, or with `--decode-only` only reads it."""
+"""walagent's reader: ingests what waits in its slot, or with `--decode-only` only reads it."""
 
 import argparse
 import asyncio

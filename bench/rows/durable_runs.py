@@ -14,7 +14,7 @@ _SLOTS = 20  # runs at once in one process
 
 
 def walagent(place: Place) -> Mapping[str, Any]:
-    """Runs that were taken in before the clock starts."""
+    """Runs that were ingested before the clock starts."""
     call = {"call": workload.TOOL, "arguments": workload.ARGUMENTS}
     with scripted([[workload.THOUGHT, call], workload.ANSWER]) as answers:
         attach(place.url, answers, tools=[workload.TOOL])

@@ -78,7 +78,7 @@ def _read(place: Place, count: int, *options: str) -> dict[str, Any]:
 
 
 ROW = Row(
-    what="one-row transactions taken in a second, every row matches",
+    what="one-row transactions ingested a second, every row matches",
     beside="the same WAL decoded without intake",
     sides={OURS: take_in, "decoding": decode_only},
     figures=(Figure("per_second", over="decoding", goal=0.25),),

@@ -112,7 +112,7 @@ class Attachment:
     columns: frozenset[str] | None = None
     json_columns: Mapping[str, str] = field(default_factory=dict[str, str])  # to json or jsonb
     writes: tuple[str, ...] = ()
-    lane_key: tuple[str, ...] | None = None
+    ordering_key: tuple[str, ...] | None = None
     debounce: float | None = None  # seconds
     cap: int | None = None  # runs at the same time
     max_depth: int = 3
@@ -149,7 +149,7 @@ class Attachment:
             columns=None if raw["columns"] is None else frozenset(raw["columns"]),
             json_columns=raw.get("json_columns", {}),
             writes=tuple(raw["writes"]),
-            lane_key=None if raw["lane_key"] is None else tuple(raw["lane_key"]),
+            ordering_key=None if raw["ordering_key"] is None else tuple(raw["ordering_key"]),
             debounce=None if raw["debounce_seconds"] is None else float(raw["debounce_seconds"]),
             cap=raw["cap"],
             max_depth=raw["max_depth"],

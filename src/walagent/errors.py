@@ -10,9 +10,9 @@
     ├── PreconditionError       STOP        the server or the role is not set up for us
     │   └── LoginRefusedError   STOP        the server does not let this login in
     ├── RoleRefusedError        ASK_PERSON  an agent's role may not do what its attachment needs
-    ├── GroundLostError         ASK_PERSON  an attachment's table or tools are not what they were
-    ├── ConfigError             STOP        a file, option, spec string or name is wrong
-    ├── FencedError             YIELD_RUN   a newer reader took over the ledger
+    ├── BrokenAttachmentError         ASK_PERSON  an attachment's table or tools are not what they
+    were ├── ConfigError             STOP        a file, option, spec string or name is wrong
+    ├── FencedError             YIELD_RUN   a newer reader took over the checkpoint
     ├── LeaseLostError          YIELD_RUN   another worker has the run by now
     ├── StepTakenError          YIELD_RUN   the step is recorded already
     ├── RunCancelledError       YIELD_RUN   somebody cancelled the run
@@ -78,7 +78,7 @@ class DecodeError(WalagentError):
 
 
 class StreamLostError(WalagentError):
-    """The replication connection is gone; open a new stream from the ledger's position."""
+    """The replication connection is gone; open a new stream from the checkpoint's position."""
 
     next = Next.RETRY
 
@@ -120,7 +120,7 @@ class RoleRefusedError(WalagentError):
     next = Next.ASK_PERSON
 
 
-class GroundLostError(WalagentError):
+class BrokenAttachmentError(WalagentError):
     """The table, key or tools of an attachment are not what it was defined with."""
 
     next = Next.ASK_PERSON
@@ -131,7 +131,7 @@ class ConfigError(WalagentError):
 
 
 class FencedError(WalagentError):
-    """A newer reader took the ledger over; this one must not write any more."""
+    """A newer reader took the checkpoint over; this one must not write any more."""
 
     next = Next.YIELD_RUN
 

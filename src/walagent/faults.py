@@ -13,8 +13,8 @@ from contextlib import contextmanager
 POINTS = (
     "frame.received",  # a WAL frame is in hand
     "intake.runs_inserted",  # runs are inserted, progress is not moved yet
-    "intake.progress_moved",  # both, uncommitted
-    "intake.committed",  # the ledger transaction is durable
+    "intake.checkpoint_advanced",  # both, uncommitted
+    "intake.committed",  # the checkpoint transaction is durable
     "intake.confirmed",  # the server was told
     "run.claimed",
     "model.asking",  # just before the model is called

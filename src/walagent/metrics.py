@@ -43,8 +43,8 @@ replication_lag_bytes = Gauge(
 )
 changes = Counter(
     "walagent_changes_total",
-    "Changes taken in: matched asked for a run, unmatched for none, failed has a condition that"
-    " raised, unjudged waits for its attachment's ground, repeated was delivered before, skipped"
+    "Changes ingested: matched asked for a run, unmatched for none, failed has a condition that"
+    " raised, deferred waits for its attachment's ground, repeated was delivered before, skipped"
     " came after too many agents in a row",
     ["result"],
     registry=registry,
@@ -113,7 +113,7 @@ approvals_pending = Gauge(
 _build = Info("walagent_build", "The running version", registry=registry)
 _build.info({"version": __version__, "python": platform.python_version()})
 
-CHANGE_RESULTS = ("matched", "unmatched", "failed", "unjudged", "repeated", "skipped")
+CHANGE_RESULTS = ("matched", "unmatched", "failed", "deferred", "repeated", "skipped")
 RUN_STATES = (
     "pending",
     "running",

@@ -86,11 +86,11 @@ class NewRun:
     committed_at: datetime
     change: Mapping[str, Any]
     key: str | None
-    lane: str | None
+    ordering_key: str | None
     max_attempts: int
     debounce: float | None = None
     cause_run: int | None = None
     depth: int = 0
     state: RunState = RunState.PENDING
     error: Mapping[str, Json] | None = field(default=None)
-    unjudged: str | None = None  # the whole change, where nobody could judge it
+    deferred: str | None = None  # the whole change, where nobody could evaluate it

@@ -46,7 +46,7 @@ class OrchestrationState:
 
 
 class Supervisor:
-    """Plans, runs and judges; the sessions are kept in the database.
+    """Plans, runs and evaluates; the sessions are kept in the database.
 
     It holds no connection between calls, so nothing has to be closed.
     """

@@ -128,8 +128,8 @@ async def test_each_ticket_is_worked_once_without_server_key_or_network(tmp_path
     assert (summary["duplicates"], summary["missing"], summary["broken_invariants"]) == (0, 0, 0)
     assert summary["first_seconds"] < 20
     assert 0 < summary["p50_ms"] <= summary["p95_ms"]
-    judged = [n for n in range(1, 9) if expected()[n].use != "example"]
-    assert summary["judged"] == summary["not_examples"]["tickets"] == len(judged)
+    evaluated = [n for n in range(1, 9) if expected()[n].use != "example"]
+    assert summary["evaluated"] == summary["not_examples"]["tickets"] == len(evaluated)
     for query in QUERIES:
         assert await ask(tmp_path, query)
 
@@ -139,9 +139,9 @@ async def test_what_is_called_correct_is_what_the_database_shows(home: Path) -> 
     summary = summary_of(play(home, "--json", "--tickets", "12", "--rate", "50"))
     rows = await ask(home, "select ticket, acted, category from ticket_story")
     labels = {number: label for number, label in expected().items() if label.use != "example"}
-    judged = [(labels[n], acted, category) for n, acted, category in rows if n in labels]
-    assert summary["correct"] == sum(acted == [label.tool] for label, acted, _ in judged) > 0
-    category_right = sum(category == label.category for label, _, category in judged)
+    evaluated = [(labels[n], acted, category) for n, acted, category in rows if n in labels]
+    assert summary["correct"] == sum(acted == [label.tool] for label, acted, _ in evaluated) > 0
+    category_right = sum(category == label.category for label, _, category in evaluated)
     assert summary["not_examples"]["category"] == category_right > 0
 
 

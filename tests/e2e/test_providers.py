@@ -124,7 +124,7 @@ async def test_parallel_calls_and_their_results_go_round(provider: str) -> None:
 async def test_a_demanded_call_that_does_not_come_is_handed_on(
     provider: str, choice: ToolChoice
 ) -> None:
-    """The provider is told; whether it obeyed is the engine's to judge."""
+    """The provider is told; whether it obeyed is the engine's to evaluate."""
     async with model_at(provider, "no") as (model, fake):
         reply = await model.complete(asked(choice=choice))
     assert (reply.parts, reply.stop) == ((Text("no"),), Stop.END)

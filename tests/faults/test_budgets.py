@@ -324,7 +324,9 @@ async def statements_of(place: Place, first: int, runs: int = 5) -> Counter[str]
             await place.conn.execute(CHANGE, [number, number])
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
         # What a role may see is asked anew after a second: how often depends on the machine.
-        counted = (each for each in proxy.sent if "agent." in each and "agent.sees" not in each)
+        counted = (
+            each for each in proxy.sent if "agent." in each and "agent.row_visibility" not in each
+        )
         return Counter({each: proxy.sent[each] for each in counted})
 
 

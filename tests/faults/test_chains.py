@@ -82,7 +82,7 @@ async def set_scene(place: Place, models: Mapping[str, Sequence[str]]) -> None:
 
 
 async def attach_all(place: Place, attachments: Mapping[str, str]) -> None:
-    """Attach by table; and one that only tells how far the WAL is taken in."""
+    """Attach by table; and one that only tells how far the WAL is ingested."""
     for table, spec in attachments.items():
         await place.conn.execute("select agent.attach(%s, %s)", [table, spec])
     model = next(iter(attachments))
@@ -100,7 +100,7 @@ async def agents(place: Place, attachments: Mapping[str, str]) -> AsyncIterator[
 
 
 async def all_is_heard(place: Place, runs: int, alive: Callable[[], None]) -> None:
-    """Wait until these runs have ended, and everything that they wrote has been taken in."""
+    """Wait until these runs have ended, and everything that they wrote has been ingested."""
     await until(place.conn, ENDED, runs, alive=alive)
     await place.conn.execute("insert into probe default values")
     ((probes,),) = await fetch(place.conn, "select count(*) from probe")

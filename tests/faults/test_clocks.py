@@ -46,7 +46,7 @@ KINDS: Mapping[str, tuple[str, dict[str, Json]]] = {
     "lease": ("", {"latency": LONGER, "replies": ["Done."]}),
     "retry": ("", {"replies": [{"fault": {"status": 429, "retry_after": "3"}}]}),
     "approval": ("tools=[pay], approve=[pay]", {"replies": [{"call": "pay"}, "Done."]}),
-    "debounce": ("debounce=3s, lane=[]", {"replies": ["Done."]}),
+    "debounce": ("debounce=3s, ordering_key=[]", {"replies": ["Done."]}),
     "limit": ("max_seconds=3", {"latency": 60, "replies": ["Done."]}),
     "budget": ("", {"replies": ["Done."]}),
 }
@@ -80,7 +80,7 @@ select at from (
     select unnest(array[created_at, started_at, finished_at, committed_at]) from agent.run
     union all select recorded_at from agent.step
     union all select unnest(array[asked_at, decided_at]) from agent.approval
-    union all select updated_at from agent.progress
+    union all select updated_at from agent.checkpoint
     union all select unnest(array[started_at, seen_at]) from agent.worker) as all_of_them (at)
  where at not between %s and clock_timestamp()
 """

@@ -330,7 +330,7 @@ async def test_a_condition_that_needs_a_locked_row_waits_for_it(
         return "ConflictError (55P03)" in caplog.text
 
     async with at_work(place, [JUDGED]) as daemon, application(place) as app:
-        # In one transaction, so that the table is locked before the change can be judged.
+        # In one transaction, so that the table is locked before the change can be evaluated.
         async with await AsyncConnection.connect(place.dsn) as locking:
             await app.execute("begin")
             await app.execute("update page set version = 2")

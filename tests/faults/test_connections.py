@@ -16,7 +16,7 @@ from tests.faults.rig.stage import ATTACH, ATTACH_ALL, REPLIES, Figure, Place, s
 from tests.faults.rig.waiting import fetch, until, until_true
 from walagent import faults, metrics
 
-WORKER, INTAKE, JUDGE = "walagent worker", "walagent intake", "walagent judge"
+WORKER, INTAKE, JUDGE = "walagent worker", "walagent intake", "walagent evaluate"
 PARTS = (REPLICATION, INTAKE, WORKER, JUDGE, "walagent status", "walagent backfill")
 IN_EFFECT = "select exists (select from agent.attachment_version where active_from is not null)"
 WRITE = """
@@ -45,7 +45,7 @@ class Lost:
 
 
 COMMITS = [
-    (INTAKE, "agent.take_in"),
+    (INTAKE, "agent.ingest"),
     (INTAKE, "commit"),
     (WORKER, "agent.claim_runs"),
     (WORKER, "agent.record_step"),
@@ -54,7 +54,7 @@ COMMITS = [
     (WORKER, "agent.finish"),
 ]
 FAST = {
-    (INTAKE, "agent.take_in", False),
+    (INTAKE, "agent.ingest", False),
     (WORKER, "commit", False),
     (WORKER, "agent.call_tool", False),
     (WORKER, "agent.finish", True),
@@ -85,7 +85,8 @@ async def test_a_commit_whose_outcome_is_unknown_is_done_once(place: Place, lost
             lost.lose(proxy)
         for number in range(1, 6):
             await place.conn.execute(WRITE, [number])
-            # A second change of the row must wait for its lane, so it is claimed, not started.
+            # A second change of the row must wait for its ordering_key, so it is claimed, not
+            # started.
             await place.conn.execute("update item set version = 2 where id = %s", [number])
             await place.conn.execute("insert into written (item, version) values (%s, 2)", [number])
         await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
@@ -302,7 +303,7 @@ async def test_a_connection_that_swallows_everything_is_found_out(
     await set_up(place, latency=0.05)
     answered = answers_of_models()
     async with Proxy(place.dsn).listen() as proxy, serving(place, proxy.dsn) as daemon:
-        # A condition, so that the judge is asked.
+        # A condition, so that the evaluate is asked.
         attach = ATTACH.replace("'item', '", "'item', 'when=\"new.id > 0\", ")
         await place.conn.execute(attach.encode())
         await until(place.conn, IN_EFFECT, alive=daemon.is_alive)

@@ -143,10 +143,11 @@ async def test_changes_are_judged_by_the_table_as_it_was(conn: AsyncConnection, 
         await succeeded(d, "title", [1, 2])
         await succeeded(d, "mood", [1, 2])
         await d.caught_up()
-        # The reader looked at the ground as it began, and this one has none now; but it was judged.
+        # The reader looked at the ground as it began, and this one has none now; but it was
+        # evaluated.
         assert await column(conn, KEYS, "amount", "pending") == [1, 2]
         assert 'no column "amount" any more' in await value(conn, REASON, "amount")
-    assert await value(conn, "select count(*) from agent.unjudged") == 0
+    assert await value(conn, "select count(*) from agent.deferred_change") == 0
     assert await column(conn, "select name from agent.attachment where paused order by 1") == [
         "amount",
         "sentinel",
@@ -259,12 +260,12 @@ LOSSES = {
         "update agent.attachment set bind = '{\"ticket\": \"client\"}' where name = 'desk'",
         refusal="customer",
     ),
-    "a lane's column dropped": Loss(
-        "lane=[customer]",
+    "an ordering_key's column dropped": Loss(
+        "ordering_key=[customer]",
         "alter table ticket drop customer",
-        'no column "customer" any more, which the lane is made of',
-        "update agent.attachment set lane_key = '{id}' where name = 'desk'",
-        refusal="lane_key names column",
+        'no column "customer" any more, which the ordering_key is made of',
+        "update agent.attachment set ordering_key = '{id}' where name = 'desk'",
+        refusal="ordering_key names column",
     ),
     "the primary key replaced": Loss(
         "",
@@ -327,7 +328,7 @@ async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change
     await run_all(conn, SCENE + "alter table ticket replica identity full")
     key = loss.more or "id"
     async with daemon(conn, dsn, ["ok"]) as d:
-        await attach(conn, "beside", "lane=[]", "quiet")
+        await attach(conn, "beside", "ordering_key=[]", "quiet")
         await attach(conn, "desk", loss.spec)
         await insert(conn, 1)
         await succeeded(d, "desk", [1])
@@ -369,39 +370,39 @@ async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change
     assert await value(
         conn, "select count(*) = 2 from agent.run_overview where attachment = 'beside'"
     )
-    assert await value(conn, "select count(*) from agent.unjudged") == 0
+    assert await value(conn, "select count(*) from agent.deferred_change") == 0
     assert not await value(conn, PAUSED, "desk")
     await nothing_went_wrong(conn)
 
 
 async def test_a_role_that_is_gone_stops_its_agent_alone(conn: AsyncConnection, dsn: str) -> None:
-    """Renamed while changes come; conditions are judged as it, and tools run as it."""
+    """Renamed while changes come; conditions are evaluated as it, and tools run as it."""
     await run_all(conn, SCENE)
     async with role(conn) as desk, role(conn) as other, daemon(conn, dsn, ["ok"]) as d:
         for name in (desk, other):
             await run_all(conn, f"grant select on ticket to {name}")
-        await attach(conn, "judged", f'run_as={desk}, when="new.id > 0"')
+        await attach(conn, "evaluated", f'run_as={desk}, when="new.id > 0"')
         await attach(conn, "plain", f"run_as={desk}")
         await attach(conn, "beside")
         await insert(conn, 1)
-        for name in ("judged", "plain", "beside"):
+        for name in ("evaluated", "plain", "beside"):
             await succeeded(d, name, [1])
         await run_all(conn, f"alter role {desk} rename to {desk}_2")
         try:
             await insert(conn, 2)
-            await d.until(PAUSED, "judged")
+            await d.until(PAUSED, "evaluated")
             await d.caught_up()
             await d.stop("reader")
             await d.start_reader()
-            for name in ("judged", "plain"):
+            for name in ("evaluated", "plain"):
                 await d.until(PAUSED, name)
                 assert f'role "{desk}"' in await value(conn, REASON, name)
             await succeeded(d, "beside", [1, 2])
             await run_all(
                 conn, f"update agent.attachment set run_as = '{other}' where run_as = '{desk}'"
             )
-            await run_all(conn, "select agent.resume('judged'), agent.resume('plain')")
-            for name in ("judged", "plain"):
+            await run_all(conn, "select agent.resume('evaluated'), agent.resume('plain')")
+            for name in ("evaluated", "plain"):
                 await succeeded(d, name, [1, 2])
         finally:
             await run_all(conn, f"alter role {desk}_2 rename to {desk}")
@@ -498,7 +499,7 @@ async def test_a_new_table_of_the_old_name_is_not_adopted(
     await run_all(conn, SCENE)
     async with daemon(conn, dsn, [call("update_row", status="done"), "ok"], plugin=plugin) as d:
         await attach(conn, "desk", "writes=[status]")
-        await attach(conn, "beside", "lane=[]", "quiet")
+        await attach(conn, "beside", "ordering_key=[]", "quiet")
         await insert(conn, 1)
         await succeeded(d, "desk", [1])
         await conn.execute("select agent.pause('desk')")
@@ -712,12 +713,12 @@ async def test_a_truncate_of_partitions_is_the_roots(conn: AsyncConnection, dsn:
 
 
 @pytest.mark.parametrize(
-    "point", ["intake.runs_inserted", "intake.progress_moved", "intake.committed"]
+    "point", ["intake.runs_inserted", "intake.checkpoint_advanced", "intake.committed"]
 )
 async def test_pausing_survives_a_crash_at_any_point(
     conn: AsyncConnection, dsn: str, point: str
 ) -> None:
-    """Changes that nobody can judge are taken in once, whole, and the attachment is paused."""
+    """Changes that nobody can evaluate are ingested once, whole, and the attachment is paused."""
     await run_all(conn, SCENE)
     async with daemon(conn, dsn, ["ok"]) as d:
         await attach(conn, "desk", "when=\"new.status = 'open'\"")
@@ -730,7 +731,7 @@ async def test_pausing_survives_a_crash_at_any_point(
         await d.start_reader()
         await d.caught_up()
         assert await column(conn, KEYS, "desk", "pending") == [2, 3]
-        assert await value(conn, "select count(*) from agent.unjudged") == 2
+        assert await value(conn, "select count(*) from agent.deferred_change") == 2
         await run_all(
             conn, "update agent.attachment set condition = 'new.id = 3' where name = 'desk'"
         )
@@ -855,7 +856,7 @@ async def test_whoever_asks_is_told_why_an_agent_stands_still(
     assert "update agent.attachment set relation" in doctor
     why = said("why", "ticket", "2")
     assert f"paused: public.ticket has {column}" in why
-    assert "not judged yet" in why
+    assert "not evaluated yet" in why
     assert "paused: public.ticket" in said("why", "ticket", "7")
     assert table in said("why", "kept", "1")
 

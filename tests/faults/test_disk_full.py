@@ -28,10 +28,10 @@ with new as (insert into item values (%s, 1) returning id, version)
 insert into written (item, version) select * from new
 """
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
-# What is confirmed is in the ledger, and the ledger's own commit is safe.
+# What is confirmed is in the checkpoint, and the checkpoint's own commit is safe.
 DURABLE = """
 select s.confirmed_flush_lsn <= p.end_lsn
-  from agent.progress p join pg_replication_slots s on s.slot_name = p.slot
+  from agent.checkpoint p join pg_replication_slots s on s.slot_name = p.slot
 """
 
 

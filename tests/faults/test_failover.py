@@ -47,9 +47,9 @@ select exists (select from pg_stat_activity
 RUN = """
 insert into agent.run (reason, attachment_id, attachment_version, change, key)
 select 'manual', id, version, '{}', '1' from agent.attachment;
-update agent.lane set queued = true
+update agent.queue set queued = true
 """
-GAP = "select from_lsn = p.end_lsn, to_lsn > from_lsn from agent.gap, agent.progress p"
+GAP = "select from_lsn = p.end_lsn, to_lsn > from_lsn from agent.gap, agent.checkpoint p"
 CLAIM = "select run_id, lease from agent.claim_runs(%s, 1, interval '1 hour')"
 INVALIDATED = "select from pg_replication_slots where invalidation_reason = 'idle_timeout'"
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
@@ -119,7 +119,7 @@ async def test_a_promoted_standby_is_gone_on_with(
         async with await connect_again(place.dsn) as conn:
             await until(conn, ALL_ENDED, alive=daemon.is_alive)
             await all_is_well(conn)
-            assert await fetch(conn, "select timeline from agent.progress") == [(1 + rounds,)]
+            assert await fetch(conn, "select timeline from agent.checkpoint") == [(1 + rounds,)]
         assert daemon.count("timeline.changed") == rounds
 
 
@@ -155,7 +155,7 @@ async def test_a_daemon_that_is_started_on_the_promoted_standby_goes_on(
 async def test_a_standby_that_lags_is_not_ahead_of_its_ledger(
     synced: tuple[Pair, Place], chance: random.Random
 ) -> None:
-    """It has a change and the slot's position, but not the ledger's commit: nothing is lost.
+    """It has a change and the slot's position, but not the checkpoint's commit: nothing is lost.
 
     Meanwhile /readyz says for whom the server waits; so it does where the setting was copied.
     """

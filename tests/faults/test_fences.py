@@ -1,4 +1,5 @@
-"""Somebody else takes over at every named point: who lost the run, or the ledger, writes no more.
+"""Somebody else takes over at every named point: who lost the run, or the checkpoint, writes no
+more.
 
 The thief comes while the process stands still between two steps, as one does that was frozen, cut
 off, or starved for longer than its lease.
@@ -45,12 +46,12 @@ select id, state, worker, lease, attempt, result, tokens,
 """
 FAST = {"model.answered", "tool.started", "tool.recorded", "frame.received", "intake.runs_inserted"}
 BEFORE_THE_COMMIT = {"frame.received", "intake.runs_inserted"}  # there is still something to write
-STEAL_LEDGER = "set lock_timeout = '100ms'; select epoch from agent.take_ledger(%s, 'thief')"
+STEAL_LEDGER = "set lock_timeout = '100ms'; select epoch from agent.take_checkpoint(%s, 'thief')"
 OF_LEDGER = """
 select epoch, reader, commit_lsn::text, end_lsn::text,
        (select count(*) from agent.run), (select count(*) from agent.merged_change),
        (select count(*) from agent.attachment_version where active_from is not null)
-  from agent.progress
+  from agent.checkpoint
 """
 
 
@@ -114,7 +115,7 @@ async def test_a_worker_that_loses_its_lease_anywhere_writes_no_more(
 async def test_a_reader_that_loses_the_ledger_anywhere_writes_no_more(
     scene: Scene, point: str
 ) -> None:
-    """Another has the ledger by then: no run and no position of the first one's counts."""
+    """Another has the checkpoint by then: no run and no position of the first one's counts."""
     loot: list[object] = []
     fenced = 0
 
@@ -131,7 +132,7 @@ async def test_a_reader_that_loses_the_ledger_anywhere_writes_no_more(
                 fenced += 1
                 assert await fetch(scene.conn, OF_LEDGER) == loot
                 await scene.take_in(number)
-    assert bool(loot) == (point != "intake.progress_moved")
+    assert bool(loot) == (point != "intake.checkpoint_advanced")
     assert fenced == (point in BEFORE_THE_COMMIT)
     await let_time_pass(scene.conn)
     assert not await scene.work()

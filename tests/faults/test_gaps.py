@@ -29,11 +29,11 @@ insert into written (item, version) select * from new
 ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
 FREE = "select not active from pg_replication_slots where slot_name = %s"
 OPEN = "select reason from agent.gap where resolved_at is null"
-# What was taken in ends where the gap begins, or after; and the WAL goes on.
+# What was ingested ends where the gap begins, or after; and the WAL goes on.
 IN_ORDER = """
 select g.from_lsn <= p.end_lsn and g.to_lsn >= p.end_lsn and g.since <= p.committed_at
        and g.generation = p.generation
-  from agent.gap g join agent.progress p using (slot) where g.resolved_at is null
+  from agent.gap g join agent.checkpoint p using (slot) where g.resolved_at is null
 """
 # Nothing that is sent: a server waits long for a frozen reader to take what it has for it.
 SWITCH = "create table filler (); select pg_switch_wal(); drop table filler"
@@ -100,7 +100,7 @@ async def until_dead(daemon: Serving) -> None:
 
 
 async def goes_on(place: Place, *items: int) -> None:
-    """After a resync, see that what is written is taken in."""
+    """After a resync, see that what is written is ingested."""
     (await types(place, "resync", "--default", "skip", "--yes")).worked()
     assert await fetch(place.conn, OPEN) == []
     with running(Daemon(place, name="-again")) as daemon:
@@ -126,17 +126,17 @@ AWAY = {
     "dropped": Loss("select pg_drop_replication_slot('{slot}')", "there is no slot {slot}"),
     "advanced": Loss(
         "select pg_replication_slot_advance('{slot}', pg_current_wal_lsn())",
-        "ahead of the ledger's",
+        "ahead of the checkpoint's",
     ),
     "read": Loss(
         "select count(*) from pg_logical_slot_get_binary_changes('{slot}', null, null,"
         " 'proto_version', '1', 'publication_names', 'walagent')",
-        "ahead of the ledger's",
+        "ahead of the checkpoint's",
     ),
     "made again": Loss(
         "select pg_drop_replication_slot('{slot}');"
         " select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
-        "ahead of the ledger's",
+        "ahead of the checkpoint's",
     ),
     "publication dropped": Loss(
         "drop publication walagent", "there is no publication walagent any more"
@@ -167,10 +167,10 @@ AWAY = {
     ),
     # As after a dump was restored elsewhere, and after pg_resetwal.
     "another system": Loss(
-        "update agent.progress set system_id = '12345'", "this server is not the one"
+        "update agent.checkpoint set system_id = '12345'", "this server is not the one"
     ),
     "an earlier WAL": Loss(
-        "update agent.progress set end_lsn = 'FFFFFF/0'", "before the ledger of {slot}"
+        "update agent.checkpoint set end_lsn = 'FFFFFF/0'", "before the checkpoint of {slot}"
     ),
 }
 
@@ -340,13 +340,13 @@ async def test_a_restored_backup_begins_with_a_gap(
     which: str,
     promoted: bool,  # noqa: FBT001
 ) -> None:
-    """A base backup has no slots, and the ledger of its time; what came later never was."""
+    """A base backup has no slots, and the checkpoint of its time; what came later never was."""
     async with own_server(tmp_path, which) as (server, place):
         await make_ready(place)
         with running(Daemon(place)) as daemon:
             await write(place, 1, 2)
             await until(place.conn, ENDED, 2, alive=daemon.is_alive)
-        await write(place, 3)  # in the backup, and not in its ledger
+        await write(place, 3)  # in the backup, and not in its checkpoint
         await base_backup(server, tmp_path / "restored", standby=promoted)
         await write(place, 4)
         await server.stop()
@@ -380,7 +380,7 @@ async def test_a_restored_backup_begins_with_a_gap(
 async def test_a_dump_that_is_restored_elsewhere_begins_with_a_gap(
     tmp_path: Path, which: str
 ) -> None:
-    """Another server's WAL says nothing of this ledger's.
+    """Another server's WAL says nothing of this checkpoint's.
 
     Publications are mended, and attachments follow their tables: also with runs that waited.
     """
@@ -400,7 +400,7 @@ async def test_a_dump_that_is_restored_elsewhere_begins_with_a_gap(
             async with await AsyncConnection.connect(other.dsn, autocommit=True) as conn:
                 there = Place(conn, other.dsn, place.slot, tmp_path)
                 # Positions of the one server mean nothing on the other.
-                await conn.execute("update agent.progress set end_lsn = '0/1'")
+                await conn.execute("update agent.checkpoint set end_lsn = '0/1'")
                 await ends_with(there, "this server is not the one")
                 await goes_on(there, 3, 4)
                 await conn.execute("select agent.resume('item')")

@@ -197,7 +197,7 @@ async def test_work_moves_on_from_a_host_that_falls_silent(
 async def test_a_reader_without_its_server_holds_nobody_up(
     site: Site, chance: random.Random, figure: Figure, seconds: float
 ) -> None:
-    """Workers go on with what is taken in; with the cable back the reader goes on where it was."""
+    """Workers go on with what is ingested; with the cable back the reader goes on where it was."""
     conn, reader = site.place.conn, site.reader.daemons[0]
     with running(start_writer(site.place, seed=chance.randrange(2**32))) as writer:
         await until(conn, f"select ({ENDED}) > 10", alive=site.reader.is_alive)
@@ -286,7 +286,7 @@ async def goes_on(site: Site) -> None:
 
 
 async def reads_again(site: Site) -> float:
-    """Wait until a change from now on is taken in; return how long that took."""
+    """Wait until a change from now on is ingested; return how long that took."""
     conn = site.place.conn
     ((now,),) = await fetch(conn, "select pg_current_wal_lsn()::text")
     query = "select exists (select from agent.run where commit_lsn > %s::pg_lsn)"

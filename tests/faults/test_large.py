@@ -140,7 +140,7 @@ async def test_a_large_transaction_is_taken_in_whole_with_little_memory(
         more = peak(daemon) - before
         name = request.node.callspec.id
         figure(f"{name}: memory over what the daemon needs anyway", more / MB, "MB")
-        figure(f"{name}: taken in after", took, "s")
+        figure(f"{name}: ingested after", took, "s")
         found = [row[0] for row in await fetch(place.conn, IDS)]
         assert found == list(large.wanted)
         assert await fetch(place.conn, STATES) == [("succeeded", None)]
@@ -182,7 +182,7 @@ async def test_a_large_value_is_cut_and_the_rest_of_its_row_kept(
         more = peak(daemon) - before
         figure(f"one value of {mb} MB: memory over what the daemon needs anyway", more / MB, "MB")
         kept = ("7", "wanted", KEPT_OF_A_VALUE, mb * MB)
-        judged = ("succeeded", None) if mb < 16 else ("dead", "54000")
-        assert await fetch(place.conn, KEPT) == [(*kept, "succeeded", None), (*kept, *judged)]
+        evaluated = ("succeeded", None) if mb < 16 else ("dead", "54000")
+        assert await fetch(place.conn, KEPT) == [(*kept, "succeeded", None), (*kept, *evaluated)]
         assert daemon.count(STREAMS) == 1, "the server lost its patience"
         assert more < large.most

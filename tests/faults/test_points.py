@@ -24,14 +24,14 @@ from tests.faults.rig.stage import Place, let_time_pass, let_waits_end
 from tests.faults.rig.waiting import fetch
 from walagent import faults
 
-# The ledger goes back to where the server would begin again.
+# The checkpoint goes back to where the server would begin again.
 PUT_BACK = """
-update agent.progress p set end_lsn = s.confirmed_flush_lsn
-  from pg_replication_slots s, agent.progress before
+update agent.checkpoint p set end_lsn = s.confirmed_flush_lsn
+  from pg_replication_slots s, agent.checkpoint before
  where s.slot_name = p.slot and before.slot = p.slot and s.confirmed_flush_lsn < p.end_lsn
 returning before.commit_lsn::text
 """
-PASSED = "select end_lsn > %s::pg_lsn from agent.progress"
+PASSED = "select end_lsn > %s::pg_lsn from agent.checkpoint"
 TAKEN = "select (select count(*) from agent.run) + (select count(*) from agent.merged_change)"
 
 SKIPS = [0, pytest.param(1, marks=pytest.mark.slow)]  # harmless passes before it fires
@@ -49,7 +49,7 @@ async def scene(place: Place) -> Scene:
 async def test_a_reader_that_dies_anywhere_takes_each_change_in_once(
     scene: Scene, point: str, skip: int
 ) -> None:
-    """Whatever instant it dies at, the next one goes on from the ledger."""
+    """Whatever instant it dies at, the next one goes on from the checkpoint."""
     with ExitStack() as fault:
         fault.enter_context(faults.armed(point, skip=skip))
         assert await take_all_in(scene, fault) == 1, f"{point} never fired"

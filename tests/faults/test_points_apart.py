@@ -1,6 +1,6 @@
 """Deaths where more than one transaction of the database is concerned.
 
-A large transaction is taken in piece by piece; a tool that leaves the database has no step that
+A large transaction is ingested piece by piece; a tool that leaves the database has no step that
 commits with its effect.
 """
 
@@ -43,7 +43,7 @@ select coalesce(max(reply_time), '-infinity') > %s
 """
 CONFIRMED = """
 select s.confirmed_flush_lsn >= change.at, s.confirmed_flush_lsn <= p.end_lsn
-  from agent.progress p join pg_replication_slots s on s.slot_name = p.slot,
+  from agent.checkpoint p join pg_replication_slots s on s.slot_name = p.slot,
        (select %s::pg_lsn as at) change
  where p.slot = %s
 """
@@ -74,7 +74,7 @@ async def attach(place: Place, spec: str) -> None:
     async def at_once() -> bool:
         return True
 
-    await take_in(dsn, slot, at_once)  # makes slot and ledger
+    await take_in(dsn, slot, at_once)  # makes slot and checkpoint
     await conn.execute("select agent.attach('item', %s)", [spec])
     assert not await take_in(dsn, slot, in_effect)
 
@@ -107,7 +107,7 @@ async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None
         ("intake.runs_inserted", 1),
         pytest.param("intake.runs_inserted", 0, marks=pytest.mark.slow),
         pytest.param("intake.runs_inserted", 2, marks=pytest.mark.slow),
-        pytest.param("intake.progress_moved", 0, marks=pytest.mark.slow),
+        pytest.param("intake.checkpoint_advanced", 0, marks=pytest.mark.slow),
         pytest.param("intake.committed", 0, marks=pytest.mark.slow),
         pytest.param("frame.received", 5, marks=pytest.mark.slow),  # of ten or more
     ],
@@ -136,11 +136,14 @@ async def test_half_a_large_transaction_is_never_taken_in(
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 
-@pytest.mark.parametrize("point", ["intake.progress_moved", "intake.committed", "intake.confirmed"])
+@pytest.mark.parametrize(
+    "point", ["intake.checkpoint_advanced", "intake.committed", "intake.confirmed"]
+)
 async def test_a_commit_right_after_another_is_neither_lost_nor_repeated(
     place: Place, point: str
 ) -> None:
-    """One ends where the other begins, and that very place is where a dead reader left the ledger.
+    """One ends where the other begins, and that very place is where a dead reader left the
+    checkpoint.
 
     The first is large, so it is written down by itself.
     """
@@ -160,12 +163,12 @@ async def test_a_commit_right_after_another_is_neither_lost_nor_repeated(
 
     with faults.armed(point):
         assert await take_in(dsn, slot, all_taken_in), f"{point} never fired"
-    ((end,),) = await fetch(conn, "select end_lsn::text from agent.progress")
+    ((end,),) = await fetch(conn, "select end_lsn::text from agent.checkpoint")
     await conn.execute("insert into item values (-1, 1)")
     assert not await take_in(dsn, slot, all_taken_in)
     assert await fetch(conn, COUNT_OF_ALL) == [(LARGE + 2,)]
     ((second,),) = await fetch(conn, "select commit_lsn::text from agent.run where key = '0'")
-    assert (end == second) == (point != "intake.progress_moved"), "they were not adjacent"
+    assert (end == second) == (point != "intake.checkpoint_advanced"), "they were not adjacent"
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 

@@ -225,7 +225,9 @@ async def test_a_column_that_the_role_may_not_read_any_more_is_not_shown(
 
 
 async def test_a_condition_is_judged_as_the_role_or_not_at_all(r: Roles, daemon: Serving) -> None:
-    """The stream goes on; changes that nobody may judge wait, and are judged when it is mended."""
+    """The stream goes on; changes that nobody may evaluate wait, and are evaluated when it is
+    mended.
+    """
     conn = r.place.conn
     condition = "update agent.attachment set condition = 'new.id % 2 = 1' where name = 'item'"
     await conn.execute(condition.encode())

@@ -406,7 +406,7 @@ IN_TIME = 10.0  # seconds for what takes a tenth
 async def test_an_open_transaction_of_a_person_stops_neither_intake_nor_claims(
     desk: Desk, what: str
 ) -> None:
-    """Other runs of the attachment are taken in, claimed and worked; whichever way it ends."""
+    """Other runs of the attachment are ingested, claimed and worked; whichever way it ends."""
     place, (state, statement) = desk.place, OPEN[what]
     await place.conn.execute(CLOCK)
     await place.conn.execute("grant select on clock to public")

@@ -195,7 +195,7 @@ async def stopped_with_a_gap(place: Place) -> None:
 
 
 async def before_the_gap(place: Place, app: Application) -> None:
-    """Changes that are taken in; some of their runs are worked only in the gap."""
+    """Changes that are ingested; some of their runs are worked only in the gap."""
     with running(Daemon(place)) as daemon:
         await daemon.has_said("reader.streaming")
         await app.write(place.conn, 20)

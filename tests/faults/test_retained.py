@@ -37,7 +37,7 @@ HAS_SLOT = "select from pg_replication_slots where slot_name = %s"
 GAP = """
 select reason like 'slot %% was given up: it kept %%', from_lsn = p.end_lsn, to_lsn > from_lsn,
        since = p.committed_at
-  from agent.gap g join agent.progress p using (slot) where resolved_at is null
+  from agent.gap g join agent.checkpoint p using (slot) where resolved_at is null
 """
 LIMIT = {"give_up_bytes": "24 MB", "give_up_after": "1s"}
 END_WATCH = """
@@ -199,7 +199,9 @@ async def test_a_slot_is_kept_while_its_gap_cannot_be_recorded(place: Place) -> 
 
 @pytest.mark.slow
 async def test_a_standby_gives_nothing_up(place: Place) -> None:
-    """Somebody else reads the slot, however slowly: that is for the one who holds the ledger."""
+    """Somebody else reads the slot, however slowly: that is for the one who holds the
+    checkpoint.
+    """
     await make_ready(place)
     options = StreamOptions(place.slot, publications=PUBLICATIONS)
     other = await connect_replication(place.dsn, sender_timeout=0)
@@ -211,7 +213,7 @@ async def test_a_standby_gives_nothing_up(place: Place) -> None:
             await standby.has_said("slot.kept")
             standby.is_alive()
             (kept,) = (each for each in standby.events if each["event"] == "slot.kept")
-            assert "another reader holds the ledger" in str(kept["error"])
+            assert "another reader holds the checkpoint" in str(kept["error"])
     finally:
         await other.close()
     assert await fetch(place.conn, HAS_SLOT, place.slot)
@@ -220,12 +222,12 @@ async def test_a_standby_gives_nothing_up(place: Place) -> None:
 
 @pytest.mark.slow
 async def test_a_former_reader_gives_nothing_up(place: Place) -> None:
-    """Its epoch is over: another one has taken the ledger."""
+    """Its epoch is over: another one has taken the checkpoint."""
     await make_ready(place)
     with running(daemon(place, LIMIT)) as former:
         await former.has_said("reader.streaming")
         async with stuck(place, "agent.run"):
-            await place.conn.execute("select agent.take_ledger(%s, 'another')", [place.slot])
+            await place.conn.execute("select agent.take_checkpoint(%s, 'another')", [place.slot])
             await fill(place, 32 * MB)
             await former.has_said("slot.kept")
             assert await fetch(place.conn, "select from agent.gap") == []
@@ -240,7 +242,7 @@ async def test_a_slot_whose_reader_died_before_it_was_dropped_is_dropped_by_the_
     """The gap is on record, so the slot is of no use to anybody."""
     await make_ready(place)
     ((gap,),) = await fetch(
-        place.conn, "select agent.give_up(slot, epoch, 'as was wanted') from agent.progress"
+        place.conn, "select agent.abandon_slot(slot, epoch, 'as was wanted') from agent.checkpoint"
     )
     assert gap is not None
     assert await fetch(place.conn, HAS_SLOT, place.slot)

@@ -57,7 +57,7 @@ async def locked(dsn: str, table: str) -> AsyncIterator[AsyncConnection[Any]]:
 
 @pytest.mark.scenario(9)
 @pytest.mark.parametrize(
-    "table", ["agent.run", pytest.param("agent.progress", marks=pytest.mark.slow)]
+    "table", ["agent.run", pytest.param("agent.checkpoint", marks=pytest.mark.slow)]
 )
 async def test_a_reader_that_cannot_write_lets_go_of_the_slot(
     place: Place, figure: Figure, table: str
@@ -144,7 +144,9 @@ async def write_much(place: Place) -> None:
 async def test_checkpoints_wait_no_longer_than_our_patience(
     tmp_path: Path, request: pytest.FixtureRequest, figure: Figure, why: str, patience: float
 ) -> None:
-    """Whatever keeps the reader from reading: the ledger, its own loop, or its whole process."""
+    """Whatever keeps the reader from reading: the checkpoint, its own loop, or its whole
+    process.
+    """
     settings = {"replication": {"stall_timeout": patience}}
     failpoint = "intake.committed:2:stall" if why == "hung" else ""
     async with server_on_tcp(tmp_path, str(request.config.getoption("--server"))) as place:

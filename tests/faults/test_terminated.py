@@ -20,7 +20,7 @@ EVERY = "walagent%"
 KINDS = (
     "walagent",  # the one that streams
     "walagent intake",
-    "walagent judge",
+    "walagent evaluate",
     "walagent status",
     "walagent backfill",
     "walagent registry",

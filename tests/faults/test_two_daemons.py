@@ -36,7 +36,7 @@ SEEN = "select seen_at > %s from agent.worker where name ~ %s"
 HELD = "select id from agent.run where state = 'running' and worker ~ %s"
 WORKS = "select exists (select from agent.run where worker ~ %s and id > %s)"
 TAKEN = "select bool_and(attempt > 1 and worker ~ %s) from agent.run where id = any (%s)"
-EPOCH = "select epoch from agent.progress"
+EPOCH = "select epoch from agent.checkpoint"
 
 
 def daemon(place: Place, name: str) -> Daemon:
@@ -59,7 +59,7 @@ async def two(place: Place, *, latency: float = 0.0) -> AsyncIterator[tuple[Daem
 
 
 async def epoch(conn: AsyncConnection[Any]) -> int:
-    """How often the ledger was taken over."""
+    """How often the checkpoint was taken over."""
     return (await fetch(conn, EPOCH))[0][0]
 
 
@@ -87,17 +87,17 @@ async def test_daemons_that_start_at_once_make_one_slot(place: Place) -> None:
 
 
 async def test_a_reader_that_looked_a_moment_too_early_sees_no_gap(place: Place) -> None:
-    """Another one moved the ledger, then the slot, and left: after our look at the one only."""
+    """Another one moved the checkpoint, then the slot, and left: after our look at the one only."""
     conn, settings = place.conn, Replication(slot=place.slot)
-    ledger = await ensure_slot(conn, place.dsn, settings)
+    checkpoint = await ensure_slot(conn, place.dsn, settings)
     await conn.execute("create table elsewhere as select 1")
     await conn.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", [place.slot])
     await conn.execute(
-        "update agent.progress set end_lsn = s.confirmed_flush_lsn"
+        "update agent.checkpoint set end_lsn = s.confirmed_flush_lsn"
         "  from pg_replication_slots s where s.slot_name = slot"
     )
     with pytest.raises(StreamLostError):
-        await check_source(conn, place.dsn, settings, ledger)
+        await check_source(conn, place.dsn, settings, checkpoint)
     assert await fetch(conn, "select * from agent.gap") == []
     fresh = await ensure_slot(conn, place.dsn, settings)
     await check_source(conn, place.dsn, settings, fresh)
@@ -121,7 +121,9 @@ async def test_a_standby_takes_over_from_a_killed_reader_within_seconds(
 
 
 async def test_a_reader_that_was_frozen_writes_nothing_when_it_thaws(place: Place) -> None:
-    """Its statement was under way when another took the ledger over: the fence takes it back."""
+    """Its statement was under way when another took the checkpoint over: the fence takes it
+    back.
+    """
     async with two(place) as (first, second):
         before = await epoch(place.conn)
         async with (
@@ -149,7 +151,9 @@ async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_ledger(
 ) -> None:
     """It has lost the slot, and the server ends what it has written and not committed."""
     await set_up(place)
-    stalls = Daemon(place, name="1", settings=SETTINGS, failpoint="intake.progress_moved:1:stall")
+    stalls = Daemon(
+        place, name="1", settings=SETTINGS, failpoint="intake.checkpoint_advanced:1:stall"
+    )
     with running(stalls) as first:
         await first.has_said("reader.streaming")
         with running(daemon(place, "2")) as second:
@@ -165,7 +169,7 @@ async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_ledger(
 async def test_a_daemon_that_was_frozen_under_load_is_nobody_when_it_thaws(
     place: Place, chance: random.Random, figure: Figure, seconds: float
 ) -> None:
-    """Reader and worker have lost slot, ledger and leases, and what they held is another's."""
+    """Reader and worker have lost slot, checkpoint and leases, and what they held is another's."""
     async with two(place, latency=0.2) as (first, second):
         before = await epoch(place.conn)
         with running(start_writer(place, seed=chance.randrange(2**32), changes=10_000)) as writer:
@@ -183,7 +187,7 @@ async def test_a_daemon_that_was_frozen_under_load_is_nobody_when_it_thaws(
             writer.kill()
         await until(place.conn, ALL_ENDED, alive=second.is_alive)
         await all_is_well(place.conn)
-        ((reader,),) = await fetch(place.conn, "select reader from agent.progress")
+        ((reader,),) = await fetch(place.conn, "select reader from agent.checkpoint")
         assert f"-{second.pid}-" in reader
         assert await epoch(place.conn) == before + 1
         assert await fetch(place.conn, TAKEN, f"-{second.pid}-", list(held)) == [(True,)]

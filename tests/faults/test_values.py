@@ -479,7 +479,7 @@ async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str
 async def test_a_constant_means_what_it_meant_to_whoever_wrote_it(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """Whatever the styles of who attaches, of the database, and of who judges."""
+    """Whatever the styles of who attaches, of the database, and of who evaluates."""
     await run_all(
         conn,
         MODEL + "create table t (id int primary key, d date, ts timestamptz, i interval, b bytea);"
@@ -547,7 +547,12 @@ async def test_a_generated_column_is_refused_where_it_never_arrives(
         MODEL + "create function f(n int) returns void language sql as '';"
         "create table t (id int primary key, n int, twice int generated always as (n * 2) stored)",
     )
-    uses = ('when="new.twice > 2"', "columns=[twice]", "lane=[twice]", "tools=[f], bind=[n=twice]")
+    uses = (
+        'when="new.twice > 2"',
+        "columns=[twice]",
+        "ordering_key=[twice]",
+        "tools=[f], bind=[n=twice]",
+    )
     if conn.info.server_version < 180000:
         for spec in uses:
             error = await refused(conn, "select agent.attach('t', %s)", f"model=fake, {spec}")

@@ -134,7 +134,7 @@ class Daemon:
         )
 
     async def caught_up(self) -> None:
-        """Wait until everything that is committed now has been taken in."""
+        """Wait until everything that is committed now has been ingested."""
         await run_all(self.conn, _SENTINEL)
         if not await value(
             self.conn, "select exists (select from agent.attachment where name = 'sentinel')"

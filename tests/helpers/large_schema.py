@@ -239,7 +239,7 @@ Which contacts unsubscribed from the newsletter after an event?
     marketing.newsletter_subscriptions marketing.contacts marketing.event_registrations
 Seats left for each event
     marketing.events marketing.event_registrations
-Balance of each ledger account at the end of the fiscal period
+Balance of each checkpoint account at the end of the fiscal period
     finance.journal_lines finance.ledger_accounts finance.fiscal_periods finance.journal_entries
 Where are we over budget, by cost center?
     finance.budgets finance.cost_centers

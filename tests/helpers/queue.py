@@ -17,9 +17,9 @@ NOTHING = Spent(0, None)
 
 
 async def add_runs(
-    conn: AsyncConnection, attachment: int, *lanes: str | None, **fields: Json
+    conn: AsyncConnection, attachment: int, *ordering_keys: str | None, **fields: Json
 ) -> list[int]:
-    """Put runs into the queue, one for each lane, as intake does."""
+    """Put runs into the queue, one for each ordering_key, as intake does."""
     last = await value(conn, "select coalesce(max(commit_lsn), '0/100') - '0/0' from agent.run")
     documents = [
         {
@@ -30,17 +30,21 @@ async def add_runs(
             "t": "2026-01-01T00:00:00Z",
             "c": {"op": "insert", "new": {"id": n}},
             "k": str(n),
-            "n": lane,
+            "n": ordering_key,
             "m": 5,
             "d": 0,
             "s": "pending",
             **fields,
         }
-        for n, lane in enumerate(lanes)
+        for n, ordering_key in enumerate(ordering_keys)
     ]
     await value(conn, "select agent.insert_runs(1, %s::jsonb)", orjson.dumps(documents).decode())
-    await conn.execute("update agent.lane set queued = true where attachment_id = %s", [attachment])
-    ids = await column(conn, "select id from agent.run order by id desc limit %s", len(lanes))
+    await conn.execute(
+        "update agent.queue set queued = true where attachment_id = %s", [attachment]
+    )
+    ids = await column(
+        conn, "select id from agent.run order by id desc limit %s", len(ordering_keys)
+    )
     return ids[::-1]
 
 

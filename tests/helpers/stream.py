@@ -11,12 +11,12 @@ from tests.helpers.build import WHEN
 from tests.helpers.database import column, value
 from walagent.attachment import Attachment
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Relation, Row, Tag
-from walagent.intake.conditions import Judge
+from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
 from walagent.message import Json
-from walagent.store import checkpoint as ledgers
+from walagent.store import checkpoint as checkpoints
 from walagent.store.attachments import secret_key
 
 
@@ -65,9 +65,9 @@ def idle(at: int, *, asked: bool = False) -> Idle:
     return Idle(Lsn(at), asked)
 
 
-async def open_ledger(conn: AsyncConnection, slot: str = "s", start: int = 1) -> None:
-    """Begin a ledger at *start*, with every attachment that there is in effect."""
-    await ledgers.open_ledger(
+async def open_checkpoint(conn: AsyncConnection, slot: str = "s", start: int = 1) -> None:
+    """Begin a checkpoint at *start*, with every attachment that there is in effect."""
+    await checkpoints.open_checkpoint(
         conn, slot, system_id="1", timeline=1, plugin="pgoutput", start=Lsn(start)
     )
 
@@ -75,12 +75,12 @@ async def open_ledger(conn: AsyncConnection, slot: str = "s", start: int = 1) ->
 async def intake(
     conn: AsyncConnection, stream: ScriptedStream, slot: str = "s", **changes: Json
 ) -> Intake:
-    """An intake that has taken the ledger over."""
-    ledger = await ledgers.take_ledger(conn, slot, "r")
+    """An intake that has taken the checkpoint over."""
+    checkpoint = await checkpoints.take_checkpoint(conn, slot, "r")
     definitions = await column(conn, "select definition from agent.attachment order by id")
     registry = Registry(map(Attachment.from_json, definitions))
     key = await secret_key(conn)
-    return Intake(stream, conn, Judge(conn), ledger, registry, key, **changes)
+    return Intake(stream, conn, Evaluator(conn), checkpoint, registry, key, **changes)
 
 
 async def take(made: Intake, stream: ScriptedStream, *batches: Sequence[Item]) -> None:
@@ -91,6 +91,6 @@ async def take(made: Intake, stream: ScriptedStream, *batches: Sequence[Item]) -
 
 
 async def progress(conn: AsyncConnection, slot: str = "s") -> int:
-    """Where the ledger ends."""
-    query = "select (end_lsn - '0/0')::bigint from agent.progress where slot = %s"
+    """Where the checkpoint ends."""
+    query = "select (end_lsn - '0/0')::bigint from agent.checkpoint where slot = %s"
     return int(await value(conn, query, slot))

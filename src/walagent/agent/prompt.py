@@ -30,7 +30,7 @@ def marker(secret: bytes, run_id: int) -> str:
 
 def opening(changes: Sequence[Mapping[str, Any]], mark: str) -> str:
     """Put the changes into a delimited block."""
-    changes = [{k: v for k, v in change.items() if k != "unjudged"} for change in changes]
+    changes = [{k: v for k, v in change.items() if k != "deferred"} for change in changes]
     shown = changes[0] if len(changes) == 1 else list(changes)
     body = orjson.dumps(shown, default=_digits).decode()
     return f"<change {mark}>\n{body}\n</change {mark}>"

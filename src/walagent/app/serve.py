@@ -62,7 +62,7 @@ class Hooks:
 
 
 def process_name() -> str:
-    """Name this process for leases and ledgers: host, pid, and where it started."""
+    """Name this process for leases and checkpoints: host, pid, and where it started."""
     return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
@@ -356,7 +356,7 @@ class _Health:
 
     @property
     def lag_bytes(self) -> int:
-        """WAL that the server has and our ledger has not."""
+        """WAL that the server has and our checkpoint has not."""
         return 0 if self.reader is None else self.reader.lag_bytes
 
     @property

@@ -52,7 +52,7 @@ def wanted_attachment(
         "bind": dict(entry.bind),
         "approve": list(entry.approve),
         "query_as": entry.query_as or analyst,
-        "lane_key": None if entry.lane is None else list(entry.lane),
+        "ordering_key": None if entry.ordering_key is None else list(entry.ordering_key),
         "debounce": None if entry.debounce is None else entry.debounce.total_seconds(),
         "cap": entry.cap,
         "backfill": entry.backfill,

@@ -106,7 +106,7 @@ class Standing:
     corrections: int = 0
     replans: int = 0
     revisions: int = 0
-    judged: set[str] = field(default_factory=set[str])
+    evaluated: set[str] = field(default_factory=set[str])
     objections: list[str] = field(default_factory=list[str])
     answer: Mapping[str, Any] | None = None
     silences: int = 0
@@ -239,7 +239,7 @@ def _take(standing: Standing, candidate: Candidate) -> None:
     standing.plan, standing.written = candidate.plan, candidate.written
     standing.results = dict(candidate.results)
     standing.steps = {step.id: step for step in candidate.plan.steps} if candidate.plan else {}
-    standing.judged.add("plan")
+    standing.evaluated.add("plan")
 
 
 def _read_reply(standing: Standing, content: Mapping[str, Any]) -> None:
@@ -288,7 +288,7 @@ def _read_result(standing: Standing, result: StepResult) -> None:
 
 
 def _read_verdict(standing: Standing, stage: str, arguments: Mapping[str, Any]) -> None:
-    standing.judged.add(stage)
+    standing.evaluated.add(stage)
     if arguments.get("approved", True):
         return
     reason = str(arguments.get("reason") or "no reason given")
@@ -308,14 +308,14 @@ def _plan_again(standing: Standing, why: str, *, keep: bool) -> None:
     standing.told.append((standing.written, why))
     standing.plan = None
     standing.chosen = None
-    standing.judged.clear()
+    standing.evaluated.clear()
     if not keep:
         standing.results.clear()
 
 
 def _wants_critic(standing: Standing, stage: Literal["plan", "results"]) -> bool:
     """Whether the critic should look: at plans of several statements, at results with findings."""
-    if stage in standing.judged or standing.plan is None:
+    if stage in standing.evaluated or standing.plan is None:
         return False
     if stage == "plan":
         return len(standing.plan.steps) > 1

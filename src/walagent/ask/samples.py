@@ -111,7 +111,8 @@ def presentable(values: Sequence[str] | None) -> Sequence[str]:
 def sampling_statement(table: Table, columns: Sequence[Column]) -> str:
     """Write the statement that looks for common values in the first rows of a table.
 
-    One row for each value: the number of its column, and the value.  The guard judges it like any
+    One row for each value: the number of its column, and the value.  The guard evaluates it like
+        any
     other: a view is opened, and what it costs is bounded.
     """
     names = ", ".join(f"{quoted(column)}::text as c{n}" for n, column in enumerate(columns))

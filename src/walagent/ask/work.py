@@ -156,7 +156,7 @@ class Work:
                 case CarryOut(steps, candidate):
                     await self._carry_out(steps, candidate)
                 case AskCritic(stage):
-                    await self._judge(stage)
+                    await self._evaluate(stage)
                 case AskAnswer():
                     await self._answer()
                 case Finish(status, text):
@@ -227,7 +227,7 @@ class Work:
             search=self._desk.executor.searches,
         )
 
-    async def _judge(self, stage: str) -> None:
+    async def _evaluate(self, stage: str) -> None:
         schema = await self._context()
         request = prompts.critic_request(self._asked.text, schema, self._standing, stage)
         await self._ask_model("critic", request, stage=stage)

@@ -41,7 +41,7 @@ def detach_(where: Where, target: str) -> None:
 @click.option("--reason", help="Shown to whoever wonders why nothing happens.")
 @where_options
 def pause_(where: Where, attachment: str, reason: str | None) -> None:
-    """Let ATTACHMENT start no more runs; changes are still taken in, and worked later."""
+    """Let ATTACHMENT start no more runs; changes are still ingested, and worked later."""
     ask(where, lambda conn: operator.pause(conn, attachment, reason))
     say(f"paused {attachment}")
 

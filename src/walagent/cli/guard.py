@@ -20,8 +20,8 @@ from walagent.message import Json
 
 @click.command("guard")
 @click.argument("sql", required=False)
-@click.option("--role", help="Judge with the rights of this role; the login must be a member.")
-@click.option("--json-lines", is_flag=True, help="Judge each line of stdin, a JSON string.")
+@click.option("--role", help="Evaluator with the rights of this role; the login must be a member.")
+@click.option("--json-lines", is_flag=True, help="Evaluator each line of stdin, a JSON string.")
 @json_option()
 @where_options
 def guard_(
@@ -36,7 +36,7 @@ def guard_(
         asyncio.run(_judge_lines(where, role))
         return
     text = sql if sql is not None else sys.stdin.read()
-    verdict = asyncio.run(_judge_one(where, role, text))
+    verdict = asyncio.run(_evaluate_one(where, role, text))
     if as_json:
         print_json(verdict)
     elif verdict["verdict"] == "accept":
@@ -48,7 +48,7 @@ def guard_(
         sys.exit(FAILED)
 
 
-async def _judge_one(where: Where, role: str | None, text: str) -> dict[str, Json]:
+async def _evaluate_one(where: Where, role: str | None, text: str) -> dict[str, Json]:
     async with _guard(where, role) as guard:
         return await _verdict(guard, text)
 
@@ -71,7 +71,7 @@ async def _verdict(guard: Guard, text: Json) -> dict[str, Json]:
     if not isinstance(text, str):
         return {"verdict": "refuse", "reason": "this line is not a JSON string"}
     try:
-        await guard.judge(text)
+        await guard.evaluate(text)
     except StatementRefusedError as error:
         return {"verdict": "refuse", "reason": str(error)}
     return {"verdict": "accept", "reason": ""}

@@ -97,13 +97,13 @@ async def _slot(session: Session, conn: Connection, places: Places, *, new: bool
         )
         say(f"slot {settings.slot} is new and begins at {done.start}")
         return
-    ledger = await ensure_slot(conn, places.replication_dsn, settings, tell_blockers)
+    checkpoint = await ensure_slot(conn, places.replication_dsn, settings, tell_blockers)
     try:
-        await check_source(conn, places.replication_dsn, settings, ledger)
+        await check_source(conn, places.replication_dsn, settings, checkpoint)
     except SlotBusyError:
         say(f"slot {settings.slot} is being read")  # so it is well
         return
-    say(f"slot {settings.slot} is ready at {ledger.end_lsn}")
+    say(f"slot {settings.slot} is ready at {checkpoint.end_lsn}")
 
 
 def tell_blockers(blockers: Sequence[Blocker]) -> None:

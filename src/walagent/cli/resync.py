@@ -133,7 +133,7 @@ def _margin(overlap: str) -> timedelta:
 
 def _tell(situation: Situation) -> None:
     for gap in situation.gaps:
-        since = f"; taken in until {gap.since:%Y-%m-%d %H:%M:%S %Z}" if gap.since else ""
+        since = f"; ingested until {gap.since:%Y-%m-%d %H:%M:%S %Z}" if gap.since else ""
         say(f"gap {gap.id}: {gap.reason}{since}")
 
 

@@ -37,7 +37,7 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
 
     With pgoutput, what the publications send: of attached tables the operations that agents act
     on, or whatever --publication holds.  With wal2json, every change of the tables.
-    Nothing is taken in by this, and no position moves but that of the temporary slot.
+    Nothing is ingested by this, and no position moves but that of the temporary slot.
     """
     session = open_session(where)
     options = StreamOptions(

@@ -45,7 +45,7 @@ class ModelEntry(Part):
     max_output_tokens: Positive | None = None
     """Of one reply."""
     timeout_seconds: Positive | None = None
-    """How long one call may take in all."""
+    """How long one call may ingest all."""
     input_price: Price | None = None
     """US dollars per million tokens, as the other prices; costs are unknown without."""
     cached_input_price: Price | None = None
@@ -87,11 +87,11 @@ class Attach(Part):
     """The role that tools run as; by default the role that applies this file."""
     query_as: Name | None = None
     """The role with whose rights the tool query reads; by default `ask.role`."""
-    lane: Names | None = None
+    ordering_key: Names | None = None
     """Changes with equal values in these columns are worked one at a time, in commit order.
     By default the primary key; an empty list: no order."""
     debounce: Duration | None = None
-    """Changes of a lane within this time become one run."""
+    """Changes of an ordering key within this time become one run."""
     cap: Positive | None = None
     """How many runs at once; by default as many as the workers have slots."""
     backfill: bool = False

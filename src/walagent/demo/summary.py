@@ -83,12 +83,14 @@ class Summary:
         return self.interrupted or not (counts.missing or counts.unfinished or counts.failed)
 
     def as_json(self) -> dict[str, Json]:
-        """Write it as one object; `correct` of `judged` are the tools of all but the examples."""
+        """Write it as one object; `correct` of `evaluated` are the tools of all but the
+        examples.
+        """
         return {
             "model": self.model,
             **asdict(self.counts),
             "correct": self.not_examples.tool,
-            "judged": self.not_examples.tickets,
+            "evaluated": self.not_examples.tickets,
             "apart": asdict(self.apart),
             "not_examples": asdict(self.not_examples),
             "first_seconds": self.first_seconds,

@@ -59,7 +59,7 @@ def tickets() -> tuple[Ticket, ...]:
 
 @cache
 def expected() -> Mapping[int, Expected]:
-    """What is right, by ticket: to judge an agent afterwards, never to show it."""
+    """What is right, by ticket: to evaluate an agent afterwards, never to show it."""
     return {number: Expected(**raw) for number, raw in _read("labels.yaml").items()}
 
 

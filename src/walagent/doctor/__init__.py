@@ -28,7 +28,7 @@ from walagent.doctor.server import check_server
 from walagent.errors import PreconditionError, WalagentError
 from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.store import attachments, budgets, gaps, listings, server
-from walagent.store import checkpoint as ledgers
+from walagent.store import checkpoint as checkpoints
 from walagent.store.errors import translated
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
@@ -80,14 +80,14 @@ async def _examine_server(
     skew = facts.clock - time.time()
     name = config.replication.slot
     slot = await inspect_slot(conn, name)
-    ledger = await ledgers.read_ledger(conn, name) if readable else None
+    checkpoint = await checkpoints.read_checkpoint(conn, name) if readable else None
     return [
         *check_server(facts, config, slot, skew),
-        *check_reader(await _identity(places), facts.database, ledger),
+        *check_reader(await _identity(places), facts.database, checkpoint),
         *(
             check_standby(name, slot)
             if facts.in_recovery
-            else check_slot(config, facts.database, slot, ledger, facts.standby_slots)
+            else check_slot(config, facts.database, slot, checkpoint, facts.standby_slots)
         ),
     ]
 

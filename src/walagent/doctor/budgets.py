@@ -11,7 +11,7 @@ _NEARLY = 0.9  # the part of a budget that is worth a word
 def check_budgets(
     budgets: Sequence[Standing], unpriced: Sequence[Unpriced], gone: Sequence[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Judge the budgets.
+    """Evaluator the budgets.
 
     Args:
         unpriced: what a budget in US dollars refuses, because nobody knows its price.

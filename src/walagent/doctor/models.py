@@ -63,7 +63,7 @@ def build_models(
 
 
 def check_models(models: Mapping[str, Model | WalagentError]) -> Iterator[Finding]:
-    """Judge whether each model has its key."""
+    """Evaluator whether each model has its key."""
     for name, model in models.items():
         if isinstance(model, WalagentError):
             yield problem(str(model), model.hint)

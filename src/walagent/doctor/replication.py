@@ -1,4 +1,4 @@
-"""Can the WAL be read, and is the slot where the ledger thinks it is?"""
+"""Can the WAL be read, and is the slot where the checkpoint thinks it is?"""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from psycopg.sql import Identifier
 from walagent.config import Config
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
-from walagent.store.checkpoint import Ledger
+from walagent.store.checkpoint import Checkpoint
 from walagent.store.listings import Found
 from walagent.wal.publications import PublishedTable
 from walagent.wal.slots import SlotState, SystemIdentity
@@ -16,9 +16,9 @@ _BEHIND = 100 << 20  # bytes; a reader that runs is seldom more than a few behin
 
 
 def check_reader(
-    identity: SystemIdentity | WalagentError, database: str, ledger: Ledger | None
+    identity: SystemIdentity | WalagentError, database: str, checkpoint: Checkpoint | None
 ) -> Iterator[Finding]:
-    """Judge the replication connection: what answered it, or why it did not come about."""
+    """Evaluator the replication connection: what answered it, or why it did not come about."""
     if isinstance(identity, WalagentError):
         yield problem(f"the WAL cannot be read: {identity}", identity.hint)
     elif identity.database != database:
@@ -26,9 +26,9 @@ def check_reader(
             f'the replication DSN leads to database "{identity.database}", not "{database}"',
             "name the same database in both",
         )
-    elif ledger is not None and ledger.system_id != identity.system_id:
+    elif checkpoint is not None and checkpoint.system_id != identity.system_id:
         yield problem(
-            "this server is not the one that the ledger tells of: it was restored, or is another",
+            "this server is not the one that the checkpoint was written for",
             "walagent resync",
         )
     else:
@@ -39,16 +39,16 @@ def check_slot(
     config: Config,
     database: str,
     slot: SlotState | None,
-    ledger: Ledger | None,
+    checkpoint: Checkpoint | None,
     standby_slots: str | None = None,
 ) -> Iterator[Finding]:
-    """Judge the slot against the ledger.
+    """Evaluator the slot against the checkpoint.
 
     Args:
         standby_slots: synchronized_standby_slots; None where the server has no such setting.
     """
     name = config.replication.slot
-    if slot is None and ledger is None:
+    if slot is None and checkpoint is None:
         yield warning(f"there is no slot {name} yet", "walagent init")
     elif slot is None:
         yield problem(
@@ -70,10 +70,14 @@ def check_slot(
             f"the slot {name} is of plug-in {slot.plugin}, not {config.replication.plugin}",
             "walagent init --new-slot; or name another slot in the file",
         )
-    elif ledger is not None and slot.confirmed is not None and slot.confirmed > ledger.end_lsn:
+    elif (
+        checkpoint is not None
+        and slot.confirmed is not None
+        and slot.confirmed > checkpoint.end_lsn
+    ):
         yield problem(
-            f"the slot {name} is at {slot.confirmed}, ahead of the ledger's {ledger.end_lsn}: "
-            "somebody else has read from it",
+            f"the slot {name} is at {slot.confirmed}, ahead of the checkpoint at"
+            f" {checkpoint.end_lsn}: somebody else has read from it",
             "walagent resync; and give every reader a slot of its own",
         )
     else:
@@ -82,7 +86,7 @@ def check_slot(
 
 
 def check_standby(name: str, slot: SlotState | None) -> Iterator[Finding]:
-    """Judge a standby: what its promotion would mean for us."""
+    """Evaluator a standby: what its promotion would mean for us."""
     if slot is None or not slot.synced:
         yield problem(
             f"this standby has no copy of the slot {name}: its promotion would be a gap",
@@ -133,7 +137,7 @@ def _healthy(slot: SlotState) -> Iterator[Finding]:
 def check_publications(
     missing: Sequence[str], published: Sequence[PublishedTable], trouble: Sequence[str]
 ) -> Iterator[Finding]:
-    """Judge the publications.
+    """Evaluator the publications.
 
     Args:
         missing: those that should be there and are not.
@@ -159,7 +163,7 @@ def check_publications(
 
 
 def check_gaps(gaps: Sequence[Found]) -> Iterator[Finding]:
-    """Judge stretches that were lost and that nobody has dealt with."""
+    """Evaluator stretches that were lost and that nobody has dealt with."""
     for gap in gaps:
         yield problem(
             f"gap {gap['id']} of slot {gap['slot']}: {gap['reason']}",

@@ -9,7 +9,7 @@ from walagent.store.server import AttachedTable, ServerFacts
 
 
 def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Finding]:
-    """Judge what the daemon's role may do in our schema."""
+    """Evaluator what the daemon's role may do in our schema."""
     if missing:
         few = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")  # noqa: PLR2004
         yield problem(
@@ -26,7 +26,7 @@ def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Fin
 
 
 def check_tables(tables: Iterable[AttachedTable], role: str) -> Iterator[Finding]:
-    """Judge each attachment's table and role."""
+    """Evaluator each attachment's table and role."""
     found = list(tables)
     findings = [finding for table in found for finding in _check_table(table, role)]
     if found and not findings:

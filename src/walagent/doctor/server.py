@@ -16,7 +16,7 @@ _NEARLY = 0.5  # of max_slot_wal_keep_size
 def check_server(
     facts: ServerFacts, config: Config, slot: SlotState | None, skew: float
 ) -> Iterator[Finding]:
-    """Judge version, settings and clock.
+    """Evaluator version, settings and clock.
 
     Args:
         skew: seconds by which the server's clock is ahead of ours.
@@ -27,7 +27,7 @@ def check_server(
     elif facts.in_recovery:
         yield warning(
             f"{version} is a standby, which is looked at as one",
-            "name the primary to run: the ledger is written there",
+            "name the primary to run: the checkpoint is written there",
         )
     else:
         yield ok(f'{version}, database "{facts.database}", role "{facts.role}"')
@@ -100,7 +100,7 @@ def _clock(skew: float) -> Iterator[Finding]:
 
 
 def _connections(facts: ServerFacts, config: Config) -> Iterator[Finding]:
-    wanted = config.workers.connections + 8  # reader, judge, status, backfill, listener, spare
+    wanted = config.workers.connections + 8  # reader, evaluate, status, backfill, listener, spare
     if wanted > facts.max_connections // 2:
         yield warning(
             f"one process of ours may open {wanted} of the server's {facts.max_connections} "

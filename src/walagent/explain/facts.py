@@ -15,7 +15,7 @@ from walagent.change import Change, Op, Relation
 from walagent.config import Config
 from walagent.errors import ConfigError
 from walagent.explain.verdict import Facts, Reason, Verdict, explain_attachment, reader_reasons
-from walagent.intake.conditions import Judge, Raised, Unjudged
+from walagent.intake.conditions import Deferred, Evaluator, Raised
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store import applying, explaining
@@ -42,7 +42,7 @@ async def explain(conn: Connection, config: Config, name: str, key: str) -> Expl
     """Look at everything that decides whether a change of a row starts runs.
 
     Args:
-        conn: in autocommit, outside any transaction: conditions are judged in their own.
+        conn: in autocommit, outside any transaction: conditions are evaluated in their own.
         key: the primary key's value; of several columns, the values with commas between.
 
     Raises:
@@ -98,17 +98,17 @@ def split_key(text: str) -> list[str]:
 async def _condition(
     conn: Connection, attachment: Attachment, row: PresentRow | None
 ) -> tuple[ConditionState, str]:
-    """Judge the condition on the row as it is now, as if it had just been inserted."""
+    """Evaluator the condition on the row as it is now, as if it had just been inserted."""
     if attachment.condition is None or row is None:
         return "none", ""
     relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
     change = Change(Lsn(0), 0, Op.INSERT, relation, dict(row.values), None)
     matched = Match(attachment, change, None)
-    for verdict in await Judge(conn).judge([matched]):
+    for verdict in await Evaluator(conn).evaluate([matched]):
         match verdict:
             case Raised(_, sqlstate, message):
                 return "raises", f"{message} (SQLSTATE {sqlstate})"
-            case Unjudged(_, reason):
+            case Deferred(_, reason):
                 return "raises", reason
             case _:
                 return "true", ""

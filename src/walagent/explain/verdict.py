@@ -8,7 +8,7 @@ from walagent.attachment import Attachment
 from walagent.change import Op
 from walagent.store.explaining import Attached, PresentRow, ReaderState, RowRun
 
-_CLOSE = 16 << 10  # bytes; the ledger moves when runs are taken in, so a little behind is usual
+_CLOSE = 16 << 10  # bytes; the checkpoint moves when runs are ingested, so a little behind is usual
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Facts:
 
 
 def explain_attachment(facts: Facts) -> Verdict:
-    """Judge one attachment."""
+    """Evaluator one attachment."""
     name = facts.attached.attachment.name
     if facts.runs:
         return Verdict(name, "matched", [*_told_runs(facts), *_pause(facts.attached)])
@@ -60,7 +60,7 @@ def reader_reasons(reader: ReaderState) -> Iterator[Reason]:
         yield Reason(
             "slot_behind",
             f"{reader.behind} bytes behind (at {reader.taken_in} of {reader.written}): the change "
-            "may not be taken in yet",
+            "may not be ingested yet",
             certain=False,
         )
     if reader.gaps:

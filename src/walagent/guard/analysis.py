@@ -1,4 +1,4 @@
-"""Judging a statement by the rule that PostgreSQL itself makes of it.
+"""Evaluating a statement by the rule that PostgreSQL itself makes of it.
 
 The server parses the statement twice: first in a read-only transaction, because making a value
 from a literal can already run a domain's check; then as a view, in a transaction that is rolled
@@ -50,7 +50,7 @@ class Allowed:
 
 @dataclass(slots=True)
 class _Found:
-    """What a stored rule refers to and has not been judged yet."""
+    """What a stored rule refers to and has not been evaluated yet."""
 
     functions: set[int] = field(default_factory=set[int])
     operators: set[int] = field(default_factory=set[int])
@@ -89,7 +89,7 @@ class Scope:
 
 
 async def analyse(conn: Connection, statement: Statement, allowed: Allowed) -> Scope:
-    """Judge a statement; the transaction that this is called in must be rolled back.
+    """Evaluator a statement; the transaction that this is called in must be rolled back.
 
     Returns:
         what it can see of the relations that it reads.
@@ -104,9 +104,9 @@ async def analyse(conn: Connection, statement: Statement, allowed: Allowed) -> S
             raise StatementRefusedError("only a query may run: SELECT, VALUES, TABLE") from error
         raise
     (found,) = await (await conn.execute(_RULE)).fetchall()
-    judge = _Judge(conn, allowed, found[0])
-    await judge.look_into(found[1], "")
-    return await judge.scope()
+    evaluate = _Judge(conn, allowed, found[0])
+    await evaluate.look_into(found[1], "")
+    return await evaluate.scope()
 
 
 class _Judge:
@@ -123,7 +123,7 @@ class _Judge:
         self._types: set[int] = set()
 
     async def look_into(self, rule: str, where: str, reader: int = 0) -> None:
-        """Judge a rule.
+        """Evaluator a rule.
 
         Args:
             where: what it is the rule of, for messages; "" for the statement itself.
@@ -143,7 +143,7 @@ class _Judge:
         await self._check_relations(found.relations, where, reader)
 
     async def scope(self) -> Scope:
-        """Say what the statement can see, once all is judged."""
+        """Say what the statement can see, once all is evaluated."""
         asked = {
             "relations": [relation for relation, _ in self._read],
             "readers": [reader for _, reader in self._read],

@@ -1,4 +1,4 @@
-"""Reading with a statement that was judged: read-only, bounded in cost, time, rows and bytes."""
+"""Reading with a statement that was evaluated: read-only, bounded in cost, time, rows and bytes."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Evaluated:
     """A statement that may run, and what it can see."""
 
     statement: Statement
@@ -65,7 +65,7 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Judges and runs statements with the rights of the connection's role.
+    """Evaluates and runs statements with the rights of the connection's role.
 
     Args:
         conn: in autocommit, of a role that `check_role` found harmless, and used by nobody else.
@@ -80,7 +80,7 @@ class Guard:
     limits: Limits = field(default_factory=Limits)
     search_path: str = '"$user", public'
 
-    async def judge(self, text: str) -> "Judged":
+    async def evaluate(self, text: str) -> "Evaluated":
         """Say what a statement is, if it may run.
 
         Raises:
@@ -99,7 +99,7 @@ class Guard:
             if is_passing(error):
                 raise
             raise refused_by_server(error) from error
-        return Judged(statement, columns, scope)
+        return Evaluated(statement, columns, scope)
 
     async def read(self, text: str) -> Rows:
         """Run a statement, if it may run.
@@ -107,13 +107,13 @@ class Guard:
         Raises:
             StatementRefusedError: it may not, or PostgreSQL stopped it.
         """
-        judged = await self.judge(text)
-        statement = judged.statement
+        evaluated = await self.evaluate(text)
+        statement = evaluated.statement
         try:
             async with _Undone(self, self.conn, "read only"):
                 if statement.explain is not None:
                     return await self._explain(statement)
-                return judged.within_scope(await self._read(statement, judged.columns))
+                return evaluated.within_scope(await self._read(statement, evaluated.columns))
         except Error as error:
             if is_passing(error) and error.sqlstate != "57014":  # its own time-out
                 raise

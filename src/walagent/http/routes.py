@@ -1,7 +1,7 @@
 """The routes that operators and their tools ask.
 
 `/healthz`  the event loop turns: restart the process when this fails
-`/readyz`   changes are being taken in: alert when this fails, and read the reasons
+`/readyz`   changes are being ingested: alert when this fails, and read the reasons
 `/metrics`  counters and gauges for Prometheus
 
 None of them touches the database, so they answer while it is gone.

@@ -20,8 +20,8 @@ from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Relation, Row
-from walagent.errors import GroundLostError
-from walagent.intake.conditions import Judge, Unjudged, Verdict, match_of
+from walagent.errors import BrokenAttachmentError
+from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
 from walagent.intake.new_runs import state_of
 from walagent.log import log
 from walagent.lsn import Lsn
@@ -53,7 +53,7 @@ class Backfill:
     def __init__(
         self,
         conn: AsyncConnection[Any],
-        judge: Judge,
+        evaluate: Evaluator,
         running: set[int],
         settled: Callable[[], Lsn],
         *,
@@ -67,7 +67,7 @@ class Backfill:
             room: how much of a row a run keeps.
         """
         self._conn = conn
-        self._judge = judge
+        self._evaluate = evaluate
         self._running = running
         self._settled = settled
         self._room = room
@@ -83,7 +83,7 @@ class Backfill:
                 return False
             try:
                 await self._take_chunk(job)
-            except (Error, GroundLostError) as error:
+            except (Error, BrokenAttachmentError) as error:
                 if isinstance(error, Error) and is_passing(error):
                     raise
                 told = translated(error) if isinstance(error, Error) else error
@@ -134,7 +134,7 @@ class Backfill:
             return present_rows(found, attachment)
 
     async def _wait_for_intake(self) -> None:
-        """Wait until the ledger has passed the WAL of everything that the chunk could show."""
+        """Wait until the checkpoint has passed the WAL of everything that the chunk could show."""
         read_at = await backfills.wal_position(self._conn)
         while self._settled() < read_at:
             # Only a commit makes the server tell its position at once; this is a small one.
@@ -145,7 +145,7 @@ class Backfill:
         attachment = job.attachment
         seen = await backfills.seen(self._conn, job, [row.key for row in rows])
         new = [row for row in rows if row.key not in seen]
-        runs = await runs_of(self._judge, attachment, new, self._room)
+        runs = await runs_of(self._evaluate, attachment, new, self._room)
         async with self._conn.transaction():
             await backfills.insert_runs(self._conn, attachment, job.generation, runs)
             await backfills.wake(self._conn, attachment.id)
@@ -181,12 +181,12 @@ def present_rows(
 
 
 async def runs_of(
-    judge: Judge, attachment: Attachment, rows: Sequence[PresentRow], room: Room = ROOM
+    evaluate: Evaluator, attachment: Attachment, rows: Sequence[PresentRow], room: Room = ROOM
 ) -> list[dict[str, Any]]:
     """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`.
 
     Raises:
-        GroundLostError: the condition cannot be asked of the table any more.
+        BrokenAttachmentError: the condition cannot be asked of the table any more.
     """
     relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
     matches = {
@@ -194,21 +194,21 @@ async def runs_of(
         for n, row in enumerate(rows)
     }
     keys = {id(match): key for key, match in matches.items()}
-    verdicts = await judge.judge(list(matches.values()))
+    verdicts = await evaluate.evaluate(list(matches.values()))
     return [_new_run(attachment, keys, verdict, room) for verdict in verdicts]
 
 
 def _new_run(
     attachment: Attachment, keys: Mapping[int, str], verdict: Verdict, room: Room
 ) -> dict[str, Any]:
-    if isinstance(verdict, Unjudged):
-        raise GroundLostError(verdict.reason)
+    if isinstance(verdict, Deferred):
+        raise BrokenAttachmentError(verdict.reason)
     match = match_of(verdict)
     state, error = state_of(verdict, room)
     return {
         "k": keys[id(match)],
         "c": document.document(match.change, attachment, room),
-        "n": document.lane_of(match.change, attachment),
+        "n": document.ordering_key_of(match.change, attachment),
         "s": state.value,
         "e": error,
     }

@@ -1,7 +1,7 @@
 """Items of the WAL in, transactions with what they start out.  No I/O.
 
-A small transaction is gathered whole and joins the group that waits for the next ledger commit.
-A large one says so while it is still open, and is taken in piece by piece.
+A small transaction is gathered whole and joins the group that waits for the next checkpoint commit.
+A large one says so while it is still open, and is ingested piece by piece.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from walagent.matching.registry import Attached, Detached, Registry, is_ours, re
 from walagent.store.checkpoint import Effect
 
 SPILL_AFTER = 1000  # changes gathered before they are written: one good commit
-SPILL_WEIGHT = 4 << 20  # characters of text in them; judging and writing them needs a multiple
+SPILL_WEIGHT = 4 << 20  # characters of text in them; evaluating and writing them needs a multiple
 
 Found = Match | TooDeep
 

@@ -1,4 +1,4 @@
-"""Let PostgreSQL judge the conditions of matched changes, many a round trip.
+"""Let PostgreSQL evaluate the conditions of matched changes, many a round trip.
 
 On a connection of its own, in a read-only transaction, as the attachment's `run_as`: a condition
 can neither write nor see more than the agent may.  It names what it uses with schemas, and there
@@ -43,18 +43,18 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
-class Unjudged:
-    """Nobody can judge this change now: the attachment has lost its ground."""
+class Deferred:
+    """Nobody can evaluate this change now: the attachment has lost its ground."""
 
     match: Match
     reason: str
 
 
-Verdict = Match | Raised | Unjudged
+Verdict = Match | Raised | Deferred
 _Numbered = Sequence[tuple[int, Match]]
 
 
-class Judge:
+class Evaluator:
     """Tells which matches' conditions hold."""
 
     def __init__(self, conn: AsyncConnection[Any], *, by_name: bool = False) -> None:
@@ -65,10 +65,10 @@ class Judge:
         """
         self._conn = conn
         self._by_name = by_name
-        # By attachment and version: the relation last judged for it, and the statement for that.
+        # By attachment and version: the relation last evaluated for it, and the statement for that.
         self._statements: dict[tuple[int, int], tuple[Relation, bytes]] = {}
 
-    async def judge(self, matches: Sequence[Match]) -> list[Verdict]:
+    async def evaluate(self, matches: Sequence[Match]) -> list[Verdict]:
         """Keep the matches whose condition is true, and those that could not be told, in order.
 
         Raises:
@@ -80,7 +80,7 @@ class Judge:
         for n, match in enumerate(matches):
             attachment = match.attachment
             if reason := match.lack or moved.get(attachment.id):
-                verdicts[n] = Unjudged(match, reason)
+                verdicts[n] = Deferred(match, reason)
             elif attachment.condition is None:
                 continue
             elif found := predicate.oversized(attachment, match.change):
@@ -90,7 +90,7 @@ class Judge:
                 groups.setdefault(key, []).append((n, match))
         for group in groups.values():
             for at in range(0, len(group), _AT_ONCE):
-                verdicts |= await self._judge_group(group[at : at + _AT_ONCE])
+                verdicts |= await self._evaluate_group(group[at : at + _AT_ONCE])
         return [
             match if verdict is True else verdict
             for n, match in enumerate(matches)
@@ -109,8 +109,8 @@ class Judge:
             if now.get(a.relation) != a.relation_oid
         }
 
-    async def _judge_group(self, group: _Numbered) -> Mapping[int, bool | Verdict]:
-        """Judge changes of one attachment and one relation."""
+    async def _evaluate_group(self, group: _Numbered) -> Mapping[int, bool | Verdict]:
+        """Evaluator changes of one attachment and one relation."""
         answer = await self._try(group)
         if isinstance(answer, Error):
             self._statements.clear()
@@ -119,7 +119,7 @@ class Judge:
         if not isinstance(answer, Error):
             return answer
         if reason := await self.why_not_at_all(group[0][1]):
-            return {n: Unjudged(match, reason) for n, match in group}
+            return {n: Deferred(match, reason) for n, match in group}
         return await self._halve(group, answer)
 
     async def _has_become_visible(self, xid: int) -> bool:
@@ -207,7 +207,7 @@ class Judge:
 
 
 def _too_large(match: Match, column: str, length: int) -> Raised:
-    most = predicate.MAX_JUDGED
+    most = predicate.MAX_EVALUATED
     message = f'it reads column "{column}", which holds {length} characters; at most are {most}'
     return Raised(match, "54000", message)
 

@@ -1,4 +1,4 @@
-r"""A change whose attachment has lost its ground, kept whole until somebody can judge it.
+r"""A change whose attachment has lost its ground, kept whole until somebody can evaluate it.
 
 Every value is kept as PostgreSQL's own text, so it is read back as it came from the WAL; bytes of
 a database without an encoding too, as lone surrogates that JSON writes as `\udcXX`.

@@ -1,10 +1,10 @@
-"""From items of the WAL to runs: gather, judge, insert, move the ledger on, confirm.
+"""From items of the WAL to runs: gather, evaluate, insert, move the checkpoint on, confirm.
 
-One rule holds it all together: the runs of whole transactions and the ledger's new position
+One rule holds it all together: the runs of whole transactions and the checkpoint's new position
 commit together, and only then is that position confirmed.  So a crash anywhere costs a
 repetition, and a repeated transaction is known by its position.
 
-What is there is taken in at one go: while one group commits, the next one gathers in the
+What is there is ingested at one go: while one group commits, the next one gathers in the
 stream's buffer, so groups grow with the load and stay small when it is quiet.
 """
 
@@ -18,7 +18,7 @@ from walagent import faults, metrics
 from walagent.attachment import Attachment
 from walagent.change import Begin, Commit, Idle, Item
 from walagent.intake.batching import Found, Gathered, Gathering
-from walagent.intake.conditions import Judge, Raised, Unjudged, Verdict, match_of
+from walagent.intake.conditions import Deferred, Evaluator, Raised, Verdict, match_of
 from walagent.intake.new_runs import new_run
 from walagent.intake.standby_hold import HEARTBEAT, Replicated
 from walagent.lsn import Lsn
@@ -27,13 +27,13 @@ from walagent.matching.match import Match, TooDeep
 from walagent.matching.registry import Registry
 from walagent.run import Claim, NewRun
 from walagent.runs.pausing import pause_broken
-from walagent.store import checkpoint as ledgers
-from walagent.store.checkpoint import Ledger, Start
+from walagent.store import checkpoint as checkpoints
+from walagent.store.checkpoint import Checkpoint, Start
 from walagent.store.errors import translating
 
 IDLE_SECONDS = 30.0  # how long a position without runs may wait to be written down
 IDLE_BYTES = 16 << 20  # of WAL passed meanwhile
-# Between two pieces of a large transaction, the stream and the judge may take their time.
+# Between two pieces of a large transaction, the stream and the evaluate may take their time.
 _REST = "set local idle_in_transaction_session_timeout = '60s'"
 
 
@@ -69,7 +69,7 @@ class Starter(Protocol):
 class ResubscribeError(Exception):
     """The stream was opened for fewer tables than are attached now; open it again, for *relations*.
 
-    Raised before the attaching transaction is taken in, so that it is read again with all of its
+    Raised before the attaching transaction is ingested, so that it is read again with all of its
     own changes to those tables.
     """
 
@@ -85,8 +85,8 @@ class Intake:
         self,
         stream: Stream,
         conn: AsyncConnection[Any],
-        judge: Judge,
-        ledger: Ledger,
+        evaluate: Evaluator,
+        checkpoint: Checkpoint,
         registry: Registry,
         key: bytes,
         *,
@@ -114,30 +114,30 @@ class Intake:
         """
         self._stream = stream
         self._conn = conn
-        self._judge = judge
-        self._ledger = ledger
+        self._evaluate = evaluate
+        self._checkpoint = checkpoint
         running: set[int] = set() if backfilling is None else backfilling
-        self._gathering = Gathering(registry, key, running, ledger.end_lsn)
+        self._gathering = Gathering(registry, key, running, checkpoint.end_lsn)
         self._on_runs = on_runs
         self._on_attached = on_attached
         self._fixed = fixed_relations
         self._starter = starter
         self._on_described = on_described
         self._room = room
-        self._replicated = Replicated(ledger.end_lsn) if replicated else None
+        self._replicated = Replicated(checkpoint.end_lsn) if replicated else None
         self._lost: dict[int, tuple[Attachment, str]] = {}  # seen to have lost their ground
-        self._spilled: set[int] | None = None  # lanes of the open transaction's inserted runs
-        self._durable = ledger.end_lsn  # this much of what is gathered is written down
+        self._spilled: set[int] | None = None  # queues of the open transaction's inserted runs
+        self._durable = checkpoint.end_lsn  # this much of what is gathered is written down
         self._written_at = time.monotonic()
         self._patience = HEARTBEAT if replicated else IDLE_SECONDS
-        self.settled = ledger.end_lsn  # every change before it is dealt with, its runs committed
+        self.settled = checkpoint.end_lsn  # the runs of all changes before it are committed
         self.progressed_at = time.monotonic()  # when the stream last told us something
 
     async def run(self) -> None:
         """Take changes in for ever.
 
         Raises:
-            StreamLostError, DatabaseLostError: start over from the ledger.
+            StreamLostError, DatabaseLostError: start over from the checkpoint.
             FencedError: a newer reader is at work.
             DecodeError: the WAL holds what we cannot read; nothing of it was confirmed.
             ResubscribeError: open the stream again, for other tables.
@@ -164,12 +164,12 @@ class Intake:
             if self._spilled is None:
                 await self._write_group()
                 await self._write_idle(batch[-1])
-                await self._look_at_ground()
+                await self._check_drift()
             if self._replicated is not None:
                 await self._confirm_replicated(self._replicated)
 
     async def _pause_lost(self) -> None:
-        """Pause what has lost its ground: best before its unjudged runs are there to be claimed.
+        """Pause what has lost its ground: best before its deferred runs are there to be claimed.
 
         It may be done again, and after a crash it is: by whoever sees it next.
         """
@@ -177,7 +177,7 @@ class Intake:
         for attachment, reason in lost.values():
             await pause_broken(self._conn, attachment, reason)
 
-    async def _look_at_ground(self) -> None:
+    async def _check_drift(self) -> None:
         """Let somebody look at a table that was told anew."""
         await self._pause_lost()
         if self._gathering.registry.described:
@@ -204,19 +204,19 @@ class Intake:
             if group.effects or group.seen or any(map(_is_special, runs)):
                 async with self._conn.transaction():
                     await self._insert(runs, group)
-                    await self._move_progress(_lanes(runs))
+                    await self._advance_checkpoint(_queues(runs))
                 self._committed(has_runs=bool(runs))
             else:
                 await self._take_in(runs)
         self.settled = gathering.passed
 
     async def _take_in(self, runs: Sequence[NewRun]) -> None:
-        """Insert runs and move the ledger on, in one round trip; start what can start."""
+        """Insert runs and move the checkpoint on, in one round trip; start what can start."""
         gathering = self._gathering
         offer = self._starter.offer() if self._starter and runs else None
-        claims = await ledgers.take_in(
+        claims = await checkpoints.take_in(
             self._conn,
-            self._ledger,
+            self._checkpoint,
             runs,
             gathering.commit_lsn,
             gathering.passed,
@@ -230,32 +230,32 @@ class Intake:
     async def _insert(self, runs: Sequence[NewRun], group: Gathered) -> None:
         plain = [run for run in runs if run.debounce is None]
         if plain:
-            await ledgers.insert_runs(self._conn, self._ledger, plain)
+            await checkpoints.insert_runs(self._conn, self._checkpoint, plain)
         for run in runs:
             if run.debounce is not None:
-                await ledgers.collect_run(self._conn, self._ledger, run)
-        if unjudged := [run for run in runs if run.unjudged is not None]:
-            await ledgers.keep_unjudged(self._conn, self._ledger, unjudged)
+                await checkpoints.collect_run(self._conn, self._checkpoint, run)
+        if deferred := [run for run in runs if run.deferred is not None]:
+            await checkpoints.defer_changes(self._conn, self._checkpoint, deferred)
         if group.effects:
-            await ledgers.record_effects(self._conn, group.effects)
+            await checkpoints.record_effects(self._conn, group.effects)
         if group.seen:
-            await ledgers.record_seen(self._conn, self._ledger.generation, group.seen)
+            await checkpoints.record_seen(self._conn, self._checkpoint.generation, group.seen)
         faults.hit("intake.runs_inserted")
 
-    async def _move_progress(self, lanes: Iterable[int] = ()) -> None:
+    async def _advance_checkpoint(self, queues: Iterable[int] = ()) -> None:
         gathering = self._gathering
-        await ledgers.move_progress(
+        await checkpoints.advance_checkpoint(
             self._conn,
-            self._ledger,
+            self._checkpoint,
             gathering.commit_lsn,
             gathering.passed,
-            lanes,
+            queues,
             gathering.committed_at,
         )
-        faults.hit("intake.progress_moved")
+        faults.hit("intake.checkpoint_advanced")
 
     def _committed(self, *, has_runs: bool) -> None:
-        """The ledger is durable: confirm it, and tell whoever waits for it."""
+        """The checkpoint is durable: confirm it, and tell whoever waits for it."""
         faults.hit("intake.committed")
         self._durable, self._written_at = self._gathering.passed, time.monotonic()
         if self._replicated is None:
@@ -268,9 +268,9 @@ class Intake:
         self._gathering.attached.clear()
 
     async def _confirm_replicated(self, replicated: Replicated) -> None:
-        """Confirm what standbys have in their copy of the ledger, too."""
+        """Confirm what standbys have in their copy of the checkpoint, too."""
         if self._durable > replicated.held:
-            replicated.hold(self._durable, await ledgers.wal_flushed(self._conn))
+            replicated.hold(self._durable, await checkpoints.wal_flushed(self._conn))
         if (position := replicated.release(self._stream.received)) is not None:
             self._stream.confirm(position)
             faults.hit("intake.confirmed")
@@ -280,7 +280,7 @@ class Intake:
     async def _spill(self, gathered: Gathered) -> None:
         """Insert what a large transaction has brought so far; it commits with the rest of it.
 
-        The ledger's transaction stays open until the end, so nobody sees half of it and a lost
+        The checkpoint's transaction stays open until the end, so nobody sees half of it and a lost
         connection takes it all back.  What was complete before it is committed first.
         """
         if self._spilled is None:
@@ -290,7 +290,7 @@ class Intake:
             self._spilled = set()
         runs = await self._runs(gathered.found)
         await self._insert(runs, gathered)
-        self._spilled.update(_lanes(runs))
+        self._spilled.update(_queues(runs))
         if self._gathering.open is not None:
             self._gathering.open.gathered = Gathered()
 
@@ -298,8 +298,8 @@ class Intake:
         """Commit a large transaction's runs; its rest has just joined the empty group."""
         rest, self._gathering.group = self._gathering.group, Gathered()
         await self._spill(rest)
-        lanes, self._spilled = self._spilled or set(), None
-        await self._move_progress(lanes)
+        queues, self._spilled = self._spilled or set(), None
+        await self._advance_checkpoint(queues)
         await self._conn.execute("commit")
         self._committed(has_runs=True)
         self.settled = self._gathering.passed
@@ -315,7 +315,7 @@ class Intake:
         if passed > self._durable and (
             asked or waited > self._patience or passed - self._durable > IDLE_BYTES
         ):
-            await self._move_progress()
+            await self._advance_checkpoint()
             self._committed(has_runs=False)
 
     # From matches to runs.
@@ -323,11 +323,11 @@ class Intake:
     async def _runs(self, found: Sequence[tuple[Begin, Found]]) -> list[NewRun]:
         begins = {id(one): begin for begin, one in found}
         candidates = [one for _, one in found if isinstance(one, Match)]
-        verdicts = await self._judge.judge(candidates)
+        verdicts = await self._evaluate.evaluate(candidates)
         runs = [new_run(begins[id(match_of(v))], v, self._room) for v in verdicts]
         deep = [new_run(begin, one, self._room) for begin, one in found if isinstance(one, TooDeep)]
         for verdict in verdicts:
-            if isinstance(verdict, Unjudged):
+            if isinstance(verdict, Deferred):
                 attachment = verdict.match.attachment
                 self._lost[attachment.id] = attachment, verdict.reason
         _count(len(candidates), verdicts, len(deep))
@@ -336,18 +336,18 @@ class Intake:
 
 def _count(candidates: int, verdicts: Sequence[Verdict], deep: int) -> None:
     failed = sum(1 for verdict in verdicts if isinstance(verdict, Raised))
-    unjudged = sum(1 for verdict in verdicts if isinstance(verdict, Unjudged))
+    deferred = sum(1 for verdict in verdicts if isinstance(verdict, Deferred))
     metrics.changes.labels("unmatched").inc(candidates - len(verdicts))
     metrics.changes.labels("failed").inc(failed)
-    metrics.changes.labels("unjudged").inc(unjudged)
-    metrics.changes.labels("matched").inc(len(verdicts) - failed - unjudged)
+    metrics.changes.labels("deferred").inc(deferred)
+    metrics.changes.labels("matched").inc(len(verdicts) - failed - deferred)
     metrics.changes.labels("skipped").inc(deep)
 
 
 def _is_special(run: NewRun) -> bool:
     """Whether a run needs more than being inserted."""
-    return run.debounce is not None or run.unjudged is not None
+    return run.debounce is not None or run.deferred is not None
 
 
-def _lanes(runs: Iterable[NewRun]) -> set[int]:
+def _queues(runs: Iterable[NewRun]) -> set[int]:
     return {run.attachment_id for run in runs}

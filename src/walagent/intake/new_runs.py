@@ -3,7 +3,7 @@
 from typing import Any
 
 from walagent.change import Begin
-from walagent.intake.conditions import Raised, Unjudged, Verdict, match_of
+from walagent.intake.conditions import Deferred, Raised, Verdict, match_of
 from walagent.intake.deferred_codec import write_change
 from walagent.matching import document
 from walagent.matching.document import ROOM, Room
@@ -17,9 +17,9 @@ def new_run(begin: Begin, found: Verdict | TooDeep, room: Room = ROOM) -> NewRun
     attachment, change, origin = match.attachment, match.change, match.origin
     state, error = state_of(found, room)
     shown = document.document(change, attachment, room)
-    unjudged = None
-    if isinstance(found, Unjudged):
-        unjudged, shown["unjudged"] = write_change(change), True
+    deferred = None
+    if isinstance(found, Deferred):
+        deferred, shown["deferred"] = write_change(change), True
     return NewRun(
         attachment_id=attachment.id,
         attachment_version=attachment.version,
@@ -28,14 +28,14 @@ def new_run(begin: Begin, found: Verdict | TooDeep, room: Room = ROOM) -> NewRun
         committed_at=begin.committed_at,
         change=shown,
         key=document.key_of(document.row_of(change), attachment),
-        lane=document.lane_of(change, attachment),
+        ordering_key=document.ordering_key_of(change, attachment),
         max_attempts=attachment.max_attempts,
-        debounce=attachment.debounce if state is RunState.PENDING and not unjudged else None,
+        debounce=attachment.debounce if state is RunState.PENDING and not deferred else None,
         cause_run=None if origin is None else origin.run_id,
         depth=0 if origin is None else origin.depth + 1,
         state=state,
         error=error,
-        unjudged=unjudged,
+        deferred=deferred,
     )
 
 
@@ -54,8 +54,8 @@ def state_of(found: Verdict | TooDeep, room: Room = ROOM) -> tuple[RunState, dic
             return RunState.DEAD, {"reason": reason, "sqlstate": "54000"}
         case Match():
             return RunState.PENDING, None
-        case Unjudged(_, reason):
-            return RunState.PENDING, {"reason": f"not judged yet: {reason}"}
+        case Deferred(_, reason):
+            return RunState.PENDING, {"reason": f"not evaluated yet: {reason}"}
         case Raised(_, sqlstate, message):
             reason = f"the condition raised an error on this row: {message}"
             return RunState.DEAD, {"reason": reason, "sqlstate": sqlstate}

@@ -1,9 +1,10 @@
 """Positions that are durable here, held back until standbys have them too.  No I/O.
 
-The ledger lies in the very database that is followed.  A standby that knew the slot's position and
-not yet the ledger's commit would be promoted with a slot ahead of its ledger: a gap.  The server
-sends a failover slot nothing that its standbys (`synchronized_standby_slots`) have not got.  So
-when the stream has come past the ledger's commit, they have that commit, and it may be confirmed.
+The checkpoint lies in the very database that is followed.  A standby that knew the slot's position
+and not yet the checkpoint's commit would be promoted with a slot ahead of its checkpoint: a gap.
+The server sends a failover slot nothing that its standbys (`synchronized_standby_slots`) have not
+ got. So when the stream has come past the checkpoint's commit, they have that commit, and it may be
+confirmed.
 """
 
 from collections import deque
@@ -14,7 +15,7 @@ HEARTBEAT = 10.0  # seconds; a standby keeps a copy of the slot only once the sl
 
 
 class Replicated:
-    """Positions of the ledger, each with the end of the WAL right after it was written."""
+    """Positions of the checkpoint, each with the end of the WAL right after it was written."""
 
     def __init__(self, start: Lsn) -> None:
         self.held = start  # the last one

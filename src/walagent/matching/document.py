@@ -201,13 +201,13 @@ def key_of(row: Row | Mapping[str, Any], attachment: Attachment) -> str | None:
     return joined(row, attachment.key_columns)
 
 
-def lane_of(change: Change, attachment: Attachment) -> str | None:
-    """What keeps runs in order: equal lanes are worked one at a time.
+def ordering_key_of(change: Change, attachment: Attachment) -> str | None:
+    """What keeps runs in order: equal ordering keys are worked one at a time.
 
-    An update that changes the key keeps the lane of the old one, so it stays behind what came
-    before it.
+    An update that changes the key keeps the ordering key of the old one, so it stays behind what
+    came before it.
     """
-    columns = attachment.key_columns if attachment.lane_key is None else attachment.lane_key
+    columns = attachment.key_columns if attachment.ordering_key is None else attachment.ordering_key
     row = row_of(change)
     if change.op is Op.UPDATE and change.old and all(name in change.old for name in columns):
         row = change.old

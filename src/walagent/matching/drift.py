@@ -1,6 +1,6 @@
 """What an attachment needs of its table, held against the table as it was at a change.  Pure.
 
-SQL agent.lost_ground() asks the same of the table as it is now, and more; but a change may be of
+SQL agent.drift_of() asks the same of the table as it is now, and more; but a change may be of
 a time when the table looked different, and is told by its relation alone.
 """
 
@@ -39,7 +39,7 @@ def _needs(attachment: Attachment) -> Iterator[tuple[str, str]]:
     yield from ((name, "was in its primary key") for name in attachment.key_columns)
     yield from ((name, "the condition reads") for name in attachment.condition_columns)
     yield from ((name, "is named in columns") for name in sorted(attachment.columns or ()))
-    yield from ((name, "the lane is made of") for name in attachment.lane_key or ())
+    yield from ((name, "the ordering_key is made of") for name in attachment.ordering_key or ())
     yield from ((name, "is named in writes") for name in attachment.writes)
     for tool in attachment.tools:
         for argument, column in tool.bind.items():

@@ -16,7 +16,7 @@ class Match:
     """An attachment acts on a change, if its condition holds.
 
     Args:
-        lack: what the change does not bring that the attachment needs: then nobody can judge it.
+        lack: what the change does not bring that the attachment needs: then nobody can evaluate it.
     """
 
     attachment: Attachment

@@ -1,4 +1,4 @@
-"""The statement that lets PostgreSQL judge a condition on decoded rows, many at a time.
+"""The statement that lets PostgreSQL evaluate a condition on decoded rows, many at a time.
 
 PostgreSQL itself evaluates it, on values of the types that the columns had at the change:
 collations, NULL and casts are as everywhere, also when the table has changed since.  A column that
@@ -17,13 +17,13 @@ from walagent.change import UNCHANGED, Change, Relation, Row
 from walagent.matching.document import json_columns, row_json
 
 # Characters of one value.  A condition sees values whole or not at all; a larger one would cost
-# the reader and the server some times its size, and seconds in which nothing else is taken in.
-MAX_JUDGED = 16 << 20
+# the reader and the server some times its size, and seconds in which nothing else is ingested.
+MAX_EVALUATED = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the columns that judging may need are to be read as, in SQL."""
+    """What the columns that evaluating may need are to be read as, in SQL."""
 
     then: Mapping[str, str]  # by name: the type at the change
     now: Mapping[str, str]  # the type now, of those columns that are still there
@@ -31,7 +31,7 @@ class Shape:
 
 
 def needed(attachment: Attachment, relation: Relation) -> Sequence[tuple[str, int]] | None:
-    """Name the columns that judging may need, with the oids of their types, 0 where not told.
+    """Name the columns that evaluating may need, with the oids of their types, 0 where not told.
 
     None: all that the table has, for the relation was not described.
     """
@@ -47,7 +47,7 @@ def oversized(attachment: Attachment, change: Change) -> tuple[str, int] | None:
     for row in (change.new, change.old):
         for name in row if row and attachment.whole_row else attachment.condition_columns:
             value = row.get(name) if row else None
-            if isinstance(value, str) and len(value) > MAX_JUDGED:
+            if isinstance(value, str) and len(value) > MAX_EVALUATED:
                 return name, len(value)
     return None
 

@@ -1,4 +1,4 @@
-"""Slot and ledger: made in the right order, checked before each stream."""
+"""Slot and checkpoint: made in the right order, checked before each stream."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,9 +11,9 @@ from psycopg import AsyncConnection, sql
 from walagent.config import Replication
 from walagent.errors import DatabaseLostError, GapError, PreconditionError, StreamLostError
 from walagent.lsn import Lsn
-from walagent.store import checkpoint as ledgers
+from walagent.store import checkpoint as checkpoints
 from walagent.store import gaps
-from walagent.store.checkpoint import Ledger
+from walagent.store.checkpoint import Checkpoint
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.wal.refusals import LOST
@@ -52,10 +52,10 @@ async def ensure_slot(
     replication_dsn: str,
     settings: Replication,
     waiting: Waiting = lambda _: None,
-) -> Ledger:
-    """Find the slot's ledger, or make slot and ledger where there are none yet.
+) -> Checkpoint:
+    """Find the slot's checkpoint, or make slot and checkpoint where there are none yet.
 
-    A slot without a ledger is taken over at its own position: nobody has read it for us.
+    A slot without a checkpoint is taken over at its own position: nobody has read it for us.
 
     Raises:
         DatabaseLostError: this is a standby; it may be promoted.
@@ -63,15 +63,15 @@ async def ensure_slot(
             them; or the server or the role is not set up for a slot.
     """
     await _refuse_standby(conn)
-    ledger = await ledgers.read_ledger(conn, settings.slot)
-    if ledger is not None:
-        return ledger
+    checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
+    if checkpoint is not None:
+        return checkpoint
     async with alone(conn):
-        if await ledgers.read_ledger(conn, settings.slot) is None:
+        if await checkpoints.read_checkpoint(conn, settings.slot) is None:
             await _begin(conn, replication_dsn, settings, waiting)
-    ledger = await ledgers.read_ledger(conn, settings.slot)
-    assert ledger is not None  # noqa: S101 - it has just been committed
-    return ledger
+    checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
+    assert checkpoint is not None  # noqa: S101 - it has just been committed
+    return checkpoint
 
 
 async def _refuse_standby(conn: AsyncConnection[Any]) -> None:
@@ -97,7 +97,7 @@ async def alone(conn: AsyncConnection[Any]) -> AsyncGenerator[None]:
 async def _begin(
     conn: AsyncConnection[Any], replication_dsn: str, settings: Replication, waiting: Waiting
 ) -> None:
-    """Open the ledger of a slot that is there, or of a new one."""
+    """Open the checkpoint of a slot that is there, or of a new one."""
     state = await inspect_slot(conn, settings.slot)
     if state is not None:
         await _open(conn, replication_dsn, settings, state.confirmed or Lsn(0), None, _NOBODY_KNOWS)
@@ -116,11 +116,11 @@ async def _begin(
         waiting=waiting,
     ) as made:
         async with as_of(conn, made.snapshot):
-            existing = await ledgers.existing_attachments(conn)
+            existing = await checkpoints.existing_attachments(conn)
         await _open(conn, replication_dsn, settings, made.start, existing, at)
 
 
-async def _open(  # noqa: PLR0913, PLR0917 - what a ledger begins with
+async def _open(  # noqa: PLR0913, PLR0917 - what a checkpoint begins with
     conn: AsyncConnection[Any],
     replication_dsn: str,
     settings: Replication,
@@ -129,7 +129,7 @@ async def _open(  # noqa: PLR0913, PLR0917 - what a ledger begins with
     at: datetime,
 ) -> int:
     identity = await identify_system(replication_dsn)
-    return await ledgers.open_ledger(
+    return await checkpoints.open_checkpoint(
         conn,
         settings.slot,
         system_id=identity.system_id,
@@ -180,11 +180,12 @@ async def can_mend(conn: AsyncConnection[Any], settings: Replication) -> bool:
 
 
 async def check_source(
-    conn: AsyncConnection[Any], replication_dsn: str, settings: Replication, ledger: Ledger
+    conn: AsyncConnection[Any], replication_dsn: str, settings: Replication, checkpoint: Checkpoint
 ) -> Source:
-    """Say whether the ledger's slot can be read on from where the ledger ends.
+    """Say whether the checkpoint's slot can be read on from where the checkpoint ends.
 
-    A standby that was promoted is on another timeline, with the same slot and ledger: that is well.
+    A standby that was promoted is on another timeline, with the same slot and checkpoint: that is
+        well.
 
     Raises:
         GapError: what lies between is lost; it is recorded in `agent.gap`.
@@ -193,16 +194,20 @@ async def check_source(
     """
     identity = await identify_system(replication_dsn)
     try:
-        _check_identity(identity, ledger)
-        await _check_given_up(replication_dsn, settings, ledger)
-        slot = await check_slot(conn, settings.slot, plugin=settings.plugin, ledger=ledger.end_lsn)
+        _check_identity(identity, checkpoint)
+        await _check_given_up(replication_dsn, settings, checkpoint)
+        slot = await check_slot(
+            conn, settings.slot, plugin=settings.plugin, checkpoint=checkpoint.end_lsn
+        )
         await check_publications(conn, settings)
     except GapError as error:
-        now = await ledgers.read_ledger(conn, settings.slot)
-        if now != ledger:  # its last reader moved it after we had read it, and the slot after that
-            raise StreamLostError("the ledger has moved meanwhile") from error
-        reason = f"{error}{_elsewhere(identity, ledger)}"
-        lost = await gaps.record_gap(conn, settings.slot, ledger.generation, reason)
+        now = await checkpoints.read_checkpoint(conn, settings.slot)
+        if (
+            now != checkpoint
+        ):  # its last reader moved it after we had read it, and the slot after that
+            raise StreamLostError("the checkpoint has moved meanwhile") from error
+        reason = f"{error}{_elsewhere(identity, checkpoint)}"
+        lost = await gaps.record_gap(conn, settings.slot, checkpoint.generation, reason)
         if not lost:
             raise StreamLostError("somebody has made a new slot meanwhile") from error
         raise GapError(reason, hint=error.hint) from error
@@ -212,38 +217,41 @@ async def check_source(
     return Source(identity, slot)
 
 
-def _check_identity(identity: SystemIdentity, ledger: Ledger) -> None:
-    if identity.system_id != ledger.system_id:
+def _check_identity(identity: SystemIdentity, checkpoint: Checkpoint) -> None:
+    if identity.system_id != checkpoint.system_id:
         raise GapError(
-            f"this server is not the one whose WAL the ledger of {ledger.slot} tells of:"
-            f" system {identity.system_id} instead of {ledger.system_id}",
+            f"this server is not the one whose WAL the checkpoint of {checkpoint.slot} tells of:"
+            f" system {identity.system_id} instead of {checkpoint.system_id}",
             hint=LOST,
         )
-    if identity.wal_end < ledger.end_lsn:
+    if identity.wal_end < checkpoint.end_lsn:
         raise GapError(
-            f"the server's WAL ends at {identity.wal_end}, before the ledger of {ledger.slot}, at"
-            f" {ledger.end_lsn}: it was reset",
+            f"the server's WAL ends at {identity.wal_end}, before the checkpoint of"
+            f" {checkpoint.slot}, at {checkpoint.end_lsn}: it was reset",
             hint=LOST,
         )
 
 
-def _elsewhere(identity: SystemIdentity, ledger: Ledger) -> str:
+def _elsewhere(identity: SystemIdentity, checkpoint: Checkpoint) -> str:
     """Say what else is known about a server that was restored or promoted."""
-    if identity.system_id != ledger.system_id or identity.timeline == ledger.timeline:
+    if identity.system_id != checkpoint.system_id or identity.timeline == checkpoint.timeline:
         return ""
     return (
-        f"; the server is on timeline {identity.timeline}, the ledger of {ledger.timeline}: it was"
-        " promoted, or restored"
+        f"; the server is on timeline {identity.timeline}, the checkpoint of"
+        f" {checkpoint.timeline}: it was promoted, or restored"
     )
 
 
-async def _check_given_up(replication_dsn: str, settings: Replication, ledger: Ledger) -> None:
+async def _check_given_up(
+    replication_dsn: str, settings: Replication, checkpoint: Checkpoint
+) -> None:
     """Drop a slot that was given up, if nobody came to it yet."""
-    if ledger.given_up_at is None:
+    if checkpoint.abandoned_at is None:
         return
     await let_go(replication_dsn, settings.slot)
     raise GapError(
-        f"slot {settings.slot} was given up at {ledger.given_up_at:%Y-%m-%d %H:%M:%S %Z}", hint=LOST
+        f"slot {settings.slot} was given up at {checkpoint.abandoned_at:%Y-%m-%d %H:%M:%S %Z}",
+        hint=LOST,
     )
 
 

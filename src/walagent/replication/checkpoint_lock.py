@@ -1,4 +1,4 @@
-"""Whether the ledger can be written: looked at before the slot is taken, not while it is held.
+"""Whether the checkpoint can be written: looked at before the slot is taken, not while it is held.
 
 A reader that holds the slot and cannot write reads nothing, and what is not read holds up the
 server's checkpoints.  So while somebody else has the tables locked, the slot stays free.
@@ -10,13 +10,13 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from walagent.errors import DatabaseLostError
-from walagent.store import checkpoint as ledgers
+from walagent.store import checkpoint as checkpoints
 
 _PATIENCE = 2.0  # seconds; a lock that passes by is none to tell of
 
 
 async def check_locks(conn: AsyncConnection[Any], looker: AsyncConnection[Any], slot: str) -> None:
-    """See that nobody keeps us from writing the ledger and the runs.
+    """See that nobody keeps us from writing the checkpoint and the runs.
 
     Args:
         looker: another connection, which asks whom *conn* waits for.
@@ -24,11 +24,11 @@ async def check_locks(conn: AsyncConnection[Any], looker: AsyncConnection[Any], 
     Raises:
         DatabaseLostError: somebody does, and who; try again later.
     """
-    asking = asyncio.create_task(ledgers.try_locks(conn, slot))
+    asking = asyncio.create_task(checkpoints.try_locks(conn, slot))
     try:
         done, _ = await asyncio.wait([asking], timeout=_PATIENCE)
         if not done:
-            raise DatabaseLostError(_sentence(await ledgers.blockers(looker, conn)))
+            raise DatabaseLostError(_sentence(await checkpoints.blockers(looker, conn)))
         asking.result()
     finally:
         asking.cancel()
@@ -38,4 +38,4 @@ async def check_locks(conn: AsyncConnection[Any], looker: AsyncConnection[Any], 
 def _sentence(blockers: list[tuple[int, str]]) -> str:
     names = [f"process {pid} ({name or 'no application_name'})" for pid, name in blockers]
     who = " and ".join(names) or "somebody"
-    return f"the ledger cannot be written: {who} holds a lock on it; see pg_stat_activity"
+    return f"the checkpoint cannot be written: {who} holds a lock on it; see pg_stat_activity"

@@ -6,14 +6,14 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.runs.pausing import pause_lost
+from walagent.runs.pausing import pause_drifted
 from walagent.store.errors import translating
 
 _EVERY = 30.0  # seconds between two looks: what leaves no trace in the WAL is seen by then
 _REST = 0.5  # seconds at least, however often tables change
 
 
-async def watch_ground(conn: AsyncConnection[Any], described: asyncio.Event) -> None:
+async def watch_drift(conn: AsyncConnection[Any], described: asyncio.Event) -> None:
     """Pause attachments that have lost their ground, for ever.
 
     Args:
@@ -26,5 +26,5 @@ async def watch_ground(conn: AsyncConnection[Any], described: asyncio.Event) -> 
                 await described.wait()
         described.clear()
         with translating():
-            await pause_lost(conn)
+            await pause_drifted(conn)
         await asyncio.sleep(_REST)

@@ -12,23 +12,23 @@ from psycopg import AsyncConnection
 from walagent.errors import GapError
 from walagent.replication.bootstrap import SILENCED
 from walagent.store import gaps
-from walagent.store.checkpoint import Ledger
+from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 
 _LOOK = 5.0  # seconds between two looks; so much more of the WAL counts as lost, to be safe
 
 
-async def watch_publications(conn: AsyncConnection[Any], ledger: Ledger) -> None:
+async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint) -> None:
     """Look for ever.
 
     Args:
-        ledger: as it was when the stream began, and the publications were in order.
+        checkpoint: as it was when the stream began, and the publications were in order.
 
     Raises:
         GapError: they are not any more; what was not sent is recorded as lost, from the last look
             on that found them in order.
     """
-    good = (ledger.end_lsn, ledger.committed_at)
+    good = (checkpoint.end_lsn, checkpoint.committed_at)
     while True:
         with translating():
             now = await gaps.present(conn)  # before the look, so that what is before it is sent
@@ -37,7 +37,7 @@ async def watch_publications(conn: AsyncConnection[Any], ledger: Ledger) -> None
                 reason = "; ".join(trouble)
                 lsn, since = good
                 await gaps.record_gap(
-                    conn, ledger.slot, ledger.generation, reason, from_lsn=lsn, since=since
+                    conn, checkpoint.slot, checkpoint.generation, reason, from_lsn=lsn, since=since
                 )
                 raise GapError(reason, hint=SILENCED)
         good = now

@@ -1,6 +1,6 @@
 """The reader: holds the slot if it can, stands by if it cannot, and keeps coming back.
 
-ledger → slot checked → stream opened (only one can) → ledger taken over → intake
+checkpoint → slot checked → stream opened (only one can) → checkpoint taken over → intake
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from walagent.errors import (
     StreamLostError,
 )
 from walagent.intake.backfill import Backfill
-from walagent.intake.conditions import Judge
+from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake, ResubscribeError, Starter
 from walagent.log import log
 from walagent.lsn import Lsn
@@ -32,14 +32,14 @@ from walagent.matching.document import ROOM, Room
 from walagent.matching.registry import Registry
 from walagent.replication.bootstrap import PUBLICATIONS, Source, check_source, ensure_slot, let_go
 from walagent.replication.checkpoint_lock import check_locks
-from walagent.replication.drift_watch import watch_ground
+from walagent.replication.drift_watch import watch_drift
 from walagent.replication.publication_watch import watch_publications
 from walagent.replication.slot_watch import SlotWatch
 from walagent.runs.backoff import pause_after
-from walagent.runs.pausing import pause_lost
+from walagent.runs.pausing import pause_drifted
 from walagent.runs.retention import keep_pruning
 from walagent.store import attachments, backfills, budgets, gaps, status
-from walagent.store import checkpoint as ledgers
+from walagent.store import checkpoint as checkpoints
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.wal.fanout import FanOut
@@ -62,7 +62,7 @@ class _Parts:
     """The connections of a reader, each for one part of it."""
 
     intake: AsyncConnection[Any]
-    judge: Judge
+    evaluate: Evaluator
     looker: AsyncConnection[Any]
     filler: AsyncConnection[Any]
 
@@ -87,7 +87,7 @@ class Reader:
         """Connect to nothing yet.
 
         Args:
-            name: of this reader, for `agent.progress`.
+            name: of this reader, for `agent.checkpoint`.
             on_runs: called after runs were committed.
             starter: a worker in this process, which can be given runs at once.
             on_streaming: called each time that the stream is open.
@@ -114,8 +114,8 @@ class Reader:
         self._withholding = False  # whether the server waited for a standby at the last look
         self._withheld: str | None = None  # the same, when it did so twice
         self._hurry = asyncio.Event()
-        self._found: ledgers.Ledger | None = None  # as it was read last
-        self._held: ledgers.Ledger | None = None  # as it was when this process took it last
+        self._found: checkpoints.Checkpoint | None = None  # as it was read last
+        self._held: checkpoints.Checkpoint | None = None  # as it was when this process took it last
         self._slot_watch = SlotWatch(
             lambda: self._dsn, settings, lambda: self._held.epoch if self._held else None
         )
@@ -137,7 +137,7 @@ class Reader:
 
     @property
     def lag_bytes(self) -> int:
-        """WAL that the server has and our ledger has not."""
+        """WAL that the server has and our checkpoint has not."""
         return self._slot_watch.behind
 
     @property
@@ -147,7 +147,7 @@ class Reader:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a person should know although changes are taken in."""
+        """What a person should know although changes are ingested."""
         return self._slot_watch.warnings
 
     @property
@@ -261,16 +261,16 @@ class Reader:
         self.turned_at = time.monotonic()
 
     async def _follow(self) -> None:
-        """Open the stream where the ledger ends and take in what comes."""
+        """Open the stream where the checkpoint ends and ingest what comes."""
         async with AsyncExitStack() as stack:
-            conn, judge, looker, filler = [
+            conn, evaluate, looker, filler = [
                 await stack.enter_async_context(
                     await connect(self._dsn, application=f"walagent {part}", idle=idle)
                 )
                 for part, idle in (
-                    # Who takes the slot over must not wait for a ledger that we hold, frozen.
+                    # Who takes the slot over must not wait for a checkpoint that we hold, frozen.
                     ("intake", (self._settings.sender_timeout or _IDLE) + 1),
-                    ("judge", _IDLE),
+                    ("evaluate", _IDLE),
                     ("status", _IDLE),
                     ("backfill", _IDLE),
                 )
@@ -279,42 +279,44 @@ class Reader:
                 if self._failed:  # perhaps because we could not write; then leave the slot alone
                     await check_locks(conn, looker, self._settings.slot)
                 login = self._replication_dsn
-                ledger = await ensure_slot(conn, login, self._settings, _tell)
-                self._found = ledger
-                source = await check_source(conn, login, self._settings, ledger)
+                checkpoint = await ensure_slot(conn, login, self._settings, _tell)
+                self._found = checkpoint
+                source = await check_source(conn, login, self._settings, checkpoint)
                 self._let_in = True
                 registry = Registry(await attachments.active_attachments(conn))
-            options = self._options(registry, ledger)
+            options = self._options(registry, checkpoint)
             stream = await stack.enter_async_context(
                 open_stream(login, options, fan_out=self._fan_out)
             )
             by_name = self._settings.plugin == "wal2json"
-            parts = _Parts(conn, Judge(judge, by_name=by_name), looker, filler)
-            await stream.during(self._read(stream, parts, source, ledger, registry))
+            parts = _Parts(conn, Evaluator(evaluate, by_name=by_name), looker, filler)
+            await stream.during(self._read(stream, parts, source, checkpoint, registry))
 
     async def _read(
         self,
         stream: ReplicationStream,
         parts: _Parts,
         source: Source,
-        found: ledgers.Ledger,
+        found: checkpoints.Checkpoint,
         registry: Registry,
     ) -> None:
-        """Take the ledger over, now that the slot is ours, and take in what comes."""
+        """Take the checkpoint over, now that the slot is ours, and ingest what comes."""
         with translating():
-            ledger = await ledgers.take_ledger(parts.intake, self._settings.slot, self._name)
-            if ledger.end_lsn != found.end_lsn:
-                raise StreamLostError("the ledger moved while the stream was being opened")
-            await self._note_timeline(parts.intake, ledger, source)
+            checkpoint = await checkpoints.take_checkpoint(
+                parts.intake, self._settings.slot, self._name
+            )
+            if checkpoint.end_lsn != found.end_lsn:
+                raise StreamLostError("the checkpoint moved while the stream was being opened")
+            await self._note_timeline(parts.intake, checkpoint, source)
             running = await backfills.running(parts.intake)
             key = await attachments.secret_key(parts.intake)
-            await pause_lost(parts.intake)  # before anything starts that could not go on
-        self._began, self._held = ledger.end_lsn, ledger
+            await pause_drifted(parts.intake)  # before anything starts that could not go on
+        self._began, self._held = checkpoint.end_lsn, checkpoint
         self._intake = intake = Intake(
             stream,
             parts.intake,
-            parts.judge,
-            ledger,
+            parts.evaluate,
+            checkpoint,
             registry,
             key,
             backfilling=running,
@@ -327,21 +329,26 @@ class Reader:
             room=self._room,
         )
         self._trouble, self._failed = None, False
-        log.info("reader.streaming", slot=self._settings.slot, lsn=str(ledger.end_lsn))
+        log.info("reader.streaming", slot=self._settings.slot, lsn=str(checkpoint.end_lsn))
         self._on_streaming()
-        judge = Judge(parts.filler)
-        backfill = Backfill(parts.filler, judge, running, lambda: intake.settled, room=self._room)
-        await self._beside(intake, backfill, parts.looker, ledger)
+        evaluate = Evaluator(parts.filler)
+        backfill = Backfill(
+            parts.filler, evaluate, running, lambda: intake.settled, room=self._room
+        )
+        await self._beside(intake, backfill, parts.looker, checkpoint)
 
     async def _note_timeline(
-        self, conn: AsyncConnection[Any], ledger: ledgers.Ledger, source: Source
+        self, conn: AsyncConnection[Any], checkpoint: checkpoints.Checkpoint, source: Source
     ) -> None:
-        """Write down that the server was promoted since the ledger was written last."""
+        """Write down that the server was promoted since the checkpoint was written last."""
         timeline = source.identity.timeline
-        if timeline != ledger.timeline:
-            await ledgers.record_timeline(conn, ledger, timeline)
+        if timeline != checkpoint.timeline:
+            await checkpoints.record_timeline(conn, checkpoint, timeline)
             log.warning(
-                "timeline.changed", slot=ledger.slot, former=ledger.timeline, timeline=timeline
+                "timeline.changed",
+                slot=checkpoint.slot,
+                former=checkpoint.timeline,
+                timeline=timeline,
             )
 
     async def _beside(
@@ -349,17 +356,17 @@ class Reader:
         intake: Intake,
         backfill: Backfill,
         looker: AsyncConnection[Any],
-        ledger: ledgers.Ledger,
+        checkpoint: checkpoints.Checkpoint,
     ) -> None:
         """Take changes in, and look after lag, backfills and ground; the first error ends all."""
         parts = [
             asyncio.create_task(intake.run(), name="intake"),
             asyncio.create_task(self._look(looker), name="status"),
             asyncio.create_task(self._fill(backfill), name="backfill"),
-            asyncio.create_task(watch_ground(looker, self._described), name="ground"),
+            asyncio.create_task(watch_drift(looker, self._described), name="ground"),
         ]
         if self._settings.plugin == "pgoutput":
-            watching = watch_publications(looker, ledger)
+            watching = watch_publications(looker, checkpoint)
             parts.append(asyncio.create_task(watching, name="publications"))
         if self._retention.runs is not None:
             pruning = keep_pruning(lambda: self._dsn, self._retention)
@@ -418,7 +425,7 @@ class Reader:
         log.info("attachment.active", attachment=attachment.name, version=attachment.version)
         self.attached.set()
 
-    def _options(self, registry: Registry, ledger: ledgers.Ledger) -> StreamOptions:
+    def _options(self, registry: Registry, checkpoint: checkpoints.Checkpoint) -> StreamOptions:
         settings = self._settings
         return StreamOptions(
             slot=settings.slot,
@@ -426,7 +433,7 @@ class Reader:
             publications=PUBLICATIONS,
             tables=(("agent", "attachment"), *sorted(registry.relations | self._relations)),
             protocol=settings.protocol,
-            start=ledger.end_lsn,
+            start=checkpoint.end_lsn,
             status_interval=settings.status_interval,
             sender_timeout=settings.sender_timeout,
             stall_timeout=settings.stall_timeout,

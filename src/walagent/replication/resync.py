@@ -1,11 +1,11 @@
 """A new slot after a gap, and what becomes of the rows that were changed in it.
 
 publications mended → old slot dropped → new slot, with a snapshot of where it begins → runs of the
-gap's rows as the snapshot shows them, choices, gap and the ledger's next generation: one commit
+gap's rows as the snapshot shows them, choices, gap and the checkpoint's next generation: one commit
 
 So every change has one way to its run.  What had committed before the new slot begins is in the
 snapshot, and is worked if somebody wants it to; what commits later comes by the slot.  Whoever dies
-on the way leaves a slot that is ahead of the ledger, which is a gap: it is done again.
+on the way leaves a slot that is ahead of the checkpoint, which is a gap: it is done again.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from walagent.attachment import Attachment
 from walagent.config import Replication
 from walagent.errors import ConfigError, GapError, SlotBusyError, WalagentError
 from walagent.intake.backfill import PresentRow, present_rows, read_as, runs_of
-from walagent.intake.conditions import Judge
+from walagent.intake.conditions import Evaluator
 from walagent.lsn import Lsn
 from walagent.matching.document import ROOM, Room
 from walagent.replication.bootstrap import (
@@ -33,8 +33,8 @@ from walagent.replication.bootstrap import (
     publications_of,
 )
 from walagent.store import backfills, gaps, resyncing
-from walagent.store import checkpoint as ledgers
-from walagent.store.checkpoint import Ledger, to_plain
+from walagent.store import checkpoint as checkpoints
+from walagent.store.checkpoint import Checkpoint, to_plain
 from walagent.store.connections import connect
 from walagent.store.gaps import Choice, Gap, Made
 from walagent.store.resyncing import Candidate, Former, Span
@@ -49,7 +49,7 @@ from walagent.wal.slots import (
 
 SKIP = Choice("skip")
 # A transaction that had begun when the gap did may have committed in it, and its now() lies before.
-# So rows of some time before are looked at, too; those that were taken in are left alone.
+# So rows of some time before are looked at, too; those that were ingested are left alone.
 OVERLAP = timedelta(minutes=10)
 _AT_ONCE = 1000  # rows; wide ones have a megabyte
 
@@ -60,7 +60,7 @@ Connection = AsyncConnection[Any]
 class Situation:
     """What there is to decide about."""
 
-    ledger: Ledger
+    checkpoint: Checkpoint
     gaps: Sequence[Gap]
     attachments: Sequence[Candidate]
 
@@ -86,18 +86,18 @@ async def look(conn: Connection, replication_dsn: str, settings: Replication) ->
     """Find out what is lost, and record it if nobody has yet.
 
     Raises:
-        ConfigError: there is no ledger, so nothing can be lost.
+        ConfigError: there is no checkpoint, so nothing can be lost.
         SlotBusyError: somebody reads the slot, so it is well.
     """
-    ledger = await ledgers.read_ledger(conn, settings.slot)
-    if ledger is None:
+    checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
+    if checkpoint is None:
         raise ConfigError(
             f"slot {settings.slot} was never read, so nothing of it is lost", hint="walagent init"
         )
     with suppress(GapError):
-        await check_source(conn, replication_dsn, settings, ledger)
+        await check_source(conn, replication_dsn, settings, checkpoint)
     return Situation(
-        ledger, await gaps.open_gaps(conn, settings.slot), await resyncing.candidates(conn)
+        checkpoint, await gaps.open_gaps(conn, settings.slot), await resyncing.candidates(conn)
     )
 
 
@@ -154,11 +154,11 @@ async def resync(  # noqa: PLR0913 - two logins, settings, the plan, and who wan
         async with (
             _new_slot(replication_dsn, settings, waiting) as slot,
             await connect(dsn, application="walagent resync") as past,
-            await connect(dsn, application="walagent judge") as judge,
+            await connect(dsn, application="walagent evaluate") as evaluate,
             as_of(past, slot.snapshot),
         ):
             identity = await identify_system(replication_dsn)
-            work = _Resync(conn, past, Judge(judge), settings, plan, tell)
+            work = _Resync(conn, past, Evaluator(evaluate), settings, plan, tell)
             async with conn.transaction():
                 return await work.settle(slot, identity, at)
 
@@ -217,14 +217,14 @@ class _Resync:
         self,
         conn: Connection,
         past: Connection,
-        judge: Judge,
+        evaluate: Evaluator,
         settings: Replication,
         plan: Plan,
         tell: Callable[[str], None],
     ) -> None:
         self._conn = conn
         self._past = past
-        self._judge = judge
+        self._evaluate = evaluate
         self._slot = settings.slot
         self._plugin = settings.plugin
         self._plan = plan
@@ -233,14 +233,14 @@ class _Resync:
 
     async def settle(self, slot: NewSlot, identity: SystemIdentity, at: datetime) -> Done:
         """Write everything, in the caller's transaction."""
-        former = await ledgers.read_ledger(self._conn, self._slot)
+        former = await checkpoints.read_checkpoint(self._conn, self._slot)
         self._zone = await resyncing.time_zone(self._conn)
         found = await resyncing.candidates(self._past)
         if former is not None:
             reason = "a new slot was made"
             await gaps.record_gap(self._conn, self._slot, former.generation, reason)
         lost = await gaps.open_gaps(self._conn, self._slot)
-        generation = await ledgers.open_ledger(
+        generation = await checkpoints.open_checkpoint(
             self._conn,
             self._slot,
             system_id=identity.system_id,
@@ -259,7 +259,7 @@ class _Resync:
         return Done(slot.start, made)
 
     async def _carry_out(
-        self, candidate: Candidate, generation: int, former: Ledger | None, lost: Sequence[Gap]
+        self, candidate: Candidate, generation: int, former: Checkpoint | None, lost: Sequence[Gap]
     ) -> Made:
         choice = self._plan.choices.get(candidate.name, SKIP)
         match choice.kind:
@@ -297,7 +297,7 @@ class _Resync:
                 await backfills.insert_runs(self._conn, attachment, generation, found)
                 if unfinished:  # one that goes through the table would come to them as well
                     seen = [(attachment.id, row.key) for row in portion]
-                    await ledgers.record_seen(self._conn, generation, seen)
+                    await checkpoints.record_seen(self._conn, generation, seen)
                 rows, runs = rows + len(portion), runs + len(found)
                 self._tell(f"{attachment.name}: {rows} rows looked at, {runs} to be worked")
         await resyncing.note_backfill(self._conn, candidate, generation, rows, runs)
@@ -310,9 +310,9 @@ class _Resync:
     async def _missed(
         self, attachment: Attachment, column: str, rows: Sequence[PresentRow]
     ) -> list[dict[str, Any]]:
-        """Give the runs of those rows whose change was not taken in."""
+        """Give the runs of those rows whose change was not ingested."""
         told = {row.key: Told(*row.rest) for row in rows}
-        runs = await runs_of(self._judge, attachment, rows, self._plan.room)
+        runs = await runs_of(self._evaluate, attachment, rows, self._plan.room)
         formers = await resyncing.formers(
             self._conn, [(key, one.time) for key, one in told.items()]
         )
@@ -330,7 +330,7 @@ class Told:
     """What a row tells of when it changed, as PostgreSQL prints it."""
 
     time: str | None
-    early: str | None  # "t": before the gap, perhaps; it may have been taken in
+    early: str | None  # "t": before the gap, perhaps; it may have been ingested
 
     @property
     def is_exact(self) -> bool:

@@ -34,7 +34,7 @@ class SlotWatch:
 
         Args:
             login: gives the connection string.
-            epoch: of the ledger, as this process took it over last; None: it never did.
+            epoch: of the checkpoint, as this process took it over last; None: it never did.
         """
         self._login = login
         self._slot = settings.slot
@@ -97,14 +97,16 @@ class SlotWatch:
         return None
 
     async def _give_up(self, conn: AsyncConnection[Any]) -> str | None:
-        """Record the gap, if the ledger is ours and can be written; only then may the slot go."""
+        """Record the gap, if the checkpoint is ours and can be written; only then may the slot
+        go.
+        """
         epoch = self._epoch()
         reason = (
             f"slot {self._slot} was given up: it kept {in_bytes(self.retained)} of WAL, more than"
             f" {in_bytes(self._limit or 0)} (replication.give_up_bytes), and its reader came no"
             f" closer for {self._patience:g} s"
         )
-        gap, error = None, FencedError("another reader holds the ledger")
+        gap, error = None, FencedError("another reader holds the checkpoint")
         if epoch is not None:
             try:
                 with translating():

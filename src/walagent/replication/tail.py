@@ -1,4 +1,4 @@
-"""Changes as they are committed, for whoever wants to watch: nothing is taken in or confirmed.
+"""Changes as they are committed, for whoever wants to watch: nothing is ingested or confirmed.
 
 own temporary slot → stream → lines of wal2json's format 2
 """

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from walagent.errors import (
+    BrokenAttachmentError,
     BudgetExceededError,
     ConflictError,
     DatabaseLostError,
-    GroundLostError,
     ModelLimitedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
@@ -95,7 +95,7 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             # Each claim that came to nothing makes the wait longer; the attempts do not tell.
             wait = delay(claim.lease)
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
-        case ModelUnauthorizedError() | RoleRefusedError() | GroundLostError():
+        case ModelUnauthorizedError() | RoleRefusedError() | BrokenAttachmentError():
             told = f"{reason}; {error.hint}" if error.hint else reason
             return Outcome(RunState.PENDING, told, refund=True, pause=True)
         case PreconditionError(sqlstate=str()):  # our own statement: the runner lost its grants

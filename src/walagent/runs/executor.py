@@ -46,7 +46,7 @@ from walagent.errors import (
     StepTakenError,
     WalagentError,
 )
-from walagent.intake.deferred import check_ground, is_unjudged, judge_late
+from walagent.intake.deferred import check_drift, evaluate_deferred, is_deferred
 from walagent.matching.document import ROOM, Room
 from walagent.message import Json, ModelSpec, Request, Usage
 from walagent.run import Claim, RunState, Step, StepKind
@@ -54,7 +54,7 @@ from walagent.runs.backoff import pause_after
 from walagent.runs.budgets import Budgets
 from walagent.runs.error_policy import Outcome
 from walagent.runs.toolbox import Toolbox
-from walagent.runs.visibility import Sight
+from walagent.runs.visibility import Visibility
 from walagent.store import budgets, runs
 from walagent.store.connections import Pool
 from walagent.store.errors import translating
@@ -85,7 +85,9 @@ class Workshop:
 class Work:
     """A claimed run in progress."""
 
-    def __init__(self, shop: Workshop, claim: Claim, attachment: Attachment, sight: Sight) -> None:
+    def __init__(
+        self, shop: Workshop, claim: Claim, attachment: Attachment, sight: Visibility
+    ) -> None:
         self._shop = shop
         self._sight = sight
         self._claim = claim
@@ -102,16 +104,16 @@ class Work:
 
     async def carry_on(self) -> RunState:
         """Work until the run ends or waits; return how."""
-        if is_unjudged(self._claim):
-            judged = await judge_late(
+        if is_deferred(self._claim):
+            evaluated = await evaluate_deferred(
                 self._shop.pool, self._claim, self._attachment, self._shop.room
             )
-            if isinstance(judged, Outcome):
-                return await self._end(judged.state or RunState.SKIPPED, error=judged.error)
-            self._claim = judged
+            if isinstance(evaluated, Outcome):
+                return await self._end(evaluated.state or RunState.SKIPPED, error=evaluated.error)
+            self._claim = evaluated
         begun = bool(self._steps)
         if not await self._sight.allows(self._attachment, self._claim.change, begun=begun):
-            await check_ground(self._shop.pool, self._attachment)
+            await check_drift(self._shop.pool, self._attachment)
             reason = f"{self._attachment.run_as} cannot see this row (row level security, or gone)"
             return await self._end(RunState.SKIPPED, error={"reason": reason})
         while True:

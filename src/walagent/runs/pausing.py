@@ -21,7 +21,7 @@ async def pause_broken(conn: AsyncConnection[Any], attachment: Attachment, reaso
     return paused is not None
 
 
-async def pause_lost(conn: AsyncConnection[Any]) -> None:
+async def pause_drifted(conn: AsyncConnection[Any]) -> None:
     """Pause every attachment whose table, role or tools are not what it was defined with."""
-    for name, reason in await attachments.pause_lost(conn):
+    for name, reason in await attachments.pause_drifted(conn):
         log.warning("attachment.paused", attachment=name, reason=reason)

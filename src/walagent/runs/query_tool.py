@@ -1,4 +1,5 @@
-"""The tool `query`: SQL that a model wrote, judged and read with the rights of a role of its own.
+"""The tool `query`: SQL that a model wrote, evaluated and read with the rights of a role of its
+own.
 
 Not in the step's transaction, which may write, and not as the login: the guard's transactions are
 read-only and rolled back.  What comes back is recorded like any other answer.

@@ -88,7 +88,7 @@ class Toolbox:
             DatabaseLostError: again later.
             ConflictError: somebody else was in the way for long.
             RoleRefusedError: nothing can be done as the attachment's role.
-            GroundLostError: the tool fails because the attachment is not what it was.
+            BrokenAttachmentError: the tool fails because the attachment is not what it was.
             StepBrokenError: the tool has ended the step's transaction.
         """
         tool, call = move.tool, move.call

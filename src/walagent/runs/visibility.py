@@ -14,7 +14,7 @@ from walagent.store.connections import Pool
 _FRESH = 1.0
 
 
-class Sight:
+class Visibility:
     """Asks as each attachment's role; what it may see can change while the attachment stays."""
 
     def __init__(self, pool: Pool) -> None:

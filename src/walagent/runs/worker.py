@@ -28,7 +28,7 @@ from walagent.runs.backoff import pause_after
 from walagent.runs.error_policy import Outcome, outcome_of
 from walagent.runs.executor import Work, Workshop
 from walagent.runs.pausing import pause_broken
-from walagent.runs.visibility import Sight
+from walagent.runs.visibility import Visibility
 from walagent.store import attachments, budgets, runs
 from walagent.store.checkpoint import Start
 from walagent.store.connections import Pool, why_not
@@ -60,7 +60,7 @@ class Worker:
         self._settings = settings
         self._shop = shop
         self._pool: Pool = shop.pool
-        self._sight = Sight(shop.pool)
+        self._sight = Visibility(shop.pool)
         self._lease = timedelta(seconds=settings.lease)
         self._active: dict[int, tuple[Claim, asyncio.Task[None]]] = {}
         self._cancelled: set[int] = set()  # runs whose task was cancelled because a person asked

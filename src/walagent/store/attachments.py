@@ -12,7 +12,7 @@ Connection = AsyncConnection[Any]
 
 
 async def active_attachments(conn: Connection) -> list[Attachment]:
-    """Load the versions in effect at the ledger's position."""
+    """Load the versions in effect at the checkpoint's position."""
     cursor = await conn.execute(
         "select definition from agent.attachment_version"
         " where active_from is not null and active_until is null order by attachment_id"
@@ -50,19 +50,19 @@ async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> boo
     return row[0] if row else None
 
 
-async def lost_ground(conn: Connection, attachment_id: int, version: int) -> str | None:
+async def drift_of(conn: Connection, attachment_id: int, version: int) -> str | None:
     """Say why an attachment cannot go on as it was defined; None of a version that has passed."""
     cursor = await conn.execute(
-        "select agent.lost_ground(definition) from agent.attachment where id = %s and version = %s",
+        "select agent.drift_of(definition) from agent.attachment where id = %s and version = %s",
         [attachment_id, version],
     )
     row = await cursor.fetchone()
     return row[0] if row else None
 
 
-async def pause_lost(conn: Connection) -> list[tuple[str, str]]:
+async def pause_drifted(conn: Connection) -> list[tuple[str, str]]:
     """Pause the attachments that have lost their ground; give their names and the reasons."""
-    cursor = await conn.execute("select attachment, reason from agent.pause_lost()")
+    cursor = await conn.execute("select attachment, reason from agent.pause_drifted()")
     return await cursor.fetchall()
 
 

@@ -113,11 +113,11 @@ async def seen(conn: Connection, job: BackfillJob, keys: Sequence[str]) -> set[s
 async def insert_runs(
     conn: Connection, attachment: Attachment, generation: int, runs: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Insert one run for each row: k key, c change, n lane, s state, e error.
+    """Insert one run for each row: k key, c change, n ordering_key, s state, e error.
 
     `wake` lets workers have them, in the same transaction and as late as can be: it holds a lock.
     """
-    # As agent.retry: no run of the same lane may start as it is inserted meanwhile.
+    # As agent.retry: no run of the same ordering key may start as it is inserted meanwhile.
     await conn.execute("select pg_advisory_xact_lock_shared(hashtext('walagent.start'))")
     await conn.execute(
         query("insert_backfill_runs"),
@@ -134,7 +134,7 @@ async def insert_runs(
 async def wake(conn: Connection, attachment_id: int) -> None:
     """Put an attachment into the workers' queue, and ring."""
     await conn.execute(
-        "with queued as (update agent.lane set queued = true where attachment_id = %s)"
+        "with queued as (update agent.queue set queued = true where attachment_id = %s)"
         " select pg_notify('walagent_runs', '')",
         [attachment_id],
     )

@@ -118,5 +118,5 @@ async def unpriced(conn: Connection) -> list[Unpriced]:
 
 async def without_ground(conn: Connection) -> list[tuple[str, str]]:
     """Tell which budgets are of an agent, attachment, model or login that is gone, and of which."""
-    cursor = await conn.execute(query("budgets_without_ground"))
+    cursor = await conn.execute(query("orphaned_budgets"))
     return await cursor.fetchall()

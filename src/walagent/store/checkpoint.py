@@ -1,4 +1,4 @@
-"""How far the WAL is taken in, and taking changes in."""
+"""How far the WAL is ingested, and taking changes in."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ Connection = AsyncConnection[Any]
 
 _COLUMNS: Final = (
     "slot, generation, epoch, system_id, timeline, plugin, commit_lsn::text, end_lsn::text,"
-    " committed_at, given_up_at"
+    " committed_at, abandoned_at"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
-    """A slot's row of `agent.progress`, as this reader holds it."""
+class Checkpoint:
+    """A slot's row of `agent.checkpoint`, as this reader holds it."""
 
     slot: str
     generation: int
@@ -35,8 +35,8 @@ class Ledger:
     plugin: str
     commit_lsn: Lsn
     end_lsn: Lsn
-    committed_at: datetime | None = None  # of the last transaction that is taken in
-    given_up_at: datetime | None = None
+    committed_at: datetime | None = None  # of the last transaction that is ingested
+    abandoned_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +49,37 @@ class Effect:
     commit_lsn: Lsn
 
 
-async def read_ledger(conn: Connection, slot: str) -> Ledger | None:
-    """Read how far a slot is taken in; None when it never was."""
+async def read_checkpoint(conn: Connection, slot: str) -> Checkpoint | None:
+    """Read how far a slot is ingested; None when it never was."""
     cursor = await conn.execute(
-        f"select {_COLUMNS} from agent.progress where slot = %s",  # noqa: S608 - our own constant
+        f"select {_COLUMNS} from agent.checkpoint where slot = %s",  # noqa: S608 - our own constant
         [slot],
     )
     row = await cursor.fetchone()
-    return _ledger(row) if row else None
+    return _checkpoint(row) if row else None
 
 
-async def take_ledger(conn: Connection, slot: str, reader: str) -> Ledger:
-    """Take the ledger over: from here on, older readers can write nothing.
+async def take_checkpoint(conn: Connection, slot: str, reader: str) -> Checkpoint:
+    """Take the checkpoint over: from here on, older readers can write nothing.
 
     Raises:
-        FencedError: there is no ledger for this slot, or the slot is given up.
+        FencedError: there is no checkpoint for this slot, or the slot is given up.
     """
     cursor = await conn.execute(
-        f"select {_COLUMNS} from agent.take_ledger(%s, %s)",  # noqa: S608 - our own constant
+        f"select {_COLUMNS} from agent.take_checkpoint(%s, %s)",  # noqa: S608 - our own constant
         [slot, reader],
     )
     row = await cursor.fetchone()
     if row is None or row[0] is None:
-        raise FencedError(f'there is no ledger for slot "{slot}"')
-    return _ledger(row)
+        raise FencedError(f'there is no checkpoint for slot "{slot}"')
+    return _checkpoint(row)
 
 
 async def try_locks(conn: Connection, slot: str) -> None:
-    """Take the locks that taking in needs, and let go of them; waits while others hold them."""
+    """Take the locks that ingesting needs, and let go of them; waits while others hold them."""
     async with conn.transaction(force_rollback=True):
-        await conn.execute(query("lock_ledger"))
-        await conn.execute("select from agent.progress where slot = %s for no key update", [slot])
+        await conn.execute(query("lock_checkpoint"))
+        await conn.execute("select from agent.checkpoint where slot = %s for no key update", [slot])
 
 
 async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str]]:
@@ -92,7 +92,7 @@ async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str
     return await cursor.fetchall()
 
 
-async def open_ledger(  # noqa: PLR0913 - a row's columns
+async def open_checkpoint(  # noqa: PLR0913 - a row's columns
     conn: Connection,
     slot: str,
     *,
@@ -103,7 +103,7 @@ async def open_ledger(  # noqa: PLR0913 - a row's columns
     existing: Iterable[tuple[int, int]] | None = None,
     at: datetime | None = None,
 ) -> int:
-    """Begin the ledger of a new slot; a slot made anew gets the next generation.
+    """Begin the checkpoint of a new slot; a slot made anew gets the next generation.
 
     Args:
         existing: attachments and versions that had committed before *start*, and so are in effect
@@ -115,7 +115,7 @@ async def open_ledger(  # noqa: PLR0913 - a row's columns
     """
     pairs = None if existing is None else list(existing)
     cursor = await conn.execute(
-        query("open_ledger"),
+        query("open_checkpoint"),
         {
             "slot": slot,
             "system_id": system_id,
@@ -132,16 +132,16 @@ async def open_ledger(  # noqa: PLR0913 - a row's columns
 
 
 async def existing_attachments(conn: Connection) -> list[tuple[int, int]]:
-    """List attachments with their versions, for `open_ledger`."""
+    """List attachments with their versions, for `open_checkpoint`."""
     cursor = await conn.execute("select id, version from agent.attachment order by id")
     return await cursor.fetchall()
 
 
-async def record_timeline(conn: Connection, ledger: Ledger, timeline: int) -> None:
+async def record_timeline(conn: Connection, checkpoint: Checkpoint, timeline: int) -> None:
     """Remember on which timeline the WAL is read now: a standby was promoted."""
     await conn.execute(
-        "update agent.progress set timeline = %s where slot = %s and epoch = %s",
-        [timeline, ledger.slot, ledger.epoch],
+        "update agent.checkpoint set timeline = %s where slot = %s and epoch = %s",
+        [timeline, checkpoint.slot, checkpoint.epoch],
     )
 
 
@@ -152,9 +152,9 @@ async def wal_flushed(conn: Connection) -> Lsn:
     return Lsn.parse(row[0])
 
 
-def _ledger(row: Sequence[Any]) -> Ledger:
+def _checkpoint(row: Sequence[Any]) -> Checkpoint:
     slot, generation, epoch, system_id, timeline, plugin, commit_lsn, end_lsn, *rest = row
-    return Ledger(
+    return Checkpoint(
         slot,
         generation,
         epoch,
@@ -179,14 +179,14 @@ class Start:
 
 async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     conn: Connection,
-    ledger: Ledger,
+    checkpoint: Checkpoint,
     runs: Sequence[NewRun],
     commit_lsn: Lsn,
     end_lsn: Lsn,
     start: Start | None = None,
     committed_at: datetime | None = None,
 ) -> list[Claim]:
-    """Insert runs and move the ledger on, at once.
+    """Insert runs and move the checkpoint on, at once.
 
     Args:
         start: a worker of this process that has slots free.
@@ -200,11 +200,11 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     """
     marked = _startable(runs, start) if start else frozenset[int]()
     cursor = await conn.execute(
-        "select agent.take_in(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)",
+        "select agent.ingest(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)",
         [
-            ledger.slot,
-            ledger.epoch,
-            ledger.generation,
+            checkpoint.slot,
+            checkpoint.epoch,
+            checkpoint.generation,
             str(commit_lsn),
             str(end_lsn),
             _documents(runs, marked),
@@ -221,19 +221,19 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
 
 
 def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
-    """Choose, by place, the first run of each lane, as many as there is room for."""
-    lanes: dict[tuple[int, object], int] = {}
+    """Choose, by place, the first run of each ordering_key, as many as there is room for."""
+    ordering_keys: dict[tuple[int, object], int] = {}
     left = dict(start.rooms)
     for n, run in enumerate(runs):
-        lane = (run.attachment_id, n if run.lane is None else run.lane)
-        if lane in lanes:
+        ordering_key = (run.attachment_id, n if run.ordering_key is None else run.ordering_key)
+        if ordering_key in ordering_keys:
             continue
         if run.attachment_id in left:
             if left[run.attachment_id] <= 0:
                 continue
             left[run.attachment_id] -= 1
-        lanes[lane] = n
-    return frozenset(islice(lanes.values(), start.room))
+        ordering_keys[ordering_key] = n
+    return frozenset(islice(ordering_keys.values(), start.room))
 
 
 def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
@@ -262,28 +262,28 @@ def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
     return read_json(orjson.dumps(change, default=exact))
 
 
-async def insert_runs(conn: Connection, ledger: Ledger, runs: Sequence[NewRun]) -> int:
+async def insert_runs(conn: Connection, checkpoint: Checkpoint, runs: Sequence[NewRun]) -> int:
     """Insert runs that do not collect; return how many were new."""
     cursor = await conn.execute(
-        "select agent.insert_runs(%s, %s::jsonb)", [ledger.generation, _documents(runs)]
+        "select agent.insert_runs(%s, %s::jsonb)", [checkpoint.generation, _documents(runs)]
     )
     row = await cursor.fetchone()
     return row[0] if row else 0
 
 
-async def keep_unjudged(conn: Connection, ledger: Ledger, runs: Iterable[NewRun]) -> None:
-    """Keep the whole changes of runs that were inserted unjudged, in the same transaction."""
+async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable[NewRun]) -> None:
+    """Keep the whole changes of runs that were inserted deferred, in the same transaction."""
     changes = [
-        {"a": run.attachment_id, "l": str(run.commit_lsn), "o": run.ordinal, "c": run.unjudged}
+        {"a": run.attachment_id, "l": str(run.commit_lsn), "o": run.ordinal, "c": run.deferred}
         for run in runs
     ]
     await conn.execute(
-        "select agent.keep_unjudged(%s, %s::jsonb)",
-        [ledger.generation, orjson.dumps(changes).decode()],
+        "select agent.defer_changes(%s, %s::jsonb)",
+        [checkpoint.generation, orjson.dumps(changes).decode()],
     )
 
 
-async def collect_run(conn: Connection, ledger: Ledger, run: NewRun) -> bool:
+async def collect_run(conn: Connection, checkpoint: Checkpoint, run: NewRun) -> bool:
     """Insert a run that collects, or let its change join the one that is collecting.
 
     Returns:
@@ -292,9 +292,9 @@ async def collect_run(conn: Connection, ledger: Ledger, run: NewRun) -> bool:
     cursor = await conn.execute(
         query("collect_run"),
         {
-            "generation": ledger.generation,
+            "generation": checkpoint.generation,
             "attachment": run.attachment_id,
-            "lane": run.lane,
+            "ordering_key": run.ordering_key,
             "run": _documents([run]),
             "debounce": run.debounce,
             "commit_lsn": str(run.commit_lsn),
@@ -305,31 +305,31 @@ async def collect_run(conn: Connection, ledger: Ledger, run: NewRun) -> bool:
     return bool(row and row[0])
 
 
-async def move_progress(  # noqa: PLR0913, PLR0917 - a row's columns
+async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
     conn: Connection,
-    ledger: Ledger,
+    checkpoint: Checkpoint,
     commit_lsn: Lsn,
     end_lsn: Lsn,
-    lanes: Iterable[int] = (),
+    queues: Iterable[int] = (),
     committed_at: datetime | None = None,
 ) -> None:
-    """Move the ledger on, in the transaction that inserted the runs, and wake the workers.
+    """Move the checkpoint on, in the transaction that inserted the runs, and wake the workers.
 
     Args:
-        lanes: the attachments that got runs.
-        committed_at: when the last transaction committed that is taken in.
+        queues: the attachments that got runs.
+        committed_at: when the last transaction committed that is ingested.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         FencedError: a newer reader took over; roll back and leave.
     """
     await conn.execute(
-        "select agent.move_progress(%s, %s, %s, %s, %s, %s)",
+        "select agent.advance_checkpoint(%s, %s, %s, %s, %s, %s)",
         [
-            ledger.slot,
-            ledger.epoch,
+            checkpoint.slot,
+            checkpoint.epoch,
             str(commit_lsn),
             str(end_lsn),
-            sorted(set(lanes)),
+            sorted(set(queues)),
             committed_at,
         ],
     )
@@ -381,7 +381,7 @@ def _document(run: NewRun) -> Mapping[str, Any]:
         "t": run.committed_at,
         "c": run.change,
         "k": run.key,
-        "n": run.lane,
+        "n": run.ordering_key,
         "m": run.max_attempts,
         "u": run.cause_run,
         "d": run.depth,

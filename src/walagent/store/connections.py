@@ -70,7 +70,7 @@ def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
 async def _configure(conn: AsyncConnection[Any]) -> None:
     """Make commits durable before they are reported, whatever the role's or database's default.
 
-    A ledger that was reported durable and then lost in a crash would lose its changes for ever.
+    A checkpoint that was reported durable and then lost in a crash would lose its changes for ever.
     A stricter setting (remote_apply) stays.  Times are written as psycopg reads them; how dates are
     read (DMY, MDY) stays, too.
     """

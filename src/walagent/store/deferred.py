@@ -1,4 +1,4 @@
-"""Changes that could not be judged when they came, beside their runs."""
+"""Changes that could not be evaluated when they came, beside their runs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,16 +13,16 @@ from walagent.store.codecs.exact import exact
 Connection = AsyncConnection[Any]
 
 
-async def unjudged_change(conn: Connection, run_id: int) -> str | None:
-    """Read the whole change of a run; None when it has been judged."""
+async def deferred_change(conn: Connection, run_id: int) -> str | None:
+    """Read the whole change of a run; None when it has been evaluated."""
     cursor = await conn.execute(
-        "select change::text from agent.unjudged where run_id = %s", [run_id]
+        "select change::text from agent.deferred_change where run_id = %s", [run_id]
     )
     row = await cursor.fetchone()
     return row[0] if row else None
 
 
-async def accept_judged(
+async def accept_deferred(
     conn: Connection, claim: Claim, change: Mapping[str, Json], key: str | None
 ) -> None:
     """Let a run be worked with its change as the agent is shown it by now.
@@ -31,6 +31,6 @@ async def accept_judged(
         LeaseLostError, RunCancelledError: leave the run.
     """
     await conn.execute(
-        "select agent.accept_judged(%s, %s, %s::jsonb, %s)",
+        "select agent.accept_deferred(%s, %s, %s::jsonb, %s)",
         [claim.run_id, claim.lease, orjson.dumps(change, default=exact).decode(), key],
     )

@@ -7,11 +7,11 @@ from psycopg import Error, InterfaceError, OperationalError
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from walagent.errors import (
+    BrokenAttachmentError,
     ConfigError,
     ConflictError,
     DatabaseLostError,
     FencedError,
-    GroundLostError,
     LeaseLostError,
     PreconditionError,
     RoleRefusedError,
@@ -29,7 +29,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA006": ConfigError,
     "WA007": FencedError,
     "WA008": RoleRefusedError,
-    "WA009": GroundLostError,
+    "WA009": BrokenAttachmentError,
     "WA010": ConfigError,
     "WA011": ConfigError,
     "WA012": ConfigError,

@@ -56,7 +56,7 @@ class RowRun:
 
 @dataclass(frozen=True, slots=True)
 class ReaderState:
-    """How far the reader is; None where there is no ledger yet."""
+    """How far the reader is; None where there is no checkpoint yet."""
 
     taken_in: str | None
     written: str

@@ -21,7 +21,7 @@ class Gap:
     id: int
     from_lsn: str | None
     to_lsn: str | None
-    since: datetime | None  # everything that committed before it is taken in
+    since: datetime | None  # everything that committed before it is ingested
     reason: str
 
 
@@ -65,8 +65,8 @@ async def record_gap(  # noqa: PLR0913 - a row's columns
     Args:
         generation: of the slot that was lost.
         to_lsn: until where, as is known now; None: where the WAL ends.
-        from_lsn, since: from where on; never later than where the ledger ends, which is meant where
-            they are not given.
+        from_lsn, since: from where on; never later than where the checkpoint ends, which is meant
+            where they are not given.
 
     Returns:
         False where somebody has made a new slot meanwhile: then nothing is lost of that.
@@ -81,7 +81,7 @@ async def record_gap(  # noqa: PLR0913 - a row's columns
     }
     await conn.execute(query("record_gap"), parameters)
     cursor = await conn.execute(
-        "select from agent.progress where slot = %s and generation = %s", [slot, generation]
+        "select from agent.checkpoint where slot = %s and generation = %s", [slot, generation]
     )
     return cursor.rowcount > 0
 
@@ -139,9 +139,9 @@ async def give_up(conn: Connection, slot: str, epoch: int, reason: str) -> int |
     """Record the gap of a slot that is given up, and fence its reader; the slot is dropped later.
 
     Returns:
-        the gap; None where another reader than that of *epoch* holds the ledger.
+        the gap; None where another reader than that of *epoch* holds the checkpoint.
     """
-    cursor = await conn.execute("select agent.give_up(%s, %s, %s)", [slot, epoch, reason])
+    cursor = await conn.execute("select agent.abandon_slot(%s, %s, %s)", [slot, epoch, reason])
     row = await cursor.fetchone()
     return row[0] if row else None
 
@@ -162,7 +162,7 @@ async def publication_trouble(conn: Connection) -> list[str]:
 
 async def may_publish(conn: Connection) -> bool:
     """Whether this login may mend the publications."""
-    cursor = await conn.execute("select has_function_privilege('agent.publish_again()', 'execute')")
+    cursor = await conn.execute("select has_function_privilege('agent.republish()', 'execute')")
     row = await cursor.fetchone()
     return bool(row and row[0])
 
@@ -183,4 +183,4 @@ async def publish_again(conn: Connection) -> None:
     Raises (as a PostgreSQL error):
         PreconditionError: this takes the schema's owner.
     """
-    await conn.execute("select agent.publish_again()")
+    await conn.execute("select agent.republish()")

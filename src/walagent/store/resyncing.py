@@ -1,4 +1,4 @@
-"""What `walagent resync` asks: attachments, what their tables tell, what was taken in already."""
+"""What `walagent resync` asks: attachments, what their tables tell, what was ingested already."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when on rows are looked at, and until when they may have been taken in."""
+    """From when on rows are looked at, and until when they may have been ingested."""
 
     since: datetime
     known_until: datetime

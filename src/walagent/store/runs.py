@@ -132,7 +132,7 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
     """End a run, together with its last step where there is one to record.
 
     Returns:
-        whether another run of its lane was waiting for it.
+        whether another run of its ordering_key was waiting for it.
     """
     text = None if result is None else ToldText(result)
     failed = None if error is None else ToldJson(error)
@@ -270,7 +270,8 @@ async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str
 async def prolong(conn: Connection, claim: Claim, seconds: float) -> None:
     """Let the time for which this transaction has held the run not count against its lease."""
     await conn.execute(
-        "select agent.prolong(%s, %s, %s)", [claim.run_id, claim.lease, timedelta(seconds=seconds)]
+        "select agent.extend_lease(%s, %s, %s)",
+        [claim.run_id, claim.lease, timedelta(seconds=seconds)],
     )
 
 
@@ -280,7 +281,7 @@ async def become(conn: Connection, role: str, search_path: str) -> None:
     Raises (as a PostgreSQL error, see `store.errors`):
         RoleRefusedError: it is gone, or we are no member of it any more.
     """
-    await conn.execute("select agent.become(%s, %s)", [role, search_path])
+    await conn.execute("select agent.assume_role(%s, %s)", [role, search_path])
 
 
 async def clean_session(conn: Connection) -> str:
@@ -306,7 +307,7 @@ async def sees(  # noqa: PLR0913, PLR0917 - the function's arguments
         RoleRefusedError: it is gone, is not ours to take on, or may not read these columns.
     """
     cursor = await conn.execute(
-        "select seen, row_security from agent.sees(%s, %s, %s, %s, %s)",
+        "select seen, row_security from agent.row_visibility(%s, %s, %s, %s, %s)",
         [role, relation, columns, question, None if key is None else Jsonb(key)],
     )
     row = await cursor.fetchone()

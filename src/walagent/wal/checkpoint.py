@@ -10,7 +10,7 @@ class Progress:
     """The open transaction, and the positions behind it.
 
     Args:
-        start: transactions whose commit LSN is below are left out: they are in the ledger.
+        start: transactions whose commit LSN is below are left out: they are in the checkpoint.
     """
 
     def __init__(self, start: Lsn) -> None:

@@ -29,7 +29,7 @@ class StreamOptions:
     tables: tuple[tuple[str, str], ...] = ()  # wal2json: (schema, table); empty means all
     prefixes: tuple[str, ...] = (TAG_PREFIX,)  # of the logical messages that become a Tag
     protocol: Literal[1, 2] = 1  # of pgoutput; 2 sends large transactions before they commit
-    start: Lsn = Lsn(0)  # noqa: RUF009 - immutable; the ledger's end LSN, 0: the slot's own
+    start: Lsn = Lsn(0)  # noqa: RUF009 - immutable; the checkpoint's end LSN, 0: the slot's own
     status_interval: float = 10.0
     sender_timeout: float = 4.0  # wal_sender_timeout of our session: a frozen reader loses the slot
     stall_timeout: float = 20.0  # how long a full buffer may keep us from reading

@@ -137,12 +137,12 @@ async def inspect_slot(conn: AsyncConnection, name: str) -> SlotState | None:
 
 
 async def check_slot(
-    conn: AsyncConnection, name: str, *, plugin: Plugin, ledger: Lsn | None = None
+    conn: AsyncConnection, name: str, *, plugin: Plugin, checkpoint: Lsn | None = None
 ) -> SlotState:
-    """Say whether a stream can start where the ledger ends, and raise if it cannot.
+    """Say whether a stream can start where the checkpoint ends, and raise if it cannot.
 
     Raises:
-        GapError: the slot is missing, invalidated, or ahead of *ledger*: what lies between is
+        GapError: the slot is missing, invalidated, or ahead of *checkpoint*: what lies between is
             lost, and a person decides.
         SlotBusyError: another reader has it; stand by.
         PreconditionError: it was made with another plug-in, or for another database.
@@ -158,11 +158,12 @@ async def check_slot(
         )
     if state.wal_status == "lost" or state.invalidated:
         raise GapError(f"slot {name} is invalidated: {state.invalidated or 'WAL lost'}", hint=LOST)
-    if state.active_pid is not None:  # whoever it is moves slot and ledger: do not compare them
+    if state.active_pid is not None:  # whoever it is moves slot and checkpoint: do not compare them
         raise SlotBusyError(f"slot {name} is read by the backend with pid {state.active_pid}")
-    if ledger is not None and state.confirmed is not None and state.confirmed > ledger:
+    if checkpoint is not None and state.confirmed is not None and state.confirmed > checkpoint:
         raise GapError(
-            f"slot {name} is at {state.confirmed}, ahead of the ledger's {ledger}", hint=LOST
+            f"slot {name} is at {state.confirmed}, ahead of the checkpoint's {checkpoint}",
+            hint=LOST,
         )
     return state
 

@@ -137,7 +137,7 @@ class ReplicationStream:
         """Wait until there are items, and take all of them.
 
         Raises:
-            StreamLostError: the connection is gone; open a new stream from the ledger.
+            StreamLostError: the connection is gone; open a new stream from the checkpoint.
             DecodeError: the server sent what cannot be read.
             WalagentError: what else made the server end the stream.
             Exception: what `wanted` raised.
@@ -271,7 +271,7 @@ class ReplicationStream:
             case Pulse.STALLED:
                 self._fail(
                     StreamLostError(
-                        f"nothing was taken in for {self._stall:g} s: let go of the slot, for the"
+                        f"nothing was ingested for {self._stall:g} s: let go of the slot, for the"
                         " sake of the server's checkpoints"
                     )
                 )

@@ -43,7 +43,7 @@ class Transactions(Protocol):
 
     @property
     def weight(self) -> int:
-        """Bytes of the frames taken in so far; how it grows says how much is in memory."""
+        """Bytes of the frames ingested so far; how it grows says how much is in memory."""
         ...
 
     def take_request(self) -> bool:
@@ -69,7 +69,7 @@ class PgoutputTransactions(Progress):
     Args:
         wanted: asked once for each Relation message.  False must be safe to rely on until the
             stream ends, for the changes are gone; open a new stream to change the answer.
-        start: transactions whose commit LSN is below are left out: they are in the ledger.
+        start: transactions whose commit LSN is below are left out: they are in the checkpoint.
         prefixes: logical messages with one of these become a `Tag`; others are left out.
         piece: the most changes in one Piece.
     """

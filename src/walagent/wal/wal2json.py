@@ -62,7 +62,7 @@ class Wal2jsonTransactions(Progress):
 
     Args:
         wanted: asked whenever a table is new or looks different; see `PgoutputTransactions`.
-        start: transactions whose commit LSN is below are left out: they are in the ledger.
+        start: transactions whose commit LSN is below are left out: they are in the checkpoint.
         prefixes: logical messages with one of these become a `Tag`; others are left out.
         catalog: what the database told of itself; so the first update can say what it left out.
     """

@@ -130,10 +130,10 @@ BUGS = (
                 """\
     insert into agent.step (run_id, seq, kind, content, duration_ms)
     select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
-     where agent.follows(_run_id, _seq)
+     where agent.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.refuse_step(_run_id, _seq);
+        perform agent.raise_step_conflict(_run_id, _seq);
     end if;
     return _content;
 """,  # noqa: E501 - as it stands there
@@ -167,7 +167,7 @@ BUGS = (
     ),
     Bug(
         "no-unique-key",
-        "no unique key on attachment and position: only the ledger's position is left",
+        "no unique key on attachment and position: only the checkpoint's position is left",
         NO_KEY,
         (
             Catch(
@@ -179,7 +179,7 @@ BUGS = (
     ),
     Bug(
         "no-unique-key-two-transactions",
-        "no unique key, and runs commit before the ledger's position",
+        "no unique key, and runs commit before the checkpoint's position",
         (
             *NO_KEY,
             Edit(
@@ -188,21 +188,21 @@ BUGS = (
             if group.effects or group.seen or any(map(_is_special, runs)):
                 async with self._conn.transaction():
                     await self._insert(runs, group)
-                    await self._move_progress(_lanes(runs))
+                    await self._advance_checkpoint(_queues(runs))
 """,
                 """\
             if runs or group.effects or group.seen:
                 async with self._conn.transaction():
                     await self._insert(runs, group)
                 async with self._conn.transaction():
-                    await self._move_progress(_lanes(runs))
+                    await self._advance_checkpoint(_queues(runs))
 """,
             ),
         ),
         (
             Catch(
                 POINTS + "test_a_reader_that_dies_anywhere_takes_each_change_in_once"
-                "[intake.progress_moved-1]",
+                "[intake.checkpoint_advanced-1]",
                 r"assert await fetch\(scene\.conn, query\) == runs",
                 "changes have two runs each",
             ),
@@ -234,13 +234,13 @@ BUGS = (
             Catch(
                 DAEMONS + "[intake.runs_inserted]",
                 r"assert 3 == -9",
-                "a daemon that is killed before its commit finds the slot ahead of the ledger",
+                "a daemon that is killed before its commit finds the slot ahead of the checkpoint",
             ),
         ),
     ),
     Bug(
         "end-plus-one",
-        "the ledger ends a byte after the commit: end LSN + 1",
+        "the checkpoint ends a byte after the commit: end LSN + 1",
         (
             Edit(
                 "src/walagent/intake/batching.py",
@@ -259,7 +259,7 @@ BUGS = (
     ),
     Bug(
         "skip-the-border",
-        "a transaction that commits at the ledger's end counts as done: `<=` for `<`",
+        "a transaction that commits at the checkpoint's end counts as done: `<=` for `<`",
         (
             Edit(
                 "src/walagent/wal/checkpoint.py",
@@ -303,8 +303,8 @@ BUGS = (
         ),
     ),
     Bug(
-        "no-fence-of-the-ledger",
-        "moving the ledger on does not look at its epoch",
+        "no-fence-of-the-checkpoint",
+        "moving the checkpoint on does not look at its epoch",
         (
             Edit(
                 RUNS,
@@ -317,7 +317,7 @@ BUGS = (
                 FENCES + "test_a_reader_that_loses_the_ledger_anywhere_writes_no_more"
                 "[intake.runs_inserted]",
                 r"assert fenced ==",
-                "who lost the ledger commits, and nothing stops it",
+                "who lost the checkpoint commits, and nothing stops it",
             ),
         ),
     ),

@@ -20,7 +20,7 @@ from walagent.agent.model import Model
 from walagent.agent.tools.python import find_tools
 from walagent.config import Replication
 from walagent.errors import SlotBusyError
-from walagent.intake.conditions import Judge
+from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.matching.registry import Registry
 from walagent.replication.bootstrap import PUBLICATIONS, check_source, ensure_slot
@@ -28,8 +28,8 @@ from walagent.runs.executor import Workshop
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
-from walagent.store import checkpoint as ledgers
-from walagent.store.checkpoint import Ledger
+from walagent.store import checkpoint as checkpoints
+from walagent.store.checkpoint import Checkpoint
 from walagent.store.connections import connect, open_pool
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions
@@ -49,13 +49,13 @@ class Intaker:
         self.stream: ReplicationStream | None = None
 
     async def start(self) -> Intake:
-        """Open the stream where the ledger ends and take the ledger over."""
-        conn, judge = await self._connect(), await self._connect()
-        ledger = await ensure_slot(conn, self._dsn, self._settings)
-        await self._wait_for_slot(conn, ledger)
+        """Open the stream where the checkpoint ends and take the checkpoint over."""
+        conn, evaluate = await self._connect(), await self._connect()
+        checkpoint = await ensure_slot(conn, self._dsn, self._settings)
+        await self._wait_for_slot(conn, checkpoint)
         registry = Registry(await attachments.active_attachments(conn))
         options = StreamOptions(
-            self._settings.slot, publications=PUBLICATIONS, start=ledger.end_lsn
+            self._settings.slot, publications=PUBLICATIONS, start=checkpoint.end_lsn
         )
         replication = await connect_replication(self._dsn)
         self._conns.append(replication)
@@ -64,9 +64,9 @@ class Intaker:
             lambda _: True, start=options.start, prefixes=options.prefixes
         )
         self.stream = ReplicationStream(replication, options, transactions)
-        ledger = await ledgers.take_ledger(conn, self._settings.slot, "test")
+        checkpoint = await checkpoints.take_checkpoint(conn, self._settings.slot, "test")
         key = await attachments.secret_key(conn)
-        return Intake(self.stream, conn, Judge(judge), ledger, registry, key)
+        return Intake(self.stream, conn, Evaluator(evaluate), checkpoint, registry, key)
 
     async def die(self) -> None:
         """Let go of everything as a killed process does."""
@@ -82,12 +82,12 @@ class Intaker:
         self._conns.append(conn)
         return conn
 
-    async def _wait_for_slot(self, conn: AsyncConnection[Any], ledger: Ledger) -> None:
+    async def _wait_for_slot(self, conn: AsyncConnection[Any], checkpoint: Checkpoint) -> None:
         """The server needs a moment to notice that the last reader is dead."""
 
         async def is_free() -> bool:
             with suppress(SlotBusyError):
-                await check_source(conn, self._dsn, self._settings, ledger)
+                await check_source(conn, self._dsn, self._settings, checkpoint)
                 return True
             return False
 

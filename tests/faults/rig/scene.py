@@ -37,7 +37,7 @@ ATTACH_THEME = """
 select agent.attach('theme', 'model=theme, tools=[note_change], on=[insert, update],
     bind=[item=id, version=version], debounce=1 minute')
 """
-# What is written, stage by stage, and how many changes have been taken in after each.
+# What is written, stage by stage, and how many changes have been ingested after each.
 STAGES: tuple[tuple[Sequence[str], int], ...] = (
     ((ATTACH, ATTACH_THEME), 0),
     (("insert into item values (1, 1), (2, 1)", "insert into item values (3, 1)"), 3),
@@ -114,12 +114,12 @@ async def make_scene(place: Place) -> Scene:
     async def at_once() -> bool:
         return True
 
-    await take_in(place.dsn, place.slot, at_once)  # makes slot and ledger
+    await take_in(place.dsn, place.slot, at_once)  # makes slot and checkpoint
     return scene
 
 
 async def take_all_in(scene: Scene, fault: ExitStack | None = None) -> int:
-    """Write and take in stage after stage; a dead reader is followed by a fresh one.
+    """Write and ingest stage after stage; a dead reader is followed by a fresh one.
 
     Args:
         fault: what is armed; it fires once.

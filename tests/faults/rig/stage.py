@@ -104,8 +104,8 @@ select agent.attach('item', 'model=script, tools=[note_change, note_in_python], 
 ATTACH_ALL = f"""
 {ATTACH}
 select agent.attach('parcel', 'model=script, tools=[note_parcel], on=[insert, update, delete],
-    lane=[thing], bind=[thing=thing, id=id, version=version], max_attempts=50');
-select agent.attach('topic', 'model=script, lane=[], debounce=100ms, max_attempts=50');
+    ordering_key=[thing], bind=[thing=thing, id=id, version=version], max_attempts=50');
+select agent.attach('topic', 'model=script, ordering_key=[], debounce=100ms, max_attempts=50');
 """
 SCRIPT = {
     "rules": [
@@ -188,7 +188,7 @@ async def add_model(place: Place, name: str, script: Mapping[str, Json] | None =
 async def let_waits_end(conn: AsyncConnection[Any]) -> None:
     """Let every wait end while nobody works, where CLOCK is the clock: no lease runs out by it."""
     async with conn.transaction():
-        await conn.execute("lock table agent.lane in exclusive mode")  # so that nobody claims
+        await conn.execute("lock table agent.queue in exclusive mode")  # so that nobody claims
         await conn.execute(
             "update public.clock set shift = shift + interval '1 hour'"
             " where not exists (select from agent.run where state = 'running')"

@@ -78,7 +78,7 @@ attachments:
     columns: [status, issue]
     bind: {ticket_id: id}
     approve: [refund_user]
-    lane: []
+    ordering_key: []
     debounce: 1.5s
     cap: 2
     backfill: true

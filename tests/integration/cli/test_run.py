@@ -62,7 +62,7 @@ def test_a_worker_works_what_another_process_took_in(user: User, empty: str) -> 
             " select 'manual', id, version, %s::jsonb, '1' from agent.attachment",
             [change],
         )
-        conn.execute("update agent.lane set queued = true")
+        conn.execute("update agent.queue set queued = true")
         until(conn, "select state = 'succeeded' from agent.run")
         assert worker.ends(signal.SIGTERM) == 0
 

@@ -13,7 +13,7 @@ from walagent.doctor.finding import Finding, Level
 from walagent.doctor.replication import check_slot, check_standby
 from walagent.doctor.server import check_server
 from walagent.lsn import Lsn
-from walagent.store.checkpoint import Ledger
+from walagent.store.checkpoint import Checkpoint
 from walagent.store.server import ServerFacts
 from walagent.wal.slots import SlotState
 
@@ -24,7 +24,7 @@ GOOD = ServerFacts(
     superuser=False, migrated=True,
 )  # fmt: skip
 SLOT = SlotState("walagent", "pgoutput", "app", 7, Lsn(10), Lsn(5), "reserved", "", 1000)
-LEDGER = Ledger("walagent", 1, 1, "1", 1, "pgoutput", Lsn(9), Lsn(10))
+LEDGER = Checkpoint("walagent", 1, 1, "1", 1, "pgoutput", Lsn(9), Lsn(10))
 WAL2JSON = Config(replication=Replication(plugin="wal2json"))
 
 
@@ -104,7 +104,7 @@ def test_wal2json_must_be_allowed_where_servers_ask() -> None:
 
 
 @pytest.mark.parametrize(
-    ("slot", "ledger", "level", "said"),
+    ("slot", "checkpoint", "level", "said"),
     [
         (None, None, Level.WARNING, "there is no slot walagent yet"),
         (None, LEDGER, Level.PROBLEM, "is gone"),
@@ -112,16 +112,16 @@ def test_wal2json_must_be_allowed_where_servers_ask() -> None:
         (replace(SLOT, invalidated="idle_timeout"), LEDGER, Level.PROBLEM, "idle_timeout"),
         (replace(SLOT, database="other"), None, Level.PROBLEM, 'of database "other"'),
         (replace(SLOT, plugin="wal2json"), LEDGER, Level.PROBLEM, "plug-in wal2json"),
-        (replace(SLOT, confirmed=Lsn(11)), LEDGER, Level.PROBLEM, "ahead of the ledger"),
+        (replace(SLOT, confirmed=Lsn(11)), LEDGER, Level.PROBLEM, "ahead of the checkpoint"),
         (replace(SLOT, active_pid=None), LEDGER, Level.WARNING, "nobody reads the slot"),
         (replace(SLOT, wal_status="extended"), LEDGER, Level.WARNING, "is behind"),
     ],
 )
 def test_a_slot_is_judged_against_the_ledger(
-    slot: SlotState | None, ledger: Ledger | None, level: Level, said: str
+    slot: SlotState | None, checkpoint: Checkpoint | None, level: Level, said: str
 ) -> None:
     """What was lost is a problem; what is only late is a warning."""
-    ((found, text),) = bad(check_slot(Config(), "app", slot, ledger))
+    ((found, text),) = bad(check_slot(Config(), "app", slot, checkpoint))
     assert found is level
     assert said in text
 

@@ -79,7 +79,7 @@ def test_a_row_with_a_run_is_matched(user: User, db: Connection[Any]) -> None:
 
 
 def test_a_condition_that_is_false_now_is_certain(user: User, db: Connection[Any]) -> None:
-    """PostgreSQL judges it on the row as it is, NULL included."""
+    """PostgreSQL evaluates it on the row as it is, NULL included."""
     attach(db, "name=triage, when=\"new.customer = 'b'\"")
     assert rules(user, "1")["condition"] is True
     assert "condition" not in rules(user, "2")
@@ -142,7 +142,7 @@ def test_a_reader_that_is_behind_is_named(user: User, db: Connection[Any]) -> No
     attach(db, "name=triage")
     assert [reason["rule"] for reason in why(user)["reasons"]] == ["slot_missing"]
     db.execute(
-        "insert into agent.progress (slot, system_id, timeline, plugin, commit_lsn, end_lsn)"
+        "insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)"
         " values ('walagent', '1', 1, 'pgoutput', '0/1', '0/1')"
     )
     assert "the slot is gone" in why(user)["reasons"][0]["text"]

@@ -100,7 +100,7 @@ async def test_no_spelling_makes_a_hostile_statement_welcome(
     accepted: list[str] = []
     async for text in _variants(random.Random(f"{seed} {part}"), count):
         try:
-            await guard.judge(text)
+            await guard.evaluate(text)
         except StatementRefusedError:
             continue
         accepted.append(text)

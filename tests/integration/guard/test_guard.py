@@ -20,7 +20,7 @@ async def test_what_could_do_harm_is_refused(
     accepted: list[str] = []
     for text in statements("hostile.sql"):
         try:
-            await guard.judge(text)
+            await guard.evaluate(text)
         except StatementRefusedError:
             continue
         accepted.append(text)
@@ -95,11 +95,11 @@ async def test_what_an_operator_allows_is_allowed(reader: AsyncConnection) -> No
     """A function by its signature; relations, when they are listed, and no others."""
     allowed = Allowed(functions={"spring_immutable(text)"}, relations={"public.customer"})
     guard = Guard(reader, allowed=allowed)
-    await guard.judge("select spring_immutable(name) from customer")
+    await guard.evaluate("select spring_immutable(name) from customer")
     with pytest.raises(StatementRefusedError, match=r"spring\(text\)"):
-        await guard.judge("select spring(name) from customer")
+        await guard.evaluate("select spring(name) from customer")
     with pytest.raises(StatementRefusedError, match="invoice may not be read"):
-        await guard.judge("select * from invoice")
+        await guard.evaluate("select * from invoice")
 
 
 async def test_rows_and_values_are_bounded(reader: AsyncConnection) -> None:
@@ -140,7 +140,7 @@ async def test_a_table_that_is_locked_is_not_waited_for(
 async def test_an_error_quotes_no_row(reader: AsyncConnection) -> None:
     """PostgreSQL's sentence and place are told, its detail is not."""
     with pytest.raises(StatementRefusedError, match="does not exist") as caught:
-        await Guard(reader).judge("select nonsense from customer")
+        await Guard(reader).evaluate("select nonsense from customer")
     assert (caught.value.sqlstate, caught.value.position) == ("42703", 8)
 
 

@@ -7,7 +7,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.agent.tools.statements import sight_statement, statement_of
 from walagent.change import Change, Op, Relation
-from walagent.intake.conditions import Judge
+from walagent.intake.conditions import Evaluator
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store.attachments import attachment_version
@@ -41,7 +41,7 @@ async def test_a_condition_reads_columns_of_any_name(conn: AsyncConnection[Any])
         Match(attachment, Change(Lsn(1), n, Op.INSERT, relation, row, None), None)
         for n, row in enumerate(rows)
     ]
-    kept = await Judge(conn).judge(matches)
+    kept = await Evaluator(conn).evaluate(matches)
     assert kept == [matches[0]]
 
 
@@ -60,7 +60,7 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
         "$$ declare r jsonb; begin execute q into r using p; return r; end $$"
     )
     cursor = await conn.execute(
-        "select run_it(agent.on_table(%(text)s, %(table)s, p -> 'key', p -> 'set'), p)"
+        "select run_it(agent.bind_relation(%(text)s, %(table)s, p -> 'key', p -> 'set'), p)"
         "  from (select %(given)s::jsonb) as g (p)",
         {"text": text, "table": attachment.relation_oid, "given": Jsonb(parameter)},
     )
@@ -71,7 +71,7 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     assert question is not None
     text, key = question
     cursor = await conn.execute(
-        "select seen from agent.sees(current_user, %s, null, %s, %s)",
+        "select seen from agent.row_visibility(current_user, %s, null, %s, %s)",
         [attachment.relation_oid, text, Jsonb(key)],
     )
     assert await cursor.fetchone() == (True,)

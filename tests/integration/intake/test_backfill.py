@@ -64,7 +64,7 @@ async def test_rows_that_were_there_are_worked_once_each(conn: AsyncConnection, 
 
 
 async def test_a_backfilled_row_looks_like_an_inserted_one(conn: AsyncConnection, dsn: str) -> None:
-    """Same document, key and lane; it has no place in the WAL."""
+    """Same document, key and ordering key; it has no place in the WAL."""
     await run_all(
         conn,
         DESK + "insert into support_tickets (id, issue, amount) values (1, 'Ä\"', 12.50)",
@@ -78,7 +78,8 @@ async def test_a_backfilled_row_looks_like_an_inserted_one(conn: AsyncConnection
         await d.caught_up()
     first, second = await rows(
         conn,
-        "select change #- '{new,id}', lane, key, attachment_version, max_attempts from agent.run"
+        "select change #- '{new,id}', ordering_key, key, attachment_version, max_attempts"
+        " from agent.run"
         " where change ->> 'table' = 'support_tickets' order by id",
     )
     assert first[0] == second[0]

@@ -1,4 +1,4 @@
-"""Conditions, judged by PostgreSQL on what the WAL brought."""
+"""Conditions, evaluated by PostgreSQL on what the WAL brought."""
 
 import pytest
 from psycopg import AsyncConnection
@@ -8,7 +8,7 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation, Row
-from walagent.intake.conditions import Judge, Raised, Unjudged
+from walagent.intake.conditions import Deferred, Evaluator, Raised
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.message import Json
@@ -158,7 +158,7 @@ async def test_the_other_plug_in_brings_the_same_types(
 
 
 async def test_names_with_percent_signs_are_names(conn: AsyncConnection, dsn: str) -> None:
-    """Of tables, columns and keys; where rows are judged, looked up, backfilled and updated."""
+    """Of tables, columns and keys; where rows are evaluated, looked up, backfilled and updated."""
     await run_all(
         conn,
         DESK + 'create table "100%s" ("%id" int primary key, "a%b" text);'
@@ -249,7 +249,7 @@ async def test_updates_are_judged_by_what_the_wal_brings(
     async with daemon(conn, dsn) as d:
         await attach_all(conn, "support_tickets", dict.fromkeys(conditions), "update")
         await run_all(conn, CHANGES.replace("issue = 'x'", "issue = issue"))
-        # The judge looks at row 3 when it is row 30 already: it finds nothing, and NULL decides.
+        # The evaluate looks at row 3 when it is row 30 already: it finds nothing, and NULL decides.
         if identity == "default":
             conditions = conditions | {"length(new.issue) > 9000": [1, 30]}
         else:
@@ -307,7 +307,7 @@ async def test_only_updates_of_watched_columns_count(conn: AsyncConnection, dsn:
     ]
 
 
-# The judge alone.
+# The evaluate alone.
 
 
 async def of_table(conn: AsyncConnection, **changes: Json) -> Attachment:
@@ -331,7 +331,7 @@ async def test_a_few_bad_rows_among_many_are_found(conn: AsyncConnection) -> Non
     on = await of_table(conn, condition="100 / new.amount > 1")
     bad = {0, 77, 500, 501, 1999}
     matches = [insert({"id": n, "amount": 0 if n in bad else 5}, on) for n in range(2000)]
-    verdicts = await Judge(conn).judge(matches)
+    verdicts = await Evaluator(conn).evaluate(matches)
     assert [isinstance(verdict, Raised) for verdict in verdicts] == [n in bad for n in range(2000)]
     assert [v.match if isinstance(v, Raised) else v for v in verdicts] == matches
 
@@ -339,7 +339,7 @@ async def test_a_few_bad_rows_among_many_are_found(conn: AsyncConnection) -> Non
 async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
     conn: AsyncConnection,
 ) -> None:
-    """Even one that attach would have refused: the judge does not rest on that check alone."""
+    """Even one that attach would have refused: the evaluate does not rest on that check alone."""
     await run_all(
         conn, DESK + "create sequence counter; grant usage on sequence counter to public;"
     )
@@ -356,8 +356,8 @@ async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
             if state == "57014":
                 continue  # ten seconds; the time limit is looked at in the source
             on = await of_table(conn, condition=condition, run_as=name)
-            (verdict,) = await Judge(conn).judge([insert({"id": 1}, on)])
-            assert isinstance(verdict, Raised | Unjudged), condition
+            (verdict,) = await Evaluator(conn).evaluate([insert({"id": 1}, on)])
+            assert isinstance(verdict, Raised | Deferred), condition
             told = verdict.sqlstate if isinstance(verdict, Raised) else verdict.reason
             assert state in told, (condition, verdict)
         assert await value(conn, "select current_user <> %s", name)
@@ -385,7 +385,7 @@ async def test_a_present_row_that_the_role_may_not_see_is_not_looked_at(
                              {"id": n, "issue": UNCHANGED}, None), None)
             for n in (1, 2, 3)
         ]  # fmt: skip
-        assert await Judge(conn).judge(matches) == matches[:1]
+        assert await Evaluator(conn).evaluate(matches) == matches[:1]
 
 
 async def test_without_conditions_nobody_is_asked(conn: AsyncConnection) -> None:
@@ -394,4 +394,4 @@ async def test_without_conditions_nobody_is_asked(conn: AsyncConnection) -> None
     on = await of_table(conn)
     matches = [insert({"id": n}, on) for n in range(3)]
     await conn.close()
-    assert await Judge(conn).judge(matches) == matches
+    assert await Evaluator(conn).evaluate(matches) == matches

@@ -8,7 +8,14 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, rows, run_all, value
 from tests.helpers.queue import claim, finish, ids, set_clock
-from tests.helpers.stream import ScriptedStream, inserted, intake, open_ledger, take, transaction
+from tests.helpers.stream import (
+    ScriptedStream,
+    inserted,
+    intake,
+    open_checkpoint,
+    take,
+    transaction,
+)
 from walagent.agent.models.scripted.model import ScriptedModel
 from walagent.attachment import Attachment
 from walagent.change import Change
@@ -16,11 +23,13 @@ from walagent.message import Text
 from walagent.store import runs
 
 
-async def desk(conn: AsyncConnection, spec: str = "debounce=1 minute, lane=[status]") -> Attachment:
-    """A collecting attachment, and a ledger."""
+async def desk(
+    conn: AsyncConnection, spec: str = "debounce=1 minute, ordering_key=[status]"
+) -> Attachment:
+    """A collecting attachment, and a checkpoint."""
     await run_all(conn, DESK)
     await attach(conn, spec)
-    await open_ledger(conn)
+    await open_checkpoint(conn)
     return Attachment.from_json(await value(conn, "select definition from agent.attachment"))
 
 
@@ -29,8 +38,10 @@ def row(on: Attachment, number: int, status: str = "a") -> Change:
     return inserted(on, {"id": number, "status": status})
 
 
-async def test_changes_of_a_lane_join_the_one_that_collects(conn: AsyncConnection) -> None:
-    """In commit order, over transactions and batches; other lanes collect for themselves."""
+async def test_changes_of_a_ordering_key_join_the_one_that_collects(conn: AsyncConnection) -> None:
+    """In commit order, over transactions and batches; other ordering keys collect for
+    themselves.
+    """
     on = await desk(conn)
     stream = ScriptedStream()
     made = await intake(conn, stream)
@@ -51,9 +62,9 @@ async def test_changes_of_a_lane_join_the_one_that_collects(conn: AsyncConnectio
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
-async def test_without_a_lane_all_changes_join(conn: AsyncConnection) -> None:
+async def test_without_a_ordering_key_all_changes_join(conn: AsyncConnection) -> None:
     """One run for the whole table."""
-    on = await desk(conn, "debounce=1 minute, lane=[]")
+    on = await desk(conn, "debounce=1 minute, ordering_key=[]")
     stream = ScriptedStream()
     made = await intake(conn, stream)
     await take(made, stream, *(transaction(n * 100, row(on, n)) for n in range(1, 6)))
@@ -114,16 +125,16 @@ async def test_a_change_that_arrives_again_joins_nothing_twice(conn: AsyncConnec
     ]
     count = "select (select count(*) from agent.run), (select count(*) from agent.merged_change)"
     for _ in range(2):
-        await run_all(conn, "update agent.progress set end_lsn = '0/1'")
+        await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
         await take(await intake(conn, stream), stream, batch)
         assert await rows(conn, count) == [(1, 1)]
     await set_clock(conn, "2 minutes")
     await runs.tick(conn)
     assert len(ids(await claim(conn))) == 1
-    await run_all(conn, "update agent.progress set end_lsn = '0/1'")
+    await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
     await take(await intake(conn, stream), stream, batch)
     assert await rows(conn, count) == [(1, 1)]
-    await run_all(conn, "update agent.progress set end_lsn = '0/1'")
+    await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
     more = transaction(300, row(on, 3, "a"))
     await take(await intake(conn, stream), stream, [*more, *batch])
     assert await rows(conn, count) == [(2, 1)]
@@ -132,7 +143,7 @@ async def test_a_change_that_arrives_again_joins_nothing_twice(conn: AsyncConnec
 
 async def test_a_dead_change_collects_nothing(conn: AsyncConnection) -> None:
     """A row on which the condition raises is a run of its own, at once."""
-    on = await desk(conn, 'debounce=1 minute, lane=[], when="1 / new.id > 0"')
+    on = await desk(conn, 'debounce=1 minute, ordering_key=[], when="1 / new.id > 0"')
     stream = ScriptedStream()
     made = await intake(conn, stream)
     await take(
@@ -152,7 +163,7 @@ async def test_the_model_is_shown_every_change(conn: AsyncConnection, dsn: str) 
     await run_all(conn, DESK)
     model = ScriptedModel(["ok"])
     async with daemon(conn, dsn, {"fake": model}) as d:
-        await attach(conn, "debounce=300ms, lane=[status]")
+        await attach(conn, "debounce=300ms, ordering_key=[status]")
         for n in range(1, 6):
             await conn.execute("insert into support_tickets (id) values (%s)", [n])
         assert await d.ended() == [("1", "succeeded", "ok", None)]

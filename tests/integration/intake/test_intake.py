@@ -16,7 +16,7 @@ from tests.helpers.stream import (
     idle,
     inserted,
     intake,
-    open_ledger,
+    open_checkpoint,
     progress,
     take,
     transaction,
@@ -32,10 +32,10 @@ from walagent.store.checkpoint import Start
 
 
 async def desk(conn: AsyncConnection, spec: str = "") -> Attachment:
-    """An attachment, and a ledger to write in."""
+    """An attachment, and a checkpoint to write in."""
     await run_all(conn, DESK)
     await attach(conn, spec)
-    await open_ledger(conn)
+    await open_checkpoint(conn)
     return Attachment.from_json(await value(conn, "select definition from agent.attachment"))
 
 
@@ -53,7 +53,9 @@ KEYS = "select key from agent.run order by id"
 async def test_a_position_is_confirmed_only_after_everything_before_it_is_committed(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """Promise 1: at the very moment of each confirmation another session sees runs and ledger."""
+    """Promise 1: at the very moment of each confirmation another session sees runs and
+    checkpoint.
+    """
     on = await desk(conn)
     seen: list[tuple[int, int, int]] = []
 
@@ -61,7 +63,7 @@ async def test_a_position_is_confirmed_only_after_everything_before_it_is_commit
         with psycopg.connect(dsn, autocommit=True) as other:
             row = other.execute(
                 "select (select count(*) from agent.run where commit_lsn < %s::pg_lsn),"
-                " (select (end_lsn - '0/0')::bigint from agent.progress)",
+                " (select (end_lsn - '0/0')::bigint from agent.checkpoint)",
                 [str(lsn)],
             ).fetchone()
         assert row is not None
@@ -96,7 +98,7 @@ async def test_half_a_transaction_is_not_confirmed(conn: AsyncConnection) -> Non
     ("point", "committed"),
     [
         ("intake.runs_inserted", False),
-        ("intake.progress_moved", False),
+        ("intake.checkpoint_advanced", False),
         ("intake.committed", True),
         ("intake.confirmed", True),
     ],
@@ -110,7 +112,7 @@ async def test_a_crash_costs_a_repetition_and_nothing_else(
     """Wherever it happens: after a restart each change has one run."""
     await run_all(conn, DESK)
     async with daemon(conn, dsn, parts=("reader",)) as d:
-        await attach(conn, "name=desk, debounce=1h, lane=[id]")
+        await attach(conn, "name=desk, debounce=1h, ordering_key=[id]")
         await d.caught_up()
         before = await value(conn, "select pg_current_wal_lsn()::text")
         with faults.armed(point):
@@ -128,7 +130,7 @@ async def test_a_crash_costs_a_repetition_and_nothing_else(
 
 
 async def test_a_change_asks_once_however_often_it_arrives(conn: AsyncConnection) -> None:
-    """Promise 2: (attachment, commit LSN, ordinal) is unique, whatever the ledger says."""
+    """Promise 2: (attachment, commit LSN, ordinal) is unique, whatever the checkpoint says."""
     on = await desk(conn)
     stream = ScriptedStream()
     batch = [
@@ -142,7 +144,7 @@ async def test_a_change_asks_once_however_often_it_arrives(conn: AsyncConnection
         ("0/64", 0),
         ("0/64", 1),
     ]
-    await open_ledger(conn, start=1)
+    await open_checkpoint(conn, start=1)
     made = await intake(conn, stream)
     await take(made, stream, transaction(100, inserted(on, {"id": 1})))
     assert await column(conn, "select generation from agent.run order by id") == [1, 1, 2]
@@ -181,7 +183,7 @@ async def test_an_idle_mark_inside_a_transaction_is_not_a_position(conn: AsyncCo
 
 
 async def test_a_reader_that_was_overtaken_writes_nothing(conn: AsyncConnection, dsn: str) -> None:
-    """It was frozen, and another one took the ledger over."""
+    """It was frozen, and another one took the checkpoint over."""
     on = await desk(conn)
     stream = ScriptedStream()
     old = await intake(conn, stream)
@@ -205,7 +207,7 @@ async def test_the_ledger_does_not_go_backwards(conn: AsyncConnection) -> None:
     stream = ScriptedStream()
     made = await intake(conn, stream)
     await take(made, stream, transaction(500, inserted(on, {"id": 1})))
-    await run_all(conn, "update agent.progress set end_lsn = '0/FFFF'")
+    await run_all(conn, "update agent.checkpoint set end_lsn = '0/FFFF'")
     with pytest.raises(FencedError):
         await take(made, stream, transaction(600, inserted(on, {"id": 2})))
     assert await column(conn, KEYS) == ["1"]
@@ -251,16 +253,19 @@ async def test_a_run_can_start_as_it_is_inserted(conn: AsyncConnection) -> None:
     await finish(conn, held)
 
 
-async def test_only_the_first_of_a_lane_starts_and_only_while_there_is_room(
+async def test_only_the_first_of_a_ordering_key_starts_and_only_while_there_is_room(
     conn: AsyncConnection,
 ) -> None:
     """The others wait in the queue, and are claimed in order."""
-    on = await desk(conn, "lane=[status]")
+    on = await desk(conn, "ordering_key=[status]")
     await claim(conn)
     stream, hands = ScriptedStream(), Hands(room=2)
     made = await intake(conn, stream, starter=hands)
-    lanes = ("a", "a", "b", "c", "a")
-    rows_in = [inserted(on, {"id": n, "status": lane}) for n, lane in enumerate(lanes, 1)]
+    ordering_keys = ("a", "a", "b", "c", "a")
+    rows_in = [
+        inserted(on, {"id": n, "status": ordering_key})
+        for n, ordering_key in enumerate(ordering_keys, 1)
+    ]
     await take(made, stream, transaction(100, *rows_in))
     assert [held.key for held in hands.held] == ["1", "3"]
     assert [held.key for held in await claim(conn)] == ["4"]
@@ -288,7 +293,7 @@ async def test_no_more_runs_start_than_their_model_has_room_for(conn: AsyncConne
     "waits",
     [
         "select agent.pause('support_tickets')",
-        "update agent.lane set queued = true",
+        "update agent.queue set queued = true",
         "update agent.attachment set cap = 5",
     ],
 )
@@ -307,7 +312,7 @@ async def test_a_run_that_would_pass_others_by_waits(conn: AsyncConnection, wait
 async def test_a_run_does_not_start_beside_one_that_is_just_being_retried(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """The retry is not committed yet; when it is, both are in one lane, in their order."""
+    """The retry is not committed yet; when it is, both are in one ordering_key, in their order."""
     on = await desk(conn)
     await claim(conn)
     stream, hands = ScriptedStream(), Hands()
@@ -351,7 +356,7 @@ async def test_a_large_transaction_is_all_or_nothing(conn: AsyncConnection, dsn:
 
 
 async def test_nobody_sees_half_of_a_large_transaction(conn: AsyncConnection, dsn: str) -> None:
-    """Its pieces wait in one transaction of the ledger's for their commit."""
+    """Its pieces wait in one transaction of the checkpoint's for their commit."""
     on = await desk(conn)
     stream = ScriptedStream()
     begin, _, commit = transaction(100, inserted(on, {"id": 0}))
@@ -371,7 +376,7 @@ async def test_nobody_sees_half_of_a_large_transaction(conn: AsyncConnection, ds
         await take(made, stream, [commit])
     assert stream.confirmed == [60, 110]
     assert await value(conn, "select count(*) from agent.run") == 12001
-    assert await value(conn, "select queued from agent.lane") is True
+    assert await value(conn, "select queued from agent.queue") is True
 
 
 # Attaching stands in the WAL.
@@ -445,7 +450,7 @@ async def test_detaching_is_one_moment_in_the_wal(conn: AsyncConnection, dsn: st
 
 
 async def test_a_new_version_is_one_moment_in_the_wal(conn: AsyncConnection, dsn: str) -> None:
-    """Each change is judged and worked by the version that stood when it was made."""
+    """Each change is evaluated and worked by the version that stood when it was made."""
     await run_all(conn, DESK)
     async with daemon(conn, dsn, parts=("reader",)) as d:
         found = await acted_on(
@@ -561,7 +566,7 @@ async def test_every_operation_is_told_with_what_the_wal_knows(
         await d.caught_up()
     found = await rows(
         conn,
-        "select change ->> 'op', change -> 'new', change -> 'old', key, lane from agent.run"
+        "select change ->> 'op', change -> 'new', change -> 'old', key, ordering key from agent.run"
         " where change ->> 'table' = 'notes' order by id",
     )
     assert found == [

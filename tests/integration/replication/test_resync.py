@@ -125,7 +125,7 @@ async def test_rows_are_found_by_a_column_that_holds_a_time(
 async def test_a_rerun_row_looks_like_an_inserted_one(
     conn: AsyncConnection, dsn: str, choice: Choice
 ) -> None:
-    """Same document, key and lane, whatever the database's own settings are."""
+    """Same document, key and ordering_key, whatever the database's own settings are."""
     for setting in (
         "timezone = 'Asia/Kathmandu'",
         "datestyle = 'ISO, DMY'",
@@ -150,7 +150,7 @@ async def test_a_rerun_row_looks_like_an_inserted_one(
             await d.caught_up()
         first, second = await rows(
             own,
-            "select change #- '{new,id}', lane, key from agent.run"
+            "select change #- '{new,id}', ordering_key, key from agent.run"
             " where change ->> 'table' = 'support_tickets' order by id",
         )
         assert first[0] == second[0]
@@ -172,12 +172,12 @@ async def test_conditions_are_asked_of_the_rows_as_the_new_slot_found_them(
 
 
 async def test_a_person_is_told_before_anything_is_done(conn: AsyncConnection, dsn: str) -> None:
-    """A choice that cannot be carried out leaves slot, ledger and gap as they are."""
+    """A choice that cannot be carried out leaves slot, checkpoint and gap as they are."""
     await run_all(conn, DATED.format("timestamptz", "now()"))
     await run_all(conn, "create table keyless (at timestamptz)")
     await begin(conn, dsn)
     await attach(conn, "name=keyless", "keyless")
-    before = await rows(conn, "select * from agent.progress")
+    before = await rows(conn, "select * from agent.checkpoint")
     for name, choice, words in (
         ("nobody", Choice("all"), "no attachment nobody"),
         ("desk", since("issue"), "has no column issue that holds a time"),
@@ -190,7 +190,7 @@ async def test_a_person_is_told_before_anything_is_done(conn: AsyncConnection, d
     await run_all(conn, "drop table keyless")
     with pytest.raises(ConfigError, match="the table of keyless is gone"):
         await make_good(conn, dsn, Plan({"keyless": Choice("all")}))
-    assert await rows(conn, "select * from agent.progress") == before
+    assert await rows(conn, "select * from agent.checkpoint") == before
     assert await value(conn, OURS, conn.info.dbname) == 0
     await make_good(conn, dsn, Plan({"desk": since()}))
 
@@ -325,10 +325,10 @@ async def test_a_resync_that_fails_leaves_no_slot_and_an_open_gap(
         " $$ begin raise exception 'not today'; end $$;"
         "create trigger refuse before insert on agent.gap_choice execute function refuse()",
     )
-    before = await rows(conn, "select * from agent.progress")
+    before = await rows(conn, "select * from agent.checkpoint")
     with pytest.raises(ConfigError, match="not today"):
         await make_good(conn, dsn, Plan({"desk": since()}))
-    assert await rows(conn, "select * from agent.progress") == before
+    assert await rows(conn, "select * from agent.checkpoint") == before
     assert await value(conn, OURS, conn.info.dbname) == 0
     assert await column(conn, BACKFILLED) == []
     await run_all(conn, "drop trigger refuse on agent.gap_choice")
@@ -347,7 +347,7 @@ async def test_a_slot_that_is_read_is_left_alone(conn: AsyncConnection, dsn: str
 async def test_a_wider_overlap_finds_longer_transactions(
     conn: AsyncConnection, dsn: str, overlap: int, found: list[str]
 ) -> None:
-    """One that began an hour before the gap; and rows that were taken in stay what they are."""
+    """One that began an hour before the gap; and rows that were ingested stay what they are."""
     await run_all(conn, DATED.format("timestamptz", "now()"))
     await begin(
         conn,

@@ -407,7 +407,7 @@ async def test_the_next_attempt_gives_back_what_the_last_one_reserved(
     await make_budget(conn)
     await reserve(conn, run, 0.9)
     await runs.park_run(conn, run, RunState.PENDING, spent=NOTHING)
-    await run_all(conn, "update agent.lane set queued = true")
+    await run_all(conn, "update agent.queue set queued = true")
     (again,) = await claim(conn, worker="w2")
     assert again.lease == run.lease + 1
     assert await reserve(conn, again, 0.8) is None
@@ -458,7 +458,7 @@ async def test_an_open_change_of_a_budget_stops_no_call(
 
 
 async def test_the_clockwork_waits_for_no_budget(conn: AsyncConnection, dsn: str) -> None:
-    """It holds lanes; what it could not give back, it gives back the next time."""
+    """It holds ordering keys; what it could not give back, it gives back the next time."""
     (run,) = await held(conn)
     await make_budget(conn)
     await reserve(conn, run, 0.5)

@@ -79,7 +79,7 @@ async def test_runs_say_where_they_came_from(conn: AsyncConnection, dsn: str) ->
         conn,
         "select reason, attachment_id, attachment_version, generation, commit_lsn is not null,"
         " ordinal, committed_at between created_at - interval '1 minute' and created_at,"
-        " change, key, lane, cause_run, depth from agent.run",
+        " change, key, ordering_key, cause_run, depth from agent.run",
     )
     shown = {"id": 42, "issue": "x", "status": "open", "category": None, "amount": None}
     document = {"op": "insert", "schema": "public", "table": "support_tickets", "new": shown}

@@ -733,7 +733,7 @@ async def test_no_connection_is_held_while_an_outside_tool_works(
             await met.wait()
         return "met"
 
-    async with bench(conn, dsn, "tools=[meet], lane=[]", python=(meet,)) as b:
+    async with bench(conn, dsn, "tools=[meet], ordering_key=[]", python=(meet,)) as b:
         await add_runs(conn, b.held.attachment_id, None)
         (other,) = await claim(conn)
         second = Bench(b.toolbox, other, b.attachment)

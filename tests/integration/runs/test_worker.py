@@ -35,8 +35,8 @@ async def one(conn: AsyncConnection, spec: str = SPEC, count: int = 1) -> int:
     if not await value(conn, "select to_regclass('support_tickets') is not null"):
         await run_all(conn, DESK + TICKET)
     attached = await attach(conn, spec)
-    lanes = [str(n) for n in range(count)]
-    (first, *_) = await add_runs(conn, attached, *lanes, c=CHANGE)
+    ordering_keys = [str(n) for n in range(count)]
+    (first, *_) = await add_runs(conn, attached, *ordering_keys, c=CHANGE)
     await run_all(conn, "notify walagent_runs")
     return first
 

@@ -572,12 +572,12 @@ async def test_what_is_frozen_is_read_back_complete(conn: AsyncConnection) -> No
     attached = await attach(
         conn,
         'tools=[refund_user], on=[insert, delete], when="new.amount > 1", columns=[amount],'
-        " lane=[status], debounce=2s, max_cost=0.25, max_depth=0",
+        " ordering_key=[status], debounce=2s, max_cost=0.25, max_depth=0",
     )
     found = await frozen(conn)
     assert (found.id, found.version, found.relation) == (attached, 1, ("public", "support_tickets"))
     assert found.ops == {Op.INSERT, Op.DELETE}
-    assert (found.key_columns, found.lane_key) == (("id",), ("status",))
+    assert (found.key_columns, found.ordering_key) == (("id",), ("status",))
     assert (found.columns, found.condition_columns) == (frozenset({"amount"}), ("amount",))
     assert (found.debounce, found.limits.max_cost, found.max_depth) == (2.0, 0.25, 0)
     assert found.approval_seconds == 7 * 86400
@@ -606,7 +606,7 @@ async def test_a_table_lets_all_of_its_agents_go(conn: AsyncConnection) -> None:
     await attach(conn, "name=a")
     await attach(conn, "name=b")
     assert await value(conn, "select agent.detach('public.support_tickets')") == 2
-    assert await value(conn, "select count(*) from agent.lane") == 0
+    assert await value(conn, "select count(*) from agent.queue") == 0
     error = await refused(conn, "select agent.detach('support_ticket')", state="WA013")
     assert 'nothing is attached under the name "support_ticket"' in told(error)
 
@@ -628,12 +628,12 @@ async def test_pausing_makes_no_version(conn: AsyncConnection) -> None:
     assert await rows(conn, "select paused, paused_reason, version from agent.attachment") == [
         (True, "lunch", 1)
     ]
-    assert await value(conn, "select paused from agent.lane") is True
+    assert await value(conn, "select paused from agent.queue") is True
     await value(conn, "select agent.resume('desk')")
     assert await rows(conn, "select paused, paused_reason, version from agent.attachment") == [
         (False, None, 1)
     ]
-    assert await value(conn, "select paused from agent.lane") is False
+    assert await value(conn, "select paused from agent.queue") is False
     assert await value(conn, "select count(*) from agent.attachment_version") == 1
 
 

@@ -224,8 +224,8 @@ async def test_who_is_in_the_way_is_named_by_the_one_that_owns_the_schema(
 async def test_a_developer_reads_no_run_and_no_key(conn: AsyncConnection) -> None:
     """Rows of other people's tables are in the runs; the key would let it sign write-backs."""
     async with developer(conn) as dev, as_role(conn, dev):
-        for table in ("run", "step", "approval", "secret", "progress", "attachment_version",
-                      "merged_change", "lane", "backfill_seen", "worker", "gap"):  # fmt: skip
+        for table in ("run", "step", "approval", "secret", "checkpoint", "attachment_version",
+                      "merged_change", "queue", "backfill_seen", "worker", "gap"):  # fmt: skip
             await refused(conn, f"select * from agent.{table}", state="42501")
         for statement in (
             "select agent.publish_relation('pg_class'::regclass)",

@@ -10,10 +10,10 @@ from walagent.store import runs
 from walagent.store.runs import NewStep
 
 
-async def held_run(conn: AsyncConnection, lane: str | None = "a") -> Claim:
+async def held_run(conn: AsyncConnection, ordering_key: str | None = "a") -> Claim:
     """A run in our hands."""
     await run_all(conn, DESK)
-    await add_runs(conn, await attach(conn, "tools=[refund_user]"), lane)
+    await add_runs(conn, await attach(conn, "tools=[refund_user]"), ordering_key)
     (held,) = await claim(conn)
     return held
 
@@ -174,7 +174,7 @@ async def test_only_a_run_that_waits_for_it_is_resolved(conn: AsyncConnection) -
     assert await value(conn, "select count(*) from agent.step where kind = 'result'") == 1
 
 
-async def test_cancelling_frees_the_lane(conn: AsyncConnection) -> None:
+async def test_cancelling_frees_the_ordering_key(conn: AsyncConnection) -> None:
     """Also of a run that was waiting for something else."""
     held = await held_run(conn)
     (second,) = await add_runs(conn, held.attachment_id, "a")

@@ -14,7 +14,7 @@ from walagent.store import runs
 from walagent.store.runs import NewStep
 
 
-async def desk(conn: AsyncConnection, spec: str = "lane=[]", name: str = "desk") -> int:
+async def desk(conn: AsyncConnection, spec: str = "ordering_key=[]", name: str = "desk") -> int:
     """An attachment to queue runs for."""
     if not await value(conn, "select to_regclass('support_tickets') is not null"):
         await run_all(conn, DESK)
@@ -50,7 +50,7 @@ async def test_a_claim_brings_all_that_is_needed_to_start(conn: AsyncConnection)
     step = NewStep(0, StepKind.REPLY, {"parts": [], "stop": "end"}, usage, 0.5, 12)
     await runs.record_step(conn, held, step)
     await run_all(conn, "update agent.run set state = 'pending', lease_expires_at = null")
-    await run_all(conn, "update agent.lane set queued = true")
+    await run_all(conn, "update agent.queue set queued = true")
     (again,) = await claim(conn)
     assert again.steps == (step.recorded,)
     assert again.steps[0].tokens == 4321
@@ -101,7 +101,7 @@ async def test_a_paused_attachment_is_passed_over(conn: AsyncConnection) -> None
 
 async def test_no_more_runs_than_the_cap_are_worked_at_once(conn: AsyncConnection) -> None:
     """Also not by many workers; ended ones make room."""
-    attachment = await desk(conn, "lane=[], cap=2")
+    attachment = await desk(conn, "ordering_key=[], cap=2")
     await add_runs(conn, attachment, *[None] * 5)
     first = await claim(conn, worker="w1")
     assert len(first) == 2
@@ -113,7 +113,7 @@ async def test_no_more_runs_than_the_cap_are_worked_at_once(conn: AsyncConnectio
 
 async def test_the_cap_holds_under_many_claims_at_once(conn: AsyncConnection, dsn: str) -> None:
     """Eight workers claim and end as fast as they can; a checker counts what is running."""
-    attachment = await desk(conn, "lane=[], cap=3")
+    attachment = await desk(conn, "ordering_key=[], cap=3")
     await add_runs(conn, attachment, *[None] * 120)
     running, most, done = 0, 0, 0
 
@@ -180,7 +180,7 @@ async def test_a_claim_that_finds_nothing_is_cheap_until_something_comes(
     """The attachment leaves the round; new runs bring it back."""
     attachment = await desk(conn)
     assert await claim(conn) == []
-    queued = "select queued from agent.lane"
+    queued = "select queued from agent.queue"
     assert await value(conn, queued) is False
     await add_runs(conn, attachment, None)
     assert await value(conn, queued) is True

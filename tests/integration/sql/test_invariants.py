@@ -15,11 +15,12 @@ ENDED = """update agent.run set state = 'failed', finished_at = now(), lease_exp
             where id = 1"""
 BROKEN = {
     "a step is missing": f"{STEP} (1, 0, 'note', '{{}}'), (1, 2, 'note', '{{}}')",
-    "a run is ahead of the ledger": """
-        insert into agent.progress (slot, system_id, timeline, plugin, commit_lsn, end_lsn)
+    "a run is ahead of the checkpoint": """
+        insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)
         values ('s', '1', 1, 'pgoutput', '0/1', '0/1')""",
-    "two runs of one lane at the same time": """
-        update agent.run set lane = 'a', state = 'running', lease_expires_at = 'infinity'""",
+    "two runs of one ordering key at the same time": """
+        update agent.run
+           set ordering_key = 'a', state = 'running', lease_expires_at = 'infinity'""",
     "a run waits for an approval that nobody can give": """
         update agent.run set state = 'waiting_approval', lease_expires_at = null where id = 1""",
     "an approval waits for a run that has ended": f"{QUESTION}; {ENDED}",

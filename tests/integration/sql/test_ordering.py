@@ -14,13 +14,15 @@ from walagent.store import runs
 
 
 async def desk(conn: AsyncConnection, spec: str = "") -> int:
-    """An attachment with lanes."""
+    """An attachment with ordering keys."""
     await run_all(conn, DESK)
     return await attach(conn, spec)
 
 
-async def test_runs_of_one_lane_are_worked_one_after_the_other(conn: AsyncConnection) -> None:
-    """In the order in which they came; other lanes go on beside them."""
+async def test_runs_of_one_ordering_key_are_worked_one_after_the_other(
+    conn: AsyncConnection,
+) -> None:
+    """In the order in which they came; other ordering keys go on beside them."""
     a1, b1, a2, a3, b2 = await add_runs(conn, await desk(conn), "a", "b", "a", "a", "b")
     first = await claim(conn)
     assert ids(first) == [a1, b1]
@@ -39,16 +41,18 @@ async def test_runs_of_one_lane_are_worked_one_after_the_other(conn: AsyncConnec
 
 async def set_queued(conn: AsyncConnection) -> None:
     """What a worker says with its next claim."""
-    await run_all(conn, "update agent.lane set queued = true")
+    await run_all(conn, "update agent.queue set queued = true")
 
 
-async def test_runs_without_a_lane_keep_no_order(conn: AsyncConnection) -> None:
+async def test_runs_without_a_ordering_key_keep_no_order(conn: AsyncConnection) -> None:
     """They are worked side by side."""
     added = await add_runs(conn, await desk(conn), None, None, None)
     assert ids(await claim(conn)) == added
 
 
-async def test_lanes_of_other_attachments_are_other_lanes(conn: AsyncConnection) -> None:
+async def test_ordering_keys_of_other_attachments_are_other_ordering_keys(
+    conn: AsyncConnection,
+) -> None:
     """The same key of the same table, two agents: both work."""
     first = await desk(conn)
     second = await attach(conn, "name=second")
@@ -57,7 +61,9 @@ async def test_lanes_of_other_attachments_are_other_lanes(conn: AsyncConnection)
 
 
 @pytest.mark.parametrize("state", [RunState.WAITING_RETRY, RunState.NEEDS_REVIEW, RunState.PENDING])
-async def test_a_run_that_waits_holds_its_lane(conn: AsyncConnection, state: RunState) -> None:
+async def test_a_run_that_waits_holds_its_ordering_key(
+    conn: AsyncConnection, state: RunState
+) -> None:
     """What came later may rest on what it will do."""
     await add_runs(conn, await desk(conn), "a", "a")
     (first,) = await claim(conn)
@@ -67,7 +73,7 @@ async def test_a_run_that_waits_holds_its_lane(conn: AsyncConnection, state: Run
     assert ids(again) == ([first.run_id] if state is RunState.PENDING else [])
 
 
-async def test_a_run_that_waits_for_a_person_holds_its_lane(conn: AsyncConnection) -> None:
+async def test_a_run_that_waits_for_a_person_holds_its_ordering_key(conn: AsyncConnection) -> None:
     """Until the person has decided."""
     await add_runs(conn, await desk(conn, "tools=[refund_user], approve=[refund_user]"), "a", "a")
     (first,) = await claim(conn)
@@ -80,7 +86,9 @@ async def test_a_run_that_waits_for_a_person_holds_its_lane(conn: AsyncConnectio
 
 
 @pytest.mark.parametrize("end", ["succeeded", "failed", "dead", "cancelled", "skipped"])
-async def test_whatever_way_a_run_ends_its_lane_goes_on(conn: AsyncConnection, end: str) -> None:
+async def test_whatever_way_a_run_ends_its_ordering_key_goes_on(
+    conn: AsyncConnection, end: str
+) -> None:
     """A failure does not stop what came later, nor a cancellation, nor a lost worker."""
     first, second, third = await add_runs(conn, await desk(conn), "a", "a", "a")
     (held,) = await claim(conn)
@@ -110,7 +118,9 @@ async def test_a_cancelled_link_of_a_chain_lets_the_rest_go_on(conn: AsyncConnec
     assert ids(await claim(conn, done={held.attachment_id: 1})) == [third]
 
 
-async def test_a_lost_worker_holds_a_lane_no_longer_than_its_lease(conn: AsyncConnection) -> None:
+async def test_a_lost_worker_holds_a_ordering_key_no_longer_than_its_lease(
+    conn: AsyncConnection,
+) -> None:
     """The same run goes on first."""
     first, _ = await add_runs(conn, await desk(conn), "a", "a")
     await claim(conn)
@@ -149,38 +159,42 @@ async def test_a_retried_run_goes_before_those_that_have_not_started(conn: Async
 
 @dataclass(slots=True)
 class Checker:
-    """Watches from outside that no two runs of one lane are worked at once, and in which order."""
+    """Watches from outside that no two runs of one ordering key are worked at once, and in which
+    order.
+    """
 
     working: dict[tuple[int, str], int] = field(default_factory=dict)
     ended: dict[tuple[int, str], list[int]] = field(default_factory=dict)
 
-    def starts(self, held: Claim, lane: str) -> None:
+    def starts(self, held: Claim, ordering_key: str) -> None:
         """A claim has come back."""
-        key = (held.attachment_id, lane)
-        assert key not in self.working, f"{held.run_id} beside {self.working[key]} in lane {key}"
+        key = (held.attachment_id, ordering_key)
+        assert key not in self.working, (
+            f"{held.run_id} beside {self.working[key]} in ordering_key {key}"
+        )
         self.working[key] = held.run_id
 
-    def lets_go(self, held: Claim, lane: str, *, ends: bool) -> None:
+    def lets_go(self, held: Claim, ordering_key: str, *, ends: bool) -> None:
         """A worker is about to end or park its run."""
-        key = (held.attachment_id, lane)
+        key = (held.attachment_id, ordering_key)
         del self.working[key]
         if ends:
             self.ended.setdefault(key, []).append(held.run_id)
 
 
-async def test_many_workers_never_work_two_runs_of_a_lane_at_once(
+async def test_many_workers_never_work_two_runs_of_a_ordering_key_at_once(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """Eight workers, twelve lanes, 400 runs that end, fail, wait and come again."""
+    """Eight workers, twelve ordering keys, 400 runs that end, fail, wait and come again."""
     first = await desk(conn)
     second = await attach(conn, "name=second")
     chance = random.Random(20260101)
-    lanes = dict[int, str]()
+    ordering_keys = dict[int, str]()
     for attachment in (first, second):
         names = [chance.choice("abcdef") for _ in range(200)]
-        lanes |= dict(zip(await add_runs(conn, attachment, *names), names, strict=True))
+        ordering_keys |= dict(zip(await add_runs(conn, attachment, *names), names, strict=True))
     checker = Checker()
-    left = len(lanes)
+    left = len(ordering_keys)
 
     async def work(name: str) -> None:
         nonlocal left
@@ -190,11 +204,11 @@ async def test_many_workers_never_work_two_runs_of_a_lane_at_once(
                 claims = await claim(own, chance.randint(1, 4), worker=name, done=done)
                 done = {}
                 for held in claims:
-                    checker.starts(held, lanes[held.run_id])
+                    checker.starts(held, ordering_keys[held.run_id])
                 for held in claims:
                     await asyncio.sleep(chance.random() * 0.004)
                     ends = chance.random() < 0.8
-                    checker.lets_go(held, lanes[held.run_id], ends=ends)
+                    checker.lets_go(held, ordering_keys[held.run_id], ends=ends)
                     if ends:
                         state = chance.choice([RunState.SUCCEEDED, RunState.FAILED])
                         await finish(own, held, state)
@@ -215,4 +229,4 @@ async def test_many_workers_never_work_two_runs_of_a_lane_at_once(
         assert order == sorted(order), key
     assert set(await states(conn)) <= {"succeeded", "failed"}
     assert await column(conn, "select * from agent.broken_invariant") == []
-    assert (await one_run(conn, "attempt >= 1", min(lanes)))[0]
+    assert (await one_run(conn, "attempt >= 1", min(ordering_keys)))[0]

@@ -76,7 +76,7 @@ async def test_an_attachment_that_moves_to_another_table_moves_the_publication(
 
 
 async def test_pausing_moves_nothing(conn: AsyncConnection) -> None:
-    """Changes are still taken in."""
+    """Changes are still ingested."""
     await run_all(conn, DESK)
     await attach(conn, "name=a")
     await value(conn, "select agent.pause('a')")

@@ -144,7 +144,7 @@ WRONG = [
     ("model=fake, tools=[do_nothin]", "WA011", 'did you mean "do_nothing"?'),
     ("model=fake, writes=[statsu]", "WA013", 'did you mean "status"?'),
     ("model=fake, columns=[statsu]", "WA013", 'columns names column "statsu"'),
-    ("model=fake, lane=[statsu]", "WA013", 'lane_key names column "statsu"'),
+    ("model=fake, ordering_key=[statsu]", "WA013", 'ordering_key names column "statsu"'),
     ("model=fake, run_as=nobody_at_all", "42704", "nobody_at_all"),
     ("model=fake, when=new.statsu = 'x'", "42703", "statsu"),
     ("model=fake, tool_choice=refund_usr", "WA011", 'tool_choice is "refund_usr"'),
@@ -172,7 +172,7 @@ async def everything(conn: AsyncConnection) -> list[tuple[Json, ...]]:
     return await rows(
         conn,
         "select (select count(*) from agent.agent), (select count(*) from agent.attachment),"
-        " (select count(*) from agent.attachment_version), (select count(*) from agent.lane),"
+        " (select count(*) from agent.attachment_version), (select count(*) from agent.queue),"
         " (select count(*) from agent.backfill), (select count(*) from pg_publication_rel),"
         " (select count(*) from pg_class where relname like 'walagent%%')",
     )
@@ -194,13 +194,13 @@ async def test_a_spec_that_is_null_is_refused(conn: AsyncConnection) -> None:
 
 FULL = """model=fake, name=desk, system_prompt="Be kind.", tools=[refund_user], on=[insert, update],
     when="new.status = 'open'", columns=[issue, status], writes=[status], bind=[ticket_id=id],
-    approve=[refund_user], lane=[status], debounce=5s, cap=3, tool_choice=refund_user, max_depth=2,
-    max_steps=7, max_tokens=1000, max_cost=0.5, max_seconds=60, max_attempts=2"""
+    approve=[refund_user], ordering_key=[status], debounce=5s, cap=3, tool_choice=refund_user,
+    max_depth=2, max_steps=7, max_tokens=1000, max_cost=0.5, max_seconds=60, max_attempts=2"""
 NAMED = """
 select agent.attach('support_tickets', 'fake', name => 'desk', system_prompt => 'Be kind.',
     tools => '{refund_user}', ops => '{insert,update}', condition => 'new.status = ''open''',
     columns => '{issue,status}', writes => '{status}', bind => '{"ticket_id": "id"}',
-    approve => '{refund_user}', lane_key => '{status}', debounce => '5s', cap => 3,
+    approve => '{refund_user}', ordering_key => '{status}', debounce => '5s', cap => 3,
     tool_choice => 'refund_user', max_depth => 2, max_steps => 7, max_tokens => 1000,
     max_cost => 0.5, max_seconds => 60, max_attempts => 2)
 """
@@ -209,7 +209,7 @@ insert into agent.agent (name, model, system_prompt, tools, tool_choice, max_ste
                          max_cost, max_seconds, max_attempts)
 values ('desk', 'fake', 'Be kind.', '{refund_user}', 'refund_user', 7, 1000, 0.5, 60, 2);
 insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve,
-                              lane_key, debounce, cap, max_depth)
+                              ordering_key, debounce, cap, max_depth)
 values ('desk', 'desk', 'support_tickets', '{insert,update}', 'new.status = ''open''',
         '{issue,status}', '{status}', '{"ticket_id": "id"}', '{refund_user}', '{status}', '5s', 3,
         2)
@@ -227,7 +227,7 @@ async def attached(conn: AsyncConnection) -> Json:
         "              where p.tablename = 'support_tickets') as published"
         "  from agent.attachment t join agent.agent g on g.name = t.agent"
         "       join agent.attachment_version v on v.attachment_id = t.id"
-        "       join agent.lane l on l.attachment_id = t.id",
+        "       join agent.queue l on l.attachment_id = t.id",
     )
 
 
@@ -240,7 +240,9 @@ async def test_spec_named_arguments_and_plain_inserts_end_in_the_same_rows(
     for way in (f"select agent.attach('support_tickets', $spec${FULL}$spec$)", NAMED, PLAIN):
         await run_all(conn, "begin")
         await run_all(conn, way)
-        await run_all(conn, "set constraints all immediate")  # the lane comes with the commit
+        await run_all(
+            conn, "set constraints all immediate"
+        )  # the ordering_key comes with the commit
         found.append(await attached(conn))
         await run_all(conn, "rollback")
     assert found[0] == found[1] == found[2]
@@ -267,7 +269,7 @@ async def test_every_key_arrives_where_it_belongs(conn: AsyncConnection) -> None
         "bind": {"ticket_id": "id"},
         "approve": ["refund_user"],
         "run_as": name,
-        "lane_key": ["status"],
+        "ordering_key": ["status"],
         "debounce_seconds": 5.0,
         "cap": 3,
         "backfill": True,

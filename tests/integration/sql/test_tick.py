@@ -70,7 +70,7 @@ async def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(conn: AsyncConne
     )
 
 
-async def test_a_dead_run_lets_its_lane_go_on(conn: AsyncConnection) -> None:
+async def test_a_dead_run_lets_its_ordering_key_go_on(conn: AsyncConnection) -> None:
     """What stood behind it is no longer marked."""
     first, second = await add_runs(conn, await desk(conn), "a", "a", m=1)
     await claim(conn)
@@ -156,7 +156,9 @@ async def test_only_one_worker_ticks_at_a_time(conn: AsyncConnection, dsn: str) 
 
 
 async def test_hints_that_a_crash_left_wrong_are_mended(conn: AsyncConnection) -> None:
-    """A block by a run that has ended or is gone, a count that is too high, a lane that sleeps."""
+    """A block by a run that has ended or is gone, a count that is too high, an ordering key that
+    sleeps.
+    """
     attachment = await desk(conn)
     first, second, third = await add_runs(conn, attachment, "a", "a", "b")
     (held, _) = await claim(conn)
@@ -167,11 +169,11 @@ async def test_hints_that_a_crash_left_wrong_are_mended(conn: AsyncConnection) -
         f"update agent.run set blocked_by = {first} where id = {second};"
         f"update agent.run set state = 'pending', lease_expires_at = null, blocked_by = 999"
         f" where id = {third};"
-        "update agent.lane set used = 7, queued = false",
+        "update agent.queue set used = 7, queued = false",
     )
     assert await claim(conn) == []
     await runs.tick(conn)
-    assert await rows(conn, "select used, queued from agent.lane") == [(0, True)]
+    assert await rows(conn, "select used, queued from agent.queue") == [(0, True)]
     assert ids(await claim(conn)) == [second, third]
 
 

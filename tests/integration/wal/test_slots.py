@@ -49,7 +49,7 @@ async def test_a_new_slot_is_ready(conn: AsyncConnection, dsn: str, name: str) -
     assert state.restart is not None
     assert state.confirmed >= state.restart
     assert state.wal_status == "reserved"
-    assert state == await check_slot(conn, name, plugin="pgoutput", ledger=state.confirmed)
+    assert state == await check_slot(conn, name, plugin="pgoutput", checkpoint=state.confirmed)
 
 
 async def test_the_publication_must_be_there_before_the_slot(
@@ -149,8 +149,8 @@ async def test_a_slot_ahead_of_the_ledger_is_a_gap(
     await conn.execute(
         "select pg_replication_slot_advance(%s, %s::pg_lsn)", [name, str(await wal_end(conn))]
     )
-    with pytest.raises(GapError, match="ahead of the ledger"):
-        await check_slot(conn, name, plugin="pgoutput", ledger=Lsn(state.confirmed - 1))
+    with pytest.raises(GapError, match="ahead of the checkpoint"):
+        await check_slot(conn, name, plugin="pgoutput", checkpoint=Lsn(state.confirmed - 1))
 
 
 async def test_a_slot_of_another_plug_in_or_database_is_refused(

@@ -205,7 +205,7 @@ async def test_a_buffer_that_nobody_empties_gives_the_slot_back(
     await conn.execute(WIDE)
     async with open_stream(dsn, options) as stream:
         await until(conn, FREE, options.slot)
-        with pytest.raises(StreamLostError, match="nothing was taken in"):
+        with pytest.raises(StreamLostError, match="nothing was ingested"):
             await stream.next_batch()
 
 

@@ -144,7 +144,7 @@ def test_what_the_env_file_has_set_it_may_set_again(tmp_path: Path) -> None:
 
 
 def test_a_running_daemon_changes_its_login_and_never_its_database() -> None:
-    """Ledger, slot and queue are in the database that it began with."""
+    """Checkpoint, slot and queue are in the database that it began with."""
     first = Places("postgresql://app:old@db/shop", "host=db dbname=shop user=reader password=old")
     logins = Logins(first)
     assert not logins.renew(first)

@@ -25,7 +25,7 @@ agents:
   triage:
     model: gpt-4o
     attach:
-      - {table: tickets, on: insert, debounce: 2 minutes, lane: customer}
+      - {table: tickets, on: insert, debounce: 2 minutes, ordering_key: customer}
 """
 
 
@@ -105,7 +105,7 @@ def test_on_is_a_word() -> None:
 def test_a_single_value_may_stand_for_a_list() -> None:
     """As in the spec of agent.attach."""
     attachment = read(AGENT).all_attachments["triage"]
-    assert attachment.lane == ("customer",)
+    assert attachment.ordering_key == ("customer",)
     assert attachment.agent == "triage"
 
 

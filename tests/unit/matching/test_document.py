@@ -1,4 +1,4 @@
-"""A change as a run keeps it, and the texts that name its row and lane."""
+"""A change as a run keeps it, and the texts that name its row and ordering_key."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from walagent.matching.document import (
     document,
     joined,
     key_of,
-    lane_of,
+    ordering_key_of,
     row_json,
     row_of,
 )
@@ -171,7 +171,7 @@ def test_the_row_is_the_side_that_says_which_it_is(op: Op, expected: Row) -> Non
 
 
 def test_a_truncate_is_about_no_row() -> None:
-    """It has no key and no lane of its own."""
+    """It has no key and no ordering key of its own."""
     it = change(Op.TRUNCATE)
     assert row_of(it) == {}
     assert key_of(row_of(it), DESK) == r"\N"
@@ -181,26 +181,26 @@ def test_a_table_without_a_key_has_none() -> None:
     """Neither key nor order."""
     on = attachment(key_columns=())
     assert key_of({"a": 1}, on) is None
-    assert lane_of(change(Op.INSERT, {"a": 1}), on) is None
+    assert ordering_key_of(change(Op.INSERT, {"a": 1}), on) is None
 
 
-def test_the_lane_is_the_key_unless_said_otherwise() -> None:
+def test_the_ordering_key_is_the_key_unless_said_otherwise() -> None:
     """Columns, or no order at all."""
     it = change(Op.INSERT, {"id": 1, "customer": 7})
-    assert lane_of(it, DESK) == "1"
-    assert lane_of(it, attachment(lane_key=("customer",))) == "7"
-    assert lane_of(it, attachment(lane_key=("customer", "id"))) == "7,1"
-    assert lane_of(it, attachment(lane_key=())) is None
+    assert ordering_key_of(it, DESK) == "1"
+    assert ordering_key_of(it, attachment(ordering_key=("customer",))) == "7"
+    assert ordering_key_of(it, attachment(ordering_key=("customer", "id"))) == "7,1"
+    assert ordering_key_of(it, attachment(ordering_key=())) is None
 
 
 def test_an_update_of_the_key_stays_behind_what_came_before_it() -> None:
-    """In the lane of the old key, where the WAL tells it."""
-    assert lane_of(change(Op.UPDATE, {"id": 2}, {"id": 1}), DESK) == "1"
-    on = attachment(lane_key=("customer",))
+    """In the ordering key of the old key, where the WAL tells it."""
+    assert ordering_key_of(change(Op.UPDATE, {"id": 2}, {"id": 1}), DESK) == "1"
+    on = attachment(ordering_key=("customer",))
     moved = change(Op.UPDATE, {"id": 1, "customer": 8}, {"id": 1, "customer": 7})
-    assert lane_of(moved, on) == "7"
+    assert ordering_key_of(moved, on) == "7"
     untold = change(Op.UPDATE, {"id": 1, "customer": 8}, {"id": 1})
-    assert lane_of(untold, on) == "8"
+    assert ordering_key_of(untold, on) == "8"
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The statement that judges conditions, and what is given to it."""
+"""The statement that evaluates conditions, and what is given to it."""
 
 from dataclasses import replace
 
@@ -7,7 +7,7 @@ import orjson
 from tests.helpers.build import TICKETS, attachment, change
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Column, Op, Row
-from walagent.matching.predicate import MAX_JUDGED, Shape, needed, oversized, rows, statement
+from walagent.matching.predicate import MAX_EVALUATED, Shape, needed, oversized, rows, statement
 from walagent.message import Json
 
 DESK = attachment(condition="(new.status = 'open')", condition_columns=("status",))
@@ -134,9 +134,9 @@ def test_bytes_that_are_no_text_are_given_as_they_are() -> None:
 
 def test_a_value_too_large_for_a_condition_is_found_where_the_condition_reads_it() -> None:
     """On either side; other columns are none of its business."""
-    large = "x" * (MAX_JUDGED + 1)
+    large = "x" * (MAX_EVALUATED + 1)
     assert oversized(DESK, change(Op.INSERT, {"id": 1, "status": large})) == (
-        "status", MAX_JUDGED + 1
+        "status", MAX_EVALUATED + 1
     )  # fmt: skip
     assert oversized(DESK, change(Op.DELETE, None, {"id": 1, "status": large})) is not None
     assert oversized(DESK, change(Op.INSERT, {"id": 1, "status": "open", "body": large})) is None

@@ -28,7 +28,7 @@ DEFINITION: dict[str, Json] = {
     "condition_columns": [],
     "columns": None,
     "writes": [],
-    "lane_key": None,
+    "ordering_key": None,
     "debounce_seconds": None,
     "cap": None,
     "max_depth": 3,

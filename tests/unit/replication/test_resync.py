@@ -1,4 +1,4 @@
-"""Which rows were taken in before a gap, so that they are not worked again after it."""
+"""Which rows were ingested before a gap, so that they are not worked again after it."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def test_a_row_that_has_changed_and_moved_is_not_known(change: dict[str, str]) -
 
 
 def test_a_row_that_has_moved_alone_is_known_only_if_that_was_early() -> None:
-    """Before the gap such a change was taken in, and started no run; in it, nobody knows."""
+    """Before the gap such a change was ingested, and started no run; in it, nobody knows."""
     assert known({"at": "10:05"}, EARLY)
     assert not known({"at": "10:05"}, LATE)
 
@@ -60,7 +60,7 @@ def test_a_row_that_its_own_run_has_written_is_known() -> None:
 
 
 def test_a_value_that_the_wal_left_out_is_not_compared() -> None:
-    """It was not changed by the last change that was taken in."""
+    """It was not changed by the last change that was ingested."""
     former = {name: value for name, value in ROW.items() if name != "text"}
     assert known({"at": "10:05"}, EARLY, new=former, unchanged=["text"])
 

@@ -117,7 +117,7 @@ def test_a_table_that_changes_its_columns_is_another_relation() -> None:
 
 
 def test_what_nobody_wants_is_counted() -> None:
-    """And what the ledger has is left out."""
+    """And what the checkpoint has is left out."""
     into = Wal2jsonTransactions(lambda table: table.name == "t", start=Lsn(100))
     other = {**INSERT, "table": "other"}
     assert [change.ordinal for change in changes(read(BEGIN, other, INSERT, into=into))] == [1]

@@ -1,7 +1,7 @@
 """Reading a stored rule with its nesting: which query stands in which, and what it is made of.
 
-`tree` reads the same text flat, for judging; here the places count.  In `queries`, the levels of a
-statement come with the queries around them, which is where their CTEs are.
+`tree` reads the same text flat, for evaluating; here the places count.  In `queries`, the levels
+of a statement come with the queries around them, which is where their CTEs are.
 """
 
 import re

@@ -20,7 +20,7 @@ select a.name as attachment,
             then (select string_agg(w.reason, '; ') from agent.writing_rights(q.reads_as::name) w) end as could_write,
        a.paused,
        a.paused_reason,
-       agent.lost_ground(a.definition) as lost
+       agent.drift_of(a.definition) as lost
   from agent.attachment a
        left join pg_class c on c.oid = a.relation
        left join pg_roles r on r.rolname = a.run_as

@@ -1,10 +1,10 @@
--- Let a change join the run of its lane that is still collecting, or start one that collects.
+-- Let a change join the run of its ordering key that is still collecting, or start one that collects.
 -- The lock holds that run still: agent.tick() passes a locked one by, so it cannot start between.
 with collecting as (
     select r.id, r.created_at
       from agent.run r
      where r.attachment_id = %(attachment)s
-       and r.lane is not distinct from %(lane)s
+       and r.ordering_key is not distinct from %(ordering_key)s
        and r.state = 'pending' and r.not_before is not null
        -- A claim hands over all changes of a run as one document, and a model reads it as one.
        and (select count(*) < 1000 and coalesce(sum(m.size), 0) < 4 << 20
@@ -40,7 +40,7 @@ with collecting as (
     returning 1
 ), started as (
     insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
-                           change, key, lane, max_attempts, cause_run, depth, not_before)
+                           change, key, ordering_key, max_attempts, cause_run, depth, not_before)
     select a, v, %(generation)s, l, o, t, c, k, n, m, u, d, agent.now() + make_interval(secs => %(debounce)s)
       from given
      where not exists (select from collecting)

@@ -1,4 +1,4 @@
--- How far the WAL is taken in, and whether somebody reads on; bytes of WAL.
+-- How far the WAL is ingested, and whether somebody reads on; bytes of WAL.
 select p.end_lsn::text as taken_in,
        pg_current_wal_lsn()::text as written,
        (pg_current_wal_lsn() - p.end_lsn)::bigint as behind,
@@ -6,5 +6,5 @@ select p.end_lsn::text as taken_in,
        s.slot_name is not null as slot_exists,
        (select count(*) from agent.gap g where g.slot = %(slot)s) as gaps
   from (select) one
-       left join agent.progress p on p.slot = %(slot)s
+       left join agent.checkpoint p on p.slot = %(slot)s
        left join pg_replication_slots s on s.slot_name = %(slot)s

@@ -1,7 +1,7 @@
 -- A new attachment of the file's; every field is given but, at will, run_as and paused.
-insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve, run_as, query_as, lane_key,
+insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve, run_as, query_as, ordering_key,
                               debounce, cap, backfill, server_filter, max_depth, approval_ttl, paused, source)
 select %(name)s, r.agent, r.relation, r.ops, r.condition, r.columns, r.writes, r.bind, r.approve,
-       coalesce(r.run_as, current_user), r.query_as, r.lane_key, r.debounce, r.cap, r.backfill, r.server_filter, r.max_depth,
+       coalesce(r.run_as, current_user), r.query_as, r.ordering_key, r.debounce, r.cap, r.backfill, r.server_filter, r.max_depth,
        r.approval_ttl, coalesce(r.paused, false), 'file'
   from jsonb_populate_record(null::agent.attachment, %(fields)s) r

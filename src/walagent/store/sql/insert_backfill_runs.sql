@@ -1,5 +1,5 @@
 -- Runs for rows that are there; a row that has one already gets no second.
-insert into agent.run (reason, attachment_id, attachment_version, generation, change, key, lane, backfill_key,
+insert into agent.run (reason, attachment_id, attachment_version, generation, change, key, ordering_key, backfill_key,
                        max_attempts, state, error, finished_at)
 select 'backfill', %(attachment)s, %(version)s, %(generation)s, x.c, x.k, x.n, x.k,
        %(max_attempts)s, x.s, x.e, case when agent.is_final(x.s) then agent.now() end

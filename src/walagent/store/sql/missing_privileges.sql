@@ -2,8 +2,8 @@
 with needed (relation, privilege) as (
     values ('agent.run', 'select'), ('agent.run', 'insert'), ('agent.run', 'update'), ('agent.run', 'delete'),
            ('agent.step', 'select'), ('agent.step', 'insert'), ('agent.approval', 'insert'),
-           ('agent.approval', 'update'), ('agent.lane', 'update'), ('agent.progress', 'insert'),
-           ('agent.progress', 'update'), ('agent.gap', 'insert'), ('agent.attachment_version', 'insert'),
+           ('agent.approval', 'update'), ('agent.queue', 'update'), ('agent.checkpoint', 'insert'),
+           ('agent.checkpoint', 'update'), ('agent.gap', 'insert'), ('agent.attachment_version', 'insert'),
            ('agent.attachment_version', 'update'), ('agent.worker', 'insert'), ('agent.secret', 'select'),
            ('agent.model', 'select'), ('agent.attachment', 'select'), ('agent.budget', 'select'),
            ('agent.budget_use', 'update'), ('agent.spend', 'insert')

@@ -1,7 +1,7 @@
--- Write down that WAL is lost to us, from where the ledger ends or before.  The lock waits for a
--- resync that is about to open the ledger's next generation.
+-- Write down that WAL is lost to us, from where the checkpoint ends or before.  The lock waits for a
+-- resync that is about to open the checkpoint's next generation.
 with lost as (
-    select * from agent.progress where slot = %(slot)s and generation = %(generation)s for share
+    select * from agent.checkpoint where slot = %(slot)s and generation = %(generation)s for share
 )
 insert into agent.gap (slot, generation, from_lsn, to_lsn, since, reason)
 select slot, generation, least(end_lsn, %(from)s::pg_lsn), coalesce(%(to)s::pg_lsn, pg_current_wal_lsn()),

@@ -148,7 +148,7 @@ def test_the_tickets_and_their_labels_fit() -> None:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Evaluated:
     """What of a reply is right."""
 
     tool: bool
@@ -157,7 +157,7 @@ class Judged:
     category_set: bool
 
 
-async def judge(attachment: Attachment, use: str, threshold: float) -> list[Judged]:
+async def evaluate(attachment: Attachment, use: str, threshold: float) -> list[Evaluated]:
     """Let the model answer all tickets of one use."""
     model = EmbeddedModel()
     asked = replace(attachment, parameters={**attachment.parameters, "threshold": threshold})
@@ -168,12 +168,12 @@ async def judge(attachment: Attachment, use: str, threshold: float) -> list[Judg
     ]
 
 
-def judge_one(reply: Reply, label: Expected) -> Judged:
+def judge_one(reply: Reply, label: Expected) -> Evaluated:
     """Compare a reply with what a person would do."""
     acted = [call for call in reply.calls if call.name != "update_row"]
     columns = [call.arguments for call in reply.calls if call.name == "update_row"]
     assert len(acted) == 1
-    return Judged(
+    return Evaluated(
         tool=acted[0].name == label.tool,
         category=columns == [{"category": label.category}],
         sure="not sure enough" not in str(acted[0].arguments),
@@ -191,23 +191,23 @@ async def test_the_nearest_label_is_right_for_most_tickets(
 
     Always guessing the commonest would get 11 of 33 tools and 7 of 33 categories.
     """
-    judged = await judge(attachment, use, threshold=0.0)
-    assert len(judged) == count
-    assert sum(one.tool for one in judged) >= tools
-    assert sum(one.category for one in judged) >= categories
+    evaluated = await evaluate(attachment, use, threshold=0.0)
+    assert len(evaluated) == count
+    assert sum(one.tool for one in evaluated) >= tools
+    assert sum(one.category for one in evaluated) >= categories
 
 
 async def test_what_it_is_sure_of_is_right_and_the_rest_goes_to_a_person(
     attachment: Attachment,
 ) -> None:
     """At a threshold of a half few choices are wrong; those below it are not acted on."""
-    judged = await judge(attachment, "apart", threshold=0.5) + await judge(
+    evaluated = await evaluate(attachment, "apart", threshold=0.5) + await evaluate(
         attachment, "open", threshold=0.5
     )
-    sure = [one for one in judged if one.sure]
+    sure = [one for one in evaluated if one.sure]
     assert len(sure) >= 30
     assert sum(one.tool for one in sure) >= 0.9 * len(sure)
-    set_to = [one for one in judged if one.category_set]
+    set_to = [one for one in evaluated if one.category_set]
     assert len(set_to) >= 30
     assert sum(one.category for one in set_to) >= 0.9 * len(set_to)
 

@@ -40,7 +40,7 @@ STOPS: Mapping[str, Stop] = {
 def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
     """Read the answer of ``POST /v1/messages``.
 
-    A tool call that the request demanded may be missing: the caller judges that.
+    A tool call that the request demanded may be missing: the caller evaluates that.
 
     Raises:
         ModelUnavailableError: it is no whole answer.

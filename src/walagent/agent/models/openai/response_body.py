@@ -45,7 +45,7 @@ def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
     """Read the answer of ``POST /chat/completions``.
 
     A tool call that the request demanded may be missing, and there may be several where one was
-    asked for: the caller judges that.
+    asked for: the caller evaluates that.
 
     Raises:
         ModelUnavailableError: it is no whole answer.

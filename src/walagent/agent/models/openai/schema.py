@@ -66,7 +66,7 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
 
 
 def reply_of(answer: Json, spec: ModelSpec, request: Request) -> Reply:
-    """Read the answer; words that are no action stay words, and the caller judges them.
+    """Read the answer; words that are no action stay words, and the caller evaluates them.
 
     Raises:
         ModelUnavailableError: it is no whole answer.
@@ -185,7 +185,7 @@ def _action(text: str, request: Request) -> Text | ToolCall | None:
     """Read what should be one action; an object that breaks off or is none is a call gone wrong."""
     call_id = prompt.call_ids([None], request)[0]
     try:
-        value: Json = json.loads(text)  # takes NaN, too: the call's arguments are judged below
+        value: Json = json.loads(text)  # takes NaN, too: the call's arguments are evaluated below
     except (ValueError, RecursionError):
         begun = text.lstrip().startswith("{")
         return ToolCall(call_id, "", None, clean(text[:RAW_LIMIT])) if begun else None

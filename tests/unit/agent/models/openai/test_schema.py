@@ -175,7 +175,7 @@ def answer(content: Json, reason: str = "stop") -> Json:
 def test_an_action_becomes_a_call_and_anything_else_stays_words(
     content: Json, reason: str, parts: tuple[Text | ToolCall, ...], stop: Stop
 ) -> None:
-    """A server that ignored the schema is for the engine to judge."""
+    """A server that ignored the schema is for the engine to evaluate."""
     reply = reply_of(answer(content, reason), SPEC, request())
     assert (reply.parts, reply.stop) == (parts, stop)
 
