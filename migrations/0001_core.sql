@@ -5,26 +5,29 @@
 -- function in a later file; what can be said as a constraint is one here.
 
 create schema if not exists agent;
-comment on schema agent is 'walagent: agents attached to tables, their runs and what they did';
+comment on schema agent is 'walagent: what people call, insert into and read';
+
+create schema agent_internal;
+comment on schema agent_internal is 'walagent: what only its programs and the functions of agent call; not an interface';
 
 -- The one clock of everything below: leases, back-off, expiry.  A function of our own, so that
 -- a test can replace it.  The start of the statement, not of the transaction: a claim that waited
 -- for a lock must not hand out a lease that has already aged.
-create function agent.now()
+create function agent_internal.now()
     returns timestamptz
     language sql
     stable
 as $$ select statement_timestamp() $$;
-comment on function agent.now() is 'The time that leases, retries and expiry are measured by';
+comment on function agent_internal.now() is 'The time that leases, retries and expiry are measured by';
 
 -- The key that proves a write-back message to be ours.  One row, made here, readable by the
--- owner and the runner alone: see agent.begin_write().
-create table agent.secret (
+-- owner and the runner alone: see agent_internal.begin_write().
+create table agent_internal.secret (
     one boolean primary key default true check (one),
     key bytea not null default decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
 );
-comment on table agent.secret is 'The key with which our own transactions are told from forged ones';
-insert into agent.secret default values;
+comment on table agent_internal.secret is 'The key with which our own transactions are told from forged ones';
+insert into agent_internal.secret default values;
 
 create table agent.model (
     name               text primary key check (name <> ''),
@@ -165,14 +168,14 @@ create type agent.run_state as enum (
 );
 comment on type agent.run_state is 'pending -> running -> succeeded | failed | dead | cancelled | skipped, with waits between';
 
-create function agent.is_final(_state agent.run_state)
+create function agent_internal.is_final(_state agent.run_state)
     returns boolean
     language sql
     immutable
 as $$ select _state in ('succeeded', 'failed', 'dead', 'cancelled', 'skipped') $$;
 
 -- Which state may follow which.  `failed`, `dead` and `cancelled` open again only by agent.retry.
-create function agent.may_follow(_old agent.run_state, _new agent.run_state)
+create function agent_internal.may_follow(_old agent.run_state, _new agent.run_state)
     returns boolean
     language sql
     immutable
@@ -193,7 +196,7 @@ $$;
 
 -- Which columns a run has depends on its state and reason.  Functions in plpgsql on purpose: a
 -- constraint's expression is read and planned anew for every statement, a call of one is not.
-create function agent.fits_state(
+create function agent_internal.fits_state(
     _state agent.run_state, _lease_expires_at timestamptz, _next_attempt_at timestamptz, _finished_at timestamptz
 )
     returns boolean
@@ -203,11 +206,11 @@ as $$
 begin
     return (_lease_expires_at is not null) = (_state = 'running')
        and (_next_attempt_at is not null) = (_state = 'waiting_retry')
-       and (_finished_at is not null) = agent.is_final(_state);
+       and (_finished_at is not null) = agent_internal.is_final(_state);
 end;
 $$;
 
-create function agent.fits_reason(_reason text, _commit_lsn pg_lsn, _ordinal integer, _backfill_key text)
+create function agent_internal.fits_reason(_reason text, _commit_lsn pg_lsn, _ordinal integer, _backfill_key text)
     returns boolean
     language plpgsql
     immutable
@@ -257,8 +260,8 @@ create table agent.run (
     -- The slot delivers at least once; this makes taking a change in exactly once.
     constraint run_once_per_change unique (attachment_id, generation, commit_lsn, ordinal),
     constraint columns_fit_state
-        check (agent.fits_state(state, lease_expires_at, next_attempt_at, finished_at)),
-    constraint columns_fit_reason check (agent.fits_reason(reason, commit_lsn, ordinal, backfill_key))
+        check (agent_internal.fits_state(state, lease_expires_at, next_attempt_at, finished_at)),
+    constraint columns_fit_reason check (agent_internal.fits_reason(reason, commit_lsn, ordinal, backfill_key))
 );
 comment on table agent.run is 'One piece of work, why it exists, and how far it is';
 comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} as the WAL told it';
@@ -280,12 +283,12 @@ create index run_collecting on agent.run (not_before) where not_before is not nu
 create index run_blocked on agent.run (blocked_by) where blocked_by is not null;
 create index run_unhappy on agent.run (state, id) where state in ('waiting_approval', 'needs_review', 'dead', 'failed');
 
-create function agent.check_transition()
+create function agent_internal.check_transition()
     returns trigger
     language plpgsql
 as $$
 begin
-    if not agent.may_follow(old.state, new.state) then
+    if not agent_internal.may_follow(old.state, new.state) then
         raise exception 'run % cannot go from % to %', old.id, old.state, new.state
             using errcode = 'WA003',
                   hint = 'docs/concepts.md shows which state may follow which';
@@ -297,10 +300,10 @@ create trigger check_transition
     before update of state on agent.run
     for each row
     when (old.state is distinct from new.state)
-    execute function agent.check_transition();
+    execute function agent_internal.check_transition();
 
 -- Changes after the first that a debouncing attachment merged into one run.
-create table agent.merged_change (
+create table agent_internal.merged_change (
     attachment_id bigint not null,
     generation    integer not null,
     commit_lsn    pg_lsn not null,
@@ -310,8 +313,8 @@ create table agent.merged_change (
     size          integer generated always as (octet_length(change::text)) stored,
     primary key (attachment_id, generation, commit_lsn, ordinal)
 );
-create index merged_change_run on agent.merged_change (run_id);
-comment on table agent.merged_change is 'Changes that joined an earlier change''s run because of debounce';
+create index merged_change_run on agent_internal.merged_change (run_id);
+comment on table agent_internal.merged_change is 'Changes that joined an earlier change''s run because of debounce';
 
 create table agent.step (
     run_id             bigint not null references agent.run on delete cascade,
@@ -354,9 +357,9 @@ create index approval_pending on agent.approval (expires_at) where state = 'pend
 comment on table agent.approval is 'A question to a person about one tool call, bound to the digest of its exact arguments';
 
 -- One row per attachment: who gets its turn next.  `queued` and `used` are hints kept by claims
--- and repaired by agent.tick(); the truth is in agent.run.  So finishing a run touches no row
+-- and repaired by agent_internal.tick(); the truth is in agent.run.  So finishing a run touches no row
 -- that other runs share, and finishes commit side by side.
-create table agent.queue (
+create table agent_internal.queue (
     attachment_id bigint primary key,
     cap           integer,
     used          integer not null default 0,
@@ -364,8 +367,8 @@ create table agent.queue (
     paused        boolean not null default false,
     served        bigint not null default 0
 );
-comment on table agent.queue is 'Whose turn it is: an attachment''s cap, running count and place in the round';
-create sequence agent.queue_turn;
+comment on table agent_internal.queue is 'Whose turn it is: an attachment''s cap, running count and place in the round';
+create sequence agent_internal.queue_turn;
 
 create table agent.worker (
     name         text primary key,
@@ -460,10 +463,10 @@ comment on column agent.backfill.generation is '0: the attach. Else of the slot 
 
 -- Rows inserted after a backfill was asked for, while it is going on: the stream has them, so the
 -- backfill must leave them alone.  So must older backfills with those that a gap's end brought.
-create table agent.backfill_seen (
+create table agent_internal.backfill_seen (
     attachment_id bigint not null,
     generation    integer not null default 0,
     key           text not null,
     primary key (attachment_id, key, generation)
 );
-comment on table agent.backfill_seen is 'Rows that have their runs in another way, and that a running backfill leaves alone';
+comment on table agent_internal.backfill_seen is 'Rows that have their runs in another way, and that a running backfill leaves alone';

@@ -9,7 +9,7 @@
 --
 -- Tables of which only inserts are wanted go to `walagent_inserts`, because a table in `walagent`
 -- without replica identity would make the application's own UPDATE and DELETE fail.
-create function agent.repair_publications()
+create function agent_internal.repair_publications()
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -37,10 +37,10 @@ end;
 $$;
 create publication walagent;
 create publication walagent_inserts;
-select agent.repair_publications();
+select agent_internal.repair_publications();
 
 -- How many single-letter edits lie between two words.
-create function agent.edit_distance(_a text, _b text)
+create function agent_internal.edit_distance(_a text, _b text)
     returns integer
     language plpgsql
     immutable
@@ -65,7 +65,7 @@ end;
 $$;
 
 -- " Did you mean ...?  Known: ..." for an error message.
-create function agent.suggest(_word text, _known text[])
+create function agent_internal.suggest(_word text, _known text[])
     returns text
     language sql
     stable
@@ -73,8 +73,8 @@ as $$
     select coalesce(
         (select format('did you mean "%s"? ', k)
            from unnest(_known) k
-          where agent.edit_distance(lower(left(_word, 40)), lower(left(k, 40))) <= greatest(2, length(_word) / 3)
-          order by agent.edit_distance(lower(left(_word, 40)), lower(left(k, 40))), k
+          where agent_internal.edit_distance(lower(left(_word, 40)), lower(left(k, 40))) <= greatest(2, length(_word) / 3)
+          order by agent_internal.edit_distance(lower(left(_word, 40)), lower(left(k, 40))), k
           limit 1), '')
         || 'known: ' || coalesce((select string_agg(k, ', ' order by k) from unnest(_known) k), 'none')
 $$;
@@ -84,7 +84,7 @@ $$;
 -- are escapes and "" is a quote.  A bare value may hold `=`.
 --
 -- Raises WA010 with the place and what was expected.
-create function agent.parse_spec(_spec text)
+create function agent_internal.parse_spec(_spec text)
     returns jsonb
     language plpgsql
     immutable
@@ -99,7 +99,7 @@ declare
     _token record;
 begin
     loop
-        _at := agent.spec_skip(_spec, _at);
+        _at := agent_internal.spec_skip(_spec, _at);
         exit when _at > _end;
         _key := substring(substr(_spec, _at) from '^[A-Za-z_][A-Za-z0-9_]*');
         if _key is null then
@@ -109,20 +109,20 @@ begin
         if _out ? _key then
             raise exception 'spec: "%" is given twice', _key using errcode = 'WA010';
         end if;
-        _at := agent.spec_skip(_spec, _at + length(_key));
+        _at := agent_internal.spec_skip(_spec, _at + length(_key));
         if substr(_spec, _at, 1) <> '=' then
             raise exception 'spec: expected = after "%" at character %', _key, _at using errcode = 'WA010';
         end if;
-        _at := agent.spec_skip(_spec, _at + 1);
+        _at := agent_internal.spec_skip(_spec, _at + 1);
         if substr(_spec, _at, 1) = '[' then
             _items := '[]';
-            _at := agent.spec_skip(_spec, _at + 1);
+            _at := agent_internal.spec_skip(_spec, _at + 1);
             while substr(_spec, _at, 1) <> ']' loop
-                select * into _token from agent.spec_value(_spec, _at, _key, ',]');
+                select * into _token from agent_internal.spec_value(_spec, _at, _key, ',]');
                 _items := _items || to_jsonb(_token.value);
-                _at := agent.spec_skip(_spec, _token.next);
+                _at := agent_internal.spec_skip(_spec, _token.next);
                 if substr(_spec, _at, 1) = ',' then
-                    _at := agent.spec_skip(_spec, _at + 1);
+                    _at := agent_internal.spec_skip(_spec, _at + 1);
                 elsif substr(_spec, _at, 1) <> ']' then
                     raise exception 'spec: the list of "%" is not closed with ]', _key using errcode = 'WA010';
                 end if;
@@ -130,11 +130,11 @@ begin
             _out := _out || jsonb_build_object(_key, _items);
             _at := _at + 1;
         else
-            select * into _token from agent.spec_value(_spec, _at, _key, ',');
+            select * into _token from agent_internal.spec_value(_spec, _at, _key, ',');
             _out := _out || jsonb_build_object(_key, _token.value);
             _at := _token.next;
         end if;
-        _at := agent.spec_skip(_spec, _at);
+        _at := agent_internal.spec_skip(_spec, _at);
         exit when _at > _end;
         if substr(_spec, _at, 1) <> ',' then
             raise exception 'spec: expected a comma after the value of "%" at character %, found "%"',
@@ -146,7 +146,7 @@ begin
 end;
 $$;
 
-create function agent.spec_skip(_spec text, _at integer)
+create function agent_internal.spec_skip(_spec text, _at integer)
     returns integer
     language sql
     immutable
@@ -155,7 +155,7 @@ as $$ select _at + length(substring(substr(_spec, _at) from '^\s*')) $$;
 -- One value from *_at* on: quoted, or bare up to one of *_stops*.
 --
 -- By searching, not letter by letter: a long prompt would take seconds.
-create function agent.spec_value(_spec text, _at integer, _key text, _stops text, out value text, out next integer)
+create function agent_internal.spec_value(_spec text, _at integer, _key text, _stops text, out value text, out next integer)
     language plpgsql
     immutable
 as $$
@@ -187,7 +187,7 @@ end;
 $$;
 
 -- The JSON Schema of values of a type, as a model is shown it.
-create function agent.json_schema_of(_type oid, _typmod integer default -1)
+create function agent_internal.json_schema_of(_type oid, _typmod integer default -1)
     returns jsonb
     language plpgsql
     stable
@@ -198,11 +198,11 @@ declare
 begin
     select * into _t from pg_catalog.pg_type where oid = _type;
     if _t.typtype = 'd' then
-        _schema := agent.json_schema_of(_t.typbasetype, _t.typtypmod);
+        _schema := agent_internal.json_schema_of(_t.typbasetype, _t.typtypmod);
         return _schema
-            || coalesce((select jsonb_build_object('enum', to_jsonb(agent.check_list(pg_get_constraintdef(c.oid))))
+            || coalesce((select jsonb_build_object('enum', to_jsonb(agent_internal.check_list(pg_get_constraintdef(c.oid))))
                            from pg_catalog.pg_constraint c
-                          where c.contypid = _type and agent.check_list(pg_get_constraintdef(c.oid)) is not null
+                          where c.contypid = _type and agent_internal.check_list(pg_get_constraintdef(c.oid)) is not null
                           order by c.oid limit 1), '{}')
             || coalesce((select jsonb_build_object('description', obj_description(_type, 'pg_type'))
                           where obj_description(_type, 'pg_type') is not null), '{}');
@@ -213,11 +213,11 @@ begin
                           where obj_description(_type, 'pg_type') is not null), '{}');
     elsif _t.typtype = 'c' then
         return jsonb_build_object('type', 'object', 'additionalProperties', false, 'properties',
-            (select coalesce(jsonb_object_agg(attname, agent.json_schema_of(atttypid, atttypmod)), '{}')
+            (select coalesce(jsonb_object_agg(attname, agent_internal.json_schema_of(atttypid, atttypmod)), '{}')
                from pg_catalog.pg_attribute
               where attrelid = _t.typrelid and attnum > 0 and not attisdropped));
     elsif _t.typelem <> 0 and _t.typcategory = 'A' then
-        return jsonb_build_object('type', 'array', 'items', agent.json_schema_of(_t.typelem));
+        return jsonb_build_object('type', 'array', 'items', agent_internal.json_schema_of(_t.typelem));
     end if;
     return case
         when _t.typname in ('int2', 'int4', 'int8', 'oid') then '{"type": "integer"}'::jsonb
@@ -233,11 +233,11 @@ begin
     end;
 end;
 $$;
-comment on function agent.json_schema_of(oid, integer) is 'The JSON Schema of values of a type: enum labels, CHECK lists, domains, arrays, composites';
+comment on function agent_internal.json_schema_of(oid, integer) is 'The JSON Schema of values of a type: enum labels, CHECK lists, domains, arrays, composites';
 
 -- The values of `CHECK (x IN ('a', 'b'))` as PostgreSQL prints it, also with `OR x IS NULL`; NULL for
 -- any other check, for it may allow more than its list, or just the others.
-create function agent.check_list(_definition text)
+create function agent_internal.check_list(_definition text)
     returns text[]
     language sql
     immutable
@@ -250,16 +250,16 @@ as $$
                '''((?:[^'']|'''')*)''::', 'g') with ordinality as found (m, n)
 $$;
 
-create function agent.column_schema(_relation regclass, _column name)
+create function agent_internal.column_schema(_relation regclass, _column name)
     returns jsonb
     language sql
     stable
 as $$
-    select agent.json_schema_of(a.atttypid, a.atttypmod)
-           || coalesce((select jsonb_build_object('enum', to_jsonb(agent.check_list(pg_get_constraintdef(c.oid))))
+    select agent_internal.json_schema_of(a.atttypid, a.atttypmod)
+           || coalesce((select jsonb_build_object('enum', to_jsonb(agent_internal.check_list(pg_get_constraintdef(c.oid))))
                           from pg_catalog.pg_constraint c
                          where c.conrelid = a.attrelid and c.contype = 'c' and c.conkey = array[a.attnum]
-                           and agent.check_list(pg_get_constraintdef(c.oid)) is not null
+                           and agent_internal.check_list(pg_get_constraintdef(c.oid)) is not null
                          order by c.oid limit 1), '{}')
            || coalesce((select jsonb_build_object('description', col_description(a.attrelid, a.attnum))
                          where col_description(a.attrelid, a.attnum) is not null), '{}')
@@ -268,7 +268,7 @@ as $$
 $$;
 
 -- The primary key's columns in key order; empty when there is none.
-create function agent.key_columns(_relation regclass)
+create function agent_internal.key_columns(_relation regclass)
     returns text[]
     language sql
     stable
@@ -281,7 +281,7 @@ as $$
 $$;
 
 -- Whether a text is UTF-8, which a database without an encoding (SQL_ASCII) does not see to.
-create function agent.is_utf8(_text text)
+create function agent_internal.is_utf8(_text text)
     returns boolean
     language plpgsql
     stable
@@ -297,7 +297,7 @@ end;
 $$;
 
 -- The columns of the old row that the WAL carries with an UPDATE or DELETE.
-create function agent.identity_columns(_relation regclass)
+create function agent_internal.identity_columns(_relation regclass)
     returns text[]
     language sql
     stable
@@ -313,7 +313,7 @@ as $$
 $$;
 
 -- The names of the arguments that a function is called with, in order; '' for one without.
-create function agent.argument_names(_function regprocedure)
+create function agent_internal.argument_names(_function regprocedure)
     returns text[]
     language sql
     stable
@@ -326,7 +326,7 @@ as $$
 $$;
 
 -- The columns that hold JSON, with what they hold: json or jsonb, also where a domain stands between.
-create function agent.json_columns(_relation regclass)
+create function agent_internal.json_columns(_relation regclass)
     returns jsonb
     language sql
     stable
@@ -342,7 +342,7 @@ $$;
 
 -- A SQL function as a tool: where to call it, with what, and what the model is told of it.  Without
 -- a search_path, so that every type is written with its schema.
-create function agent.function_tool(_function regprocedure)
+create function agent_internal.function_tool(_function regprocedure)
     returns jsonb
     language plpgsql
     stable
@@ -350,14 +350,14 @@ create function agent.function_tool(_function regprocedure)
 as $$
 declare
     _p pg_catalog.pg_proc;
-    _names text[] := agent.argument_names(_function);
+    _names text[] := agent_internal.argument_names(_function);
     _arguments jsonb;
     _properties jsonb;
     _required jsonb;
 begin
     select * into _p from pg_catalog.pg_proc where oid = _function;
     select coalesce(jsonb_agg(jsonb_build_object('name', _names[n], 'type', format_type(t, null)) order by n), '[]'),
-           coalesce(jsonb_object_agg(_names[n], agent.json_schema_of(t)), '{}'),
+           coalesce(jsonb_object_agg(_names[n], agent_internal.json_schema_of(t)), '{}'),
            coalesce(jsonb_agg(_names[n] order by n) filter (where n <= _p.pronargs - _p.pronargdefaults), '[]')
       into _arguments, _properties, _required
       from unnest(_p.proargtypes::oid[]) with ordinality as a (t, n);
@@ -376,7 +376,7 @@ end;
 $$;
 
 -- The schemas of a search_path.
-create function agent.schemas_of(_path text)
+create function agent_internal.schemas_of(_path text)
     returns name[]
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -392,13 +392,13 @@ $$;
 
 -- The function that a name means on a search_path, or NULL.  Only functions of the first schema that
 -- has one with these arguments count, as when it is called.
-create function agent.find_function(_name text, _path text)
+create function agent_internal.find_function(_name text, _path text)
     returns regprocedure
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _schemas name[] := case when _name like '%.%' then array[split_part(_name, '.', 1)] else agent.schemas_of(_path) end;
+    _schemas name[] := case when _name like '%.%' then array[split_part(_name, '.', 1)] else agent_internal.schemas_of(_path) end;
     _found   regprocedure[];
 begin
     select array_agg(f.oid order by f.oid) into _found
@@ -419,7 +419,7 @@ end;
 $$;
 
 -- Refuse a function that *_run_as* may not call, or that cannot be called by the names of arguments.
-create function agent.check_function(_name text, _function regprocedure, _run_as name)
+create function agent_internal.check_function(_name text, _function regprocedure, _run_as name)
     returns void
     language plpgsql
     stable
@@ -428,7 +428,7 @@ begin
     if not has_function_privilege(_run_as, _function, 'execute') then
         raise exception 'tool "%": role "%" may not execute %', _name, _run_as, _function
             using errcode = 'WA011', hint = format('grant execute on function %s to %I', _function, _run_as);
-    elsif '' = any (agent.argument_names(_function)) then
+    elsif '' = any (agent_internal.argument_names(_function)) then
         raise exception 'tool "%": every argument of % needs a name, for the model to know it by', _name, _function
             using errcode = 'WA011';
     elsif exists (select from pg_catalog.pg_proc p join pg_catalog.pg_type t on t.oid = any (p.proargtypes)
@@ -440,7 +440,7 @@ end;
 $$;
 
 -- The name by which a model knows a tool; providers take no dots.
-create function agent.tool_name(_name text)
+create function agent_internal.tool_name(_name text)
     returns text
     language sql
     immutable
@@ -449,7 +449,7 @@ as $$ select regexp_replace(_name, '[^A-Za-z0-9_]', '_', 'g') $$;
 -- One tool of an attachment, frozen: registered in agent.tool, or a SQL function of that name.
 --
 -- Raises WA011 for a name that is neither, an argument bound to nothing, a column that is not there.
-create function agent.resolve_tool(_name text, _attachment agent.attachment)
+create function agent_internal.resolve_tool(_name text, _attachment agent.attachment)
     returns jsonb
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -466,9 +466,9 @@ begin
         raise exception 'the tool "%" is disabled', _name
             using errcode = 'WA011', hint = format('update agent.tool set enabled = true where name = %L', _name);
     elsif _row.kind = 'builtin' and _row.target = 'update_row' then
-        _tool := agent.update_tool(_attachment);
+        _tool := agent_internal.update_tool(_attachment);
     elsif _row.kind = 'builtin' and _row.target = 'query' then
-        _tool := agent.query_tool(_name, coalesce(_attachment.query_as, 'walagent_analyst'));
+        _tool := agent_internal.query_tool(_name, coalesce(_attachment.query_as, 'walagent_analyst'));
     elsif _row.kind in ('builtin', 'python', 'mcp') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else
@@ -478,16 +478,16 @@ begin
             perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         end if;
         if _function is null then
-            _function := agent.find_function(coalesce(_row.target, _name), _attachment.search_path);
+            _function := agent_internal.find_function(coalesce(_row.target, _name), _attachment.search_path);
         end if;
         if _function is null then
             raise exception 'there is no tool "%"', _name
                 using errcode = 'WA011',
                       hint = 'a tool is a row of agent.tool or a function on your search_path; '
-                             || agent.suggest(_name, (select array_agg(name) from agent.tool where enabled));
+                             || agent_internal.suggest(_name, (select array_agg(name) from agent.tool where enabled));
         end if;
-        perform agent.check_function(_name, _function, _attachment.run_as);
-        _tool := agent.function_tool(_function);
+        perform agent_internal.check_function(_name, _function, _attachment.run_as);
+        _tool := agent_internal.function_tool(_function);
     end if;
     if _row.name is not null then
         _tool := _tool || jsonb_strip_nulls(jsonb_build_object(
@@ -511,14 +511,14 @@ begin
         end if;
     end loop;
     return jsonb_build_object('timeout', 30) || _tool || jsonb_build_object(
-        'name', agent.tool_name(_name),
+        'name', agent_internal.tool_name(_name),
         'bind', _bind,
         'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve),
-        'input_schema', agent.drop_arguments(_tool -> 'input_schema', array(select jsonb_object_keys(_bind))));
+        'input_schema', agent_internal.drop_arguments(_tool -> 'input_schema', array(select jsonb_object_keys(_bind))));
 end;
 $$;
 
-create function agent.drop_arguments(_schema jsonb, _names text[])
+create function agent_internal.drop_arguments(_schema jsonb, _names text[])
     returns jsonb
     language sql
     immutable
@@ -530,7 +530,7 @@ as $$
 $$;
 
 -- The tool update_row of an attachment: the columns in `writes`, with their types' schemas.
-create function agent.update_tool(_attachment agent.attachment)
+create function agent_internal.update_tool(_attachment agent.attachment)
     returns jsonb
     language plpgsql
     stable
@@ -542,11 +542,11 @@ begin
         raise exception 'the tool update_row needs to know which columns it may write'
             using errcode = 'WA011', hint = 'give writes=[column, ...]';
     end if;
-    if agent.key_columns(_attachment.relation) = '{}' then
+    if agent_internal.key_columns(_attachment.relation) = '{}' then
         raise exception 'the tool update_row needs a primary key on %, to find the row again', _attachment.relation
             using errcode = 'WA011';
     end if;
-    select jsonb_object_agg(w, agent.column_schema(_attachment.relation, w)) into _properties
+    select jsonb_object_agg(w, agent_internal.column_schema(_attachment.relation, w)) into _properties
       from unnest(_attachment.writes) w;
     return jsonb_build_object('kind', 'builtin', 'target', 'update_row', 'effect', 'transactional',
         'input_schema', jsonb_build_object('type', 'object', 'additionalProperties', false,
@@ -558,7 +558,7 @@ $$;
 --
 -- It asks about a role by name what store/sql/guard_role.sql asks about the present one, in databases
 -- that have nothing of ours, too.
-create function agent.writing_rights(_role name)
+create function agent_internal.writing_rights(_role name)
     returns table (reason text, mend text)
     language sql
     stable
@@ -621,13 +621,13 @@ as $$
     )
     select r.reason, r.mend from reasons r order by r.rank, r.reason
 $$;
-comment on function agent.writing_rights(name) is 'What a role could do beside reading; none of it may be, for SQL that a model wrote';
+comment on function agent_internal.writing_rights(name) is 'What a role could do beside reading; none of it may be, for SQL that a model wrote';
 
 -- The tool query of an attachment: SQL that the model writes, with the rights of a role that can read
 -- and nothing else.
 --
 -- Whoever attaches must be a member of that role: the agent shows what it reads.
-create function agent.query_tool(_name text, _role name)
+create function agent_internal.query_tool(_name text, _role name)
     returns jsonb
     language plpgsql
     stable
@@ -644,7 +644,7 @@ begin
             using errcode = '42501';
     end if;
     select string_agg(w.reason, '; ') as reasons, string_agg(distinct w.mend, '; ') as mends into _could
-      from (select reason, mend from agent.writing_rights(_role) limit 3) w;
+      from (select reason, mend from agent_internal.writing_rights(_role) limit 3) w;
     if _could.reasons is not null then
         raise exception 'tool "%": role "%" is not one for SQL that a model writes: %', _name, _role, _could.reasons
             using errcode = 'WA011', hint = _could.mends;
@@ -657,7 +657,7 @@ end;
 $$;
 
 -- A condition must be one expression: no way out of the parentheses it will be put in.
-create function agent.is_one_expression(_text text)
+create function agent_internal.is_one_expression(_text text)
     returns boolean
     language plpgsql
     immutable
@@ -689,7 +689,7 @@ $$;
 --
 -- The text before it is compared, not searched for: a table's name may hold whatever its owner likes.
 -- Constants are written as whoever reads the text back reads them, whatever the styles of the session.
-create function agent.view_condition(_view regclass, _relation regclass, _aliases text[])
+create function agent_internal.view_condition(_view regclass, _relation regclass, _aliases text[])
     returns text
     language plpgsql
     stable
@@ -730,7 +730,7 @@ $$;
 -- asked: subqueries, volatile functions, a row's place in the table, columns that the WAL does not
 -- carry, and functions and domains that are neither PostgreSQL's nor an extension's (they could
 -- change role in the middle of the reader's evaluation).
-create function agent.compile_condition(
+create function agent_internal.compile_condition(
     _relation regclass, _condition text, _path text,
     out columns text[], out old_columns text[], out whole_row boolean, out compiled text
 )
@@ -746,7 +746,7 @@ declare
     _rule     record;
     _function record;
 begin
-    if not agent.is_one_expression(_condition) then
+    if not agent_internal.is_one_expression(_condition) then
         raise exception 'the condition is not one plain expression: %', left(_condition, 200)
             using errcode = 'WA012', hint = 'no comments, no dollar quotes, no E-strings, no semicolons, balanced parentheses';
     end if;
@@ -803,14 +803,14 @@ begin
            join pg_catalog.pg_attribute a on a.attrelid = _relation and a.attnum = m[2]::smallint
      where m[1]::integer = _old and m[2] <> '0';
     whole_row := _rule.tree ~ ':varattno 0 ';
-    compiled := agent.view_condition('pg_temp.walagent_condition', _relation, '{new,old}');
+    compiled := agent_internal.view_condition('pg_temp.walagent_condition', _relation, '{new,old}');
     drop view pg_temp.walagent_condition;
-    perform agent.check_streamed(_relation, columns, 'the condition', 'WA012');
+    perform agent_internal.check_streamed(_relation, columns, 'the condition', 'WA012');
 end;
 $$;
 
 -- Refuse columns that are never in the WAL: generated ones, but for stored ones from version 18 on.
-create function agent.check_streamed(_relation regclass, _columns text[], _what text, _state text default 'WA013')
+create function agent_internal.check_streamed(_relation regclass, _columns text[], _what text, _state text default 'WA013')
     returns void
     language plpgsql
     stable
@@ -836,8 +836,8 @@ $$;
 -- cannot raise becomes one: comparisons, boolean logic and null tests over the new row's columns
 -- and constants, with functions that PostgreSQL itself calls leakproof.
 --
--- Args: _condition: as agent.compile_condition() has spelled it out.
-create function agent.row_filter(_relation regclass, _condition text)
+-- Args: _condition: as agent_internal.compile_condition() has spelled it out.
+create function agent_internal.row_filter(_relation regclass, _condition text)
     returns text
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -855,7 +855,7 @@ begin
         return null;  -- it reads the old row
     end;
     select r.ev_action::text into _tree from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_filter'::regclass;
-    _text := agent.view_condition('pg_temp.walagent_filter', _relation, '{new}');
+    _text := agent_internal.view_condition('pg_temp.walagent_filter', _relation, '{new}');
     drop view pg_temp.walagent_filter;
     _tree := split_part(split_part(_tree, ' :quals ', 2), ' :merge', 1);
     if _tree = ''
@@ -872,7 +872,7 @@ begin
 end;
 $$;
 
-create function agent.check_columns(_relation regclass, _columns text[], _what text)
+create function agent_internal.check_columns(_relation regclass, _columns text[], _what text)
     returns void
     language plpgsql
     stable
@@ -888,14 +888,14 @@ begin
     if _missing is not null then
         raise exception '% names column "%", which % does not have', _what, _missing, _relation
             using errcode = 'WA013',
-                  hint = agent.suggest(_missing, (select array_agg(attname::text) from pg_catalog.pg_attribute
+                  hint = agent_internal.suggest(_missing, (select array_agg(attname::text) from pg_catalog.pg_attribute
                                                    where attrelid = _relation and attnum > 0 and not attisdropped));
     end if;
 end;
 $$;
 
 -- Refuse tables that cannot be followed, or that following would break for the application.
-create function agent.check_relation(_relation regclass, _ops text[])
+create function agent_internal.check_relation(_relation regclass, _ops text[])
     returns void
     language plpgsql
     stable
@@ -912,7 +912,7 @@ begin
     elsif _c.relpersistence <> 'p' then
         raise exception '% is % and not written to the WAL', _relation,
             case _c.relpersistence when 'u' then 'unlogged' else 'temporary' end using errcode = 'WA013';
-    elsif _c.relnamespace in ('agent'::regnamespace, 'pg_catalog'::regnamespace) then
+    elsif _c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace, 'pg_catalog'::regnamespace) then
         raise exception '% is a table of the system: an agent there would feed on itself', _relation using errcode = 'WA013';
     end if;
     select a.relation into _kin
@@ -929,7 +929,7 @@ begin
     end if;
     -- All but inserts are published together: also where only truncates are wanted.
     if _c.relreplident = 'n'
-       or _c.relreplident = 'd' and agent.key_columns(_relation) = '{}'
+       or _c.relreplident = 'd' and agent_internal.key_columns(_relation) = '{}'
        or _c.relreplident = 'i' and not exists (select from pg_catalog.pg_index where indrelid = _relation and indisreplident) then
         raise exception '% has no replica identity: publishing its updates would make the application''s own UPDATE and DELETE fail', _relation
             using errcode = 'WA013', hint = format('alter table %s add primary key (...), or: alter table %s replica identity full', _relation, _relation);
@@ -944,7 +944,7 @@ $$;
 
 -- What the agent is shown, the role that it runs as must be allowed to see, and what its tools are
 -- given of the row.  The WAL itself knows no privileges.
-create function agent.check_visibility(_relation regclass, _columns text[], _run_as name)
+create function agent_internal.check_visibility(_relation regclass, _columns text[], _run_as name)
     returns void
     language plpgsql
     stable
@@ -955,7 +955,7 @@ begin
     select a.attname into _hidden
       from pg_catalog.pg_attribute a
      where a.attrelid = _relation and a.attnum > 0 and not a.attisdropped
-       and (_columns is null or a.attname = any (_columns) or a.attname = any (agent.key_columns(_relation)))
+       and (_columns is null or a.attname = any (_columns) or a.attname = any (agent_internal.key_columns(_relation)))
        and not has_column_privilege(_run_as, _relation, a.attnum, 'select')
      limit 1;
     if _hidden is not null then
@@ -968,7 +968,7 @@ $$;
 
 -- Whether the current role may change what *_attached_by* attached: that role, its members, and who
 -- owns this schema.  The role may have been dropped.
-create function agent.may_change(_attached_by name)
+create function agent_internal.may_change(_attached_by name)
     returns boolean
     language sql
     stable
@@ -985,17 +985,17 @@ $$;
 --
 -- Nothing is called here but by its full name, and no operator is used: the search_path is still that
 -- of whoever attaches, who may have put functions and operators of their own before PostgreSQL's.
-create function agent.check_attachment()
+create function agent_internal.check_attachment()
     returns trigger
     language plpgsql
 as $$
 begin
-    new := agent.checked_attachment(tg_op, old, new, pg_catalog.current_schemas(false));
+    new := agent_internal.checked_attachment(tg_op, old, new, pg_catalog.current_schemas(false));
     return new;
 end;
 $$;
 
-create function agent.checked_attachment(_op text, old agent.attachment, new agent.attachment, _schemas name[])
+create function agent_internal.checked_attachment(_op text, old agent.attachment, new agent.attachment, _schemas name[])
     returns agent.attachment
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -1007,7 +1007,7 @@ begin
         new.id := old.id;
         new.attached_by := old.attached_by;
         new.attached_at := old.attached_at;
-        if not agent.may_change(old.attached_by) then
+        if not agent_internal.may_change(old.attached_by) then
             raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
         end if;
         -- Pausing changes neither what is matched nor what a run does: no new version.  Resuming looks
@@ -1019,15 +1019,15 @@ begin
             return new;
         end if;
         if new.relation = old.relation and not exists (select from pg_catalog.pg_class where oid = new.relation) then
-            raise exception '%, which attachment "%" was on', agent.drop_message(old.definition), old.name
-                using errcode = 'WA013', hint = agent.reattach_message(old);
+            raise exception '%, which attachment "%" was on', agent_internal.drop_message(old.definition), old.name
+                using errcode = 'WA013', hint = agent_internal.reattach_message(old);
         end if;
         new.version := old.version + case when _same then 0 else 1 end;
         -- A file names its table, and a table of that name may be a new one: nobody adopts it unasked.
         if new.relation <> old.relation and not old.paused
            and not exists (select from pg_catalog.pg_class where oid = old.relation) then
             new.paused := true;
-            new.paused_reason := agent.drop_message(old.definition) || '; resuming takes that';
+            new.paused_reason := agent_internal.drop_message(old.definition) || '; resuming takes that';
         end if;
     else
         new.attached_by := current_user;
@@ -1040,23 +1040,23 @@ begin
         raise exception 'you are not a member of role "%" and cannot attach an agent that runs as it', new.run_as
             using errcode = '42501';
     end if;
-    perform agent.check_relation(new.relation, new.ops);
-    perform agent.check_columns(new.relation, new.columns, 'columns');
-    perform agent.check_visibility(
+    perform agent_internal.check_relation(new.relation, new.ops);
+    perform agent_internal.check_columns(new.relation, new.columns, 'columns');
+    perform agent_internal.check_visibility(
         new.relation,
         case when new.columns is not null then new.columns || array(select value from jsonb_each_text(new.bind)) end,
         new.run_as);
-    perform agent.check_columns(new.relation, new.writes, 'writes');
-    perform agent.check_columns(new.relation, new.ordering_key, 'ordering_key');
-    perform agent.check_streamed(new.relation, agent.key_columns(new.relation), 'the primary key');
-    perform agent.check_streamed(new.relation, new.columns, 'columns');
-    perform agent.check_streamed(new.relation, new.ordering_key, 'ordering_key');
-    perform agent.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
-    if new.backfill and agent.key_columns(new.relation) = '{}' then
+    perform agent_internal.check_columns(new.relation, new.writes, 'writes');
+    perform agent_internal.check_columns(new.relation, new.ordering_key, 'ordering_key');
+    perform agent_internal.check_streamed(new.relation, agent_internal.key_columns(new.relation), 'the primary key');
+    perform agent_internal.check_streamed(new.relation, new.columns, 'columns');
+    perform agent_internal.check_streamed(new.relation, new.ordering_key, 'ordering_key');
+    perform agent_internal.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
+    if new.backfill and agent_internal.key_columns(new.relation) = '{}' then
         raise exception 'backfill needs a primary key on %', new.relation using errcode = 'WA013';
     end if;
-    new.definition := agent.define(new);
-    if not agent.is_utf8(new.definition::text) then
+    new.definition := agent_internal.define(new);
+    if not agent_internal.is_utf8(new.definition::text) then
         raise exception 'attachment "%" holds bytes that are no UTF-8, and no model could read them', new.name
             using errcode = 'WA013', hint = 'set client_encoding to what the client writes in, or write UTF-8';
     end if;
@@ -1069,10 +1069,10 @@ end;
 $$;
 create trigger check_attachment
     before insert or update on agent.attachment
-    for each row execute function agent.check_attachment();
+    for each row execute function agent_internal.check_attachment();
 
 -- Everything a run needs to know, as it is now.
-create function agent.define(_attachment agent.attachment)
+create function agent_internal.define(_attachment agent.attachment)
     returns jsonb
     language plpgsql
 as $$
@@ -1088,14 +1088,14 @@ declare
 begin
     select * into _agent from agent.agent where name = _attachment.agent;
     if found then
-        perform agent.check_model(_agent.model);
+        perform agent_internal.check_model(_agent.model);
     end if;
     if _attachment.condition is not null then
         select columns, old_columns, whole_row, compiled into _used, _old, _whole, _compiled
-          from agent.compile_condition(_attachment.relation, _attachment.condition, _attachment.search_path);
+          from agent_internal.compile_condition(_attachment.relation, _attachment.condition, _attachment.search_path);
     end if;
     if _attachment.server_filter then
-        _filter := agent.row_filter(_attachment.relation, _compiled);
+        _filter := agent_internal.row_filter(_attachment.relation, _compiled);
         if _filter is null or _attachment.ops <> '{insert}' then
             raise exception 'server_filter needs a condition of plain comparisons on the new row, and the operation insert alone'
                 using errcode = 'WA012', hint = 'without server_filter the condition is evaluated when the row has arrived, and may be anything';
@@ -1105,37 +1105,37 @@ begin
     if _attachment.writes <> '{}' and not 'update_row' = any (_names) then
         _names := _names || '{update_row}';
     end if;
-    select coalesce(jsonb_agg(agent.resolve_tool(t, _attachment) order by n), '[]') into _tools
+    select coalesce(jsonb_agg(agent_internal.resolve_tool(t, _attachment) order by n), '[]') into _tools
       from unnest(_names) with ordinality as x (t, n);
     if _agent.tool_choice not in ('auto', 'required') and not _agent.tool_choice = any (_names) then
         raise exception 'tool_choice is "%", which is not among the tools', _agent.tool_choice
-            using errcode = 'WA011', hint = agent.suggest(_agent.tool_choice, _names || '{auto,required}');
+            using errcode = 'WA011', hint = agent_internal.suggest(_agent.tool_choice, _names || '{auto,required}');
     end if;
-    perform agent.check_approve(_attachment.approve, _names);
-    perform agent.check_tools(_tools, _attachment.bind);
+    perform agent_internal.check_approve(_attachment.approve, _names);
+    perform agent_internal.check_tools(_tools, _attachment.bind);
     return to_jsonb(_attachment) - '{paused,paused_reason,attached_at,source,definition}'::text[] || jsonb_build_object(
         'relation_oid', _attachment.relation::oid::bigint,
         'schema', (select nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                     where c.oid = _attachment.relation),
         'table', (select relname from pg_catalog.pg_class where oid = _attachment.relation),
-        'key_columns', agent.key_columns(_attachment.relation),
+        'key_columns', agent_internal.key_columns(_attachment.relation),
         'condition', _compiled, 'condition_columns', _used, 'whole_row', _whole,
         -- What it reads of the old row, and the WAL carries: without that its answer would be another.
-        'old_columns', array(select unnest(_old) intersect select unnest(agent.identity_columns(_attachment.relation)) order by 1),
-        'json_columns', agent.json_columns(_attachment.relation),
+        'old_columns', array(select unnest(_old) intersect select unnest(agent_internal.identity_columns(_attachment.relation)) order by 1),
+        'json_columns', agent_internal.json_columns(_attachment.relation),
         'row_filter', _filter,
         'debounce_seconds', extract(epoch from _attachment.debounce),
         'approval_seconds', extract(epoch from _attachment.approval_ttl),
         'agent_version', _agent.version,
         'model', _agent.model, 'system_prompt', _agent.system_prompt, 'tools', _tools,
-        'tool_choice', agent.tool_name(_agent.tool_choice), 'examples', _agent.examples, 'parameters', _agent.parameters,
+        'tool_choice', agent_internal.tool_name(_agent.tool_choice), 'examples', _agent.examples, 'parameters', _agent.parameters,
         'max_steps', _agent.max_steps, 'max_tokens', _agent.max_tokens, 'max_cost', _agent.max_cost,
         'max_seconds', _agent.max_seconds, 'max_attempts', _agent.max_attempts,
         'max_output_tokens', _agent.max_output_tokens);
 end;
 $$;
 
-create function agent.check_model(_name text)
+create function agent_internal.check_model(_name text)
     returns void
     language plpgsql
     stable
@@ -1144,13 +1144,13 @@ begin
     if not exists (select from agent.model where name = _name and enabled) then
         raise exception 'there is no model "%"', _name
             using errcode = 'WA014',
-                  hint = agent.suggest(_name, (select array_agg(name) from agent.model where enabled));
+                  hint = agent_internal.suggest(_name, (select array_agg(name) from agent.model where enabled));
     end if;
 end;
 $$;
 
 -- Each tool once, and each bound argument an argument of one: a misspelled one would stay the model's.
-create function agent.check_tools(_tools jsonb, _bind jsonb)
+create function agent_internal.check_tools(_tools jsonb, _bind jsonb)
     returns void
     language plpgsql
     stable
@@ -1169,13 +1169,13 @@ begin
     if found then
         raise exception 'bind names argument "%", which no tool has', _stray
             using errcode = 'WA011',
-                  hint = agent.suggest(_stray, array(select jsonb_object_keys(t -> 'input_schema' -> 'properties')
+                  hint = agent_internal.suggest(_stray, array(select jsonb_object_keys(t -> 'input_schema' -> 'properties')
                                                        from jsonb_array_elements(_tools) t));
     end if;
 end;
 $$;
 
-create function agent.check_approve(_approve text[], _tools text[])
+create function agent_internal.check_approve(_approve text[], _tools text[])
     returns void
     language plpgsql
     stable
@@ -1186,14 +1186,14 @@ begin
     select a into _stray from unnest(_approve) a where a <> all (_tools) limit 1;
     if _stray is not null then
         raise exception 'approve names "%", which is not among the tools', _stray
-            using errcode = 'WA011', hint = agent.suggest(_stray, _tools);
+            using errcode = 'WA011', hint = agent_internal.suggest(_stray, _tools);
     end if;
 end;
 $$;
 
 -- Keep the new version, and bring the publication in step.  With the rights of the schema's
 -- owner; nobody else may execute it, so it can serve no other table than ours.
-create function agent.freeze_attachment()
+create function agent_internal.freeze_attachment()
     returns trigger
     language plpgsql
     security definer
@@ -1211,17 +1211,17 @@ begin
         insert into agent.backfill (attachment_id, version) values (new.id, new.version);
     end if;
     if tg_op = 'UPDATE' and (new.version <> old.version or old.paused and not new.paused) then
-        perform agent.repin_runs(new.id, new.version);
+        perform agent_internal.repin_runs(new.id, new.version);
     end if;
     -- Not to pause: that must wait for nobody.
     if tg_op = 'INSERT' or new.version <> old.version then
-        perform agent.publish_relation(new.relation);
+        perform agent_internal.publish_relation(new.relation);
     end if;
     if tg_op = 'UPDATE' and old.relation <> new.relation then
-        perform agent.publish_relation(old.relation);
+        perform agent_internal.publish_relation(old.relation);
     end if;
     if not new.paused and (tg_op = 'INSERT' or new.version <> old.version or old.paused) then
-        _lost := agent.drift_of(new.definition);
+        _lost := agent_internal.drift_of(new.definition);
         if _lost is not null then
             raise exception '%', _lost using errcode = 'WA013';
         end if;
@@ -1231,18 +1231,18 @@ end;
 $$;
 create trigger freeze_attachment
     after insert or update on agent.attachment
-    for each row execute function agent.freeze_attachment();
+    for each row execute function agent_internal.freeze_attachment();
 
 -- The queue follows as the transaction commits: a person's may stay open for long, and every claim and
 -- every intake needs the queue.
-create function agent.sync_queue()
+create function agent_internal.sync_queue()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into agent.queue (attachment_id, cap, paused)
+    insert into agent_internal.queue (attachment_id, cap, paused)
     select id, cap, paused from agent.attachment where id = new.id
     on conflict (attachment_id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
     return null;
@@ -1251,15 +1251,15 @@ $$;
 create constraint trigger sync_queue
     after insert or update on agent.attachment
     deferrable initially deferred
-    for each row execute function agent.sync_queue();
+    for each row execute function agent_internal.sync_queue();
 
-create function agent.check_detach()
+create function agent_internal.check_detach()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not agent.may_change(old.attached_by) then
+    if not agent_internal.may_change(old.attached_by) then
         raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
     end if;
     return old;
@@ -1267,9 +1267,9 @@ end;
 $$;
 create trigger check_detach
     before delete on agent.attachment
-    for each row execute function agent.check_detach();
+    for each row execute function agent_internal.check_detach();
 
-create function agent.delete_attachment_state()
+create function agent_internal.delete_attachment_state()
     returns trigger
     language plpgsql
     security definer
@@ -1278,31 +1278,31 @@ create function agent.delete_attachment_state()
 as $$
 begin
     delete from agent.backfill where attachment_id = old.id;
-    perform agent.publish_relation(old.relation);
+    perform agent_internal.publish_relation(old.relation);
     return null;
 end;
 $$;
 create trigger forget_attachment
     after delete on agent.attachment
-    for each row execute function agent.delete_attachment_state();
+    for each row execute function agent_internal.delete_attachment_state();
 
-create function agent.delete_queue()
+create function agent_internal.delete_queue()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    delete from agent.queue where attachment_id = old.id;
+    delete from agent_internal.queue where attachment_id = old.id;
     return null;
 end;
 $$;
 create constraint trigger delete_queue
     after delete on agent.attachment
     deferrable initially deferred
-    for each row execute function agent.delete_queue();
+    for each row execute function agent_internal.delete_queue();
 
-create function agent.refuse_truncate()
+create function agent_internal.refuse_truncate()
     returns trigger
     language plpgsql
 as $$
@@ -1312,7 +1312,7 @@ end;
 $$;
 create trigger refuse_truncate
     before truncate on agent.attachment
-    for each statement execute function agent.refuse_truncate();
+    for each statement execute function agent_internal.refuse_truncate();
 
 -- Put the relation into the publication that its attachments need, or take it out.
 --
@@ -1320,7 +1320,7 @@ create trigger refuse_truncate
 -- until the attaching transaction ends: it waits for transactions that are writing to the table.
 -- So each of them has either committed before the attach, or writes after it, and "what commits
 -- later fires" is exact.
-create function agent.publish_relation(_relation regclass)
+create function agent_internal.publish_relation(_relation regclass)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -1350,7 +1350,7 @@ begin
       from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
      where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts');
     if _wanted is null then
-        delete from agent.published where relation = _relation;
+        delete from agent_internal.published where relation = _relation;
     end if;
     if _wanted is not distinct from _now.name and _filter is null and not coalesce(_now.filtered, false) then
         return;
@@ -1370,7 +1370,7 @@ begin
             execute format('alter publication %I add table only %s', _wanted, _relation);
         end;
     end if;
-    perform agent.record_published(_relation, _now.entry);
+    perform agent_internal.record_published(_relation, _now.entry);
 exception
     when lock_not_available then
         raise exception '% is busy: attaching waits until no transaction writes to it, and 10 s were not enough', _relation
@@ -1383,7 +1383,7 @@ end;
 $$;
 
 -- An agent's change is a new version of each of its attachments.
-create function agent.touch_attachments()
+create function agent_internal.touch_attachments()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -1393,7 +1393,7 @@ begin
     return null;
 end;
 $$;
-create function agent.count_version()
+create function agent_internal.count_version()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -1401,7 +1401,7 @@ as $$
 declare
     _other agent.attachment;
 begin
-    select * into _other from agent.attachment a where a.agent = old.name and not agent.may_change(a.attached_by) limit 1;
+    select * into _other from agent.attachment a where a.agent = old.name and not agent_internal.may_change(a.attached_by) limit 1;
     if found then
         raise exception 'agent "%" works in attachment "%", which belongs to role "%"', old.name, _other.name, _other.attached_by
             using errcode = '42501';
@@ -1413,10 +1413,10 @@ end;
 $$;
 create trigger count_version
     before update on agent.agent
-    for each row when (old.* is distinct from new.*) execute function agent.count_version();
+    for each row when (old.* is distinct from new.*) execute function agent_internal.count_version();
 create trigger touch_attachments
     after update on agent.agent
-    for each row when (old.* is distinct from new.*) execute function agent.touch_attachments();
+    for each row when (old.* is distinct from new.*) execute function agent_internal.touch_attachments();
 
 create function agent.pause(_name text, _reason text default null)
     returns void
@@ -1426,7 +1426,7 @@ begin
     update agent.attachment set paused = true, paused_reason = _reason where name = _name;
     if not found then
         raise exception 'there is no attachment "%"', _name
-            using errcode = 'WA013', hint = agent.suggest(_name, (select array_agg(name) from agent.attachment));
+            using errcode = 'WA013', hint = agent_internal.suggest(_name, (select array_agg(name) from agent.attachment));
     end if;
 end;
 $$;
@@ -1440,7 +1440,7 @@ begin
     update agent.attachment set paused = false, paused_reason = null where name = _name;
     if not found then
         raise exception 'there is no attachment "%"', _name
-            using errcode = 'WA013', hint = agent.suggest(_name, (select array_agg(name) from agent.attachment));
+            using errcode = 'WA013', hint = agent_internal.suggest(_name, (select array_agg(name) from agent.attachment));
     end if;
     perform pg_notify('walagent_runs', '');
 end;
@@ -1463,7 +1463,7 @@ begin
     end if;
     if _count = 0 then
         raise exception 'nothing is attached under the name "%", nor to a table of that name', _target
-            using errcode = 'WA013', hint = agent.suggest(_target, (select array_agg(name) from agent.attachment));
+            using errcode = 'WA013', hint = agent_internal.suggest(_target, (select array_agg(name) from agent.attachment));
     end if;
     return _count;
 end;
@@ -1509,7 +1509,7 @@ declare
     _name text := coalesce(attach.name, (select relname from pg_catalog.pg_class where oid = attach.target));
     _id   bigint;
 begin
-    perform agent.check_model(attach.model);
+    perform agent_internal.check_model(attach.model);
     if exists (select from agent.attachment a where a.name = _name) then
         raise exception 'there is an attachment "%" already', _name
             using errcode = 'WA013', hint = 'give this one another name, or agent.detach the old one first';
@@ -1543,20 +1543,20 @@ declare
     _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,query_as,ordering_key,'
         'debounce,cap,backfill,server_filter,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts}';
     _lists constant text[] := '{tools,on,columns,writes,bind,approve,ordering_key}';
-    _spec  jsonb := agent.parse_spec(spec);
+    _spec  jsonb := agent_internal.parse_spec(spec);
     _table regclass := to_regclass(target);
     _key   text;
 begin
     if _table is null then
         raise exception 'there is no table "%"', target
             using errcode = 'WA013',
-                  hint = agent.suggest(target, (select array_agg(relname::text) from pg_catalog.pg_class
+                  hint = agent_internal.suggest(target, (select array_agg(relname::text) from pg_catalog.pg_class
                                                  where relkind in ('r', 'p') and pg_table_is_visible(oid)
                                                    and relnamespace <> 'pg_catalog'::regnamespace));
     end if;
     for _key in select jsonb_object_keys(_spec) loop
         if _key <> all (_known) then
-            raise exception 'spec: there is no key "%"', _key using errcode = 'WA010', hint = agent.suggest(_key, _known);
+            raise exception 'spec: there is no key "%"', _key using errcode = 'WA010', hint = agent_internal.suggest(_key, _known);
         elsif jsonb_typeof(_spec -> _key) = 'array' and _key <> all (_lists) then
             raise exception 'spec: "%" takes one value, not a list', _key using errcode = 'WA010';
         elsif jsonb_typeof(_spec -> _key) = 'string' and _key = any (_lists) then
@@ -1570,39 +1570,39 @@ begin
         target        => _table,
         model         => _spec ->> 'model',
         system_prompt => coalesce(_spec ->> 'system_prompt', ''),
-        tools         => agent.spec_list(_spec, 'tools', '{}'),
+        tools         => agent_internal.spec_list(_spec, 'tools', '{}'),
         name          => _spec ->> 'name',
-        ops           => agent.spec_ops(agent.spec_list(_spec, 'on', '{insert}')),
+        ops           => agent_internal.spec_ops(agent_internal.spec_list(_spec, 'on', '{insert}')),
         condition     => _spec ->> 'when',
-        columns       => agent.spec_list(_spec, 'columns', null),
-        writes        => agent.spec_list(_spec, 'writes', '{}'),
-        bind          => agent.spec_bind(agent.spec_list(_spec, 'bind', '{}')),
-        approve       => agent.spec_list(_spec, 'approve', '{}'),
+        columns       => agent_internal.spec_list(_spec, 'columns', null),
+        writes        => agent_internal.spec_list(_spec, 'writes', '{}'),
+        bind          => agent_internal.spec_bind(agent_internal.spec_list(_spec, 'bind', '{}')),
+        approve       => agent_internal.spec_list(_spec, 'approve', '{}'),
         run_as        => coalesce(_spec ->> 'run_as', current_user)::name,
         query_as      => (_spec ->> 'query_as')::name,
-        ordering_key      => agent.spec_list(_spec, 'ordering_key', null),
-        debounce      => agent.spec_cast(_spec, 'debounce', 'interval', null)::interval,
-        cap           => agent.spec_cast(_spec, 'cap', 'integer', null)::integer,
-        backfill      => agent.spec_cast(_spec, 'backfill', 'boolean', 'false')::boolean,
-        server_filter => agent.spec_cast(_spec, 'server_filter', 'boolean', 'false')::boolean,
+        ordering_key      => agent_internal.spec_list(_spec, 'ordering_key', null),
+        debounce      => agent_internal.spec_cast(_spec, 'debounce', 'interval', null)::interval,
+        cap           => agent_internal.spec_cast(_spec, 'cap', 'integer', null)::integer,
+        backfill      => agent_internal.spec_cast(_spec, 'backfill', 'boolean', 'false')::boolean,
+        server_filter => agent_internal.spec_cast(_spec, 'server_filter', 'boolean', 'false')::boolean,
         tool_choice   => coalesce(_spec ->> 'tool_choice', 'auto'),
-        max_depth     => agent.spec_cast(_spec, 'max_depth', 'integer', '3')::integer,
-        max_steps     => agent.spec_cast(_spec, 'max_steps', 'integer', '20')::integer,
-        max_tokens    => agent.spec_cast(_spec, 'max_tokens', 'bigint', null)::bigint,
-        max_cost      => agent.spec_cast(_spec, 'max_cost', 'numeric', null)::numeric,
-        max_seconds   => agent.spec_cast(_spec, 'max_seconds', 'integer', '600')::integer,
-        max_attempts  => agent.spec_cast(_spec, 'max_attempts', 'integer', '5')::integer);
+        max_depth     => agent_internal.spec_cast(_spec, 'max_depth', 'integer', '3')::integer,
+        max_steps     => agent_internal.spec_cast(_spec, 'max_steps', 'integer', '20')::integer,
+        max_tokens    => agent_internal.spec_cast(_spec, 'max_tokens', 'bigint', null)::bigint,
+        max_cost      => agent_internal.spec_cast(_spec, 'max_cost', 'numeric', null)::numeric,
+        max_seconds   => agent_internal.spec_cast(_spec, 'max_seconds', 'integer', '600')::integer,
+        max_attempts  => agent_internal.spec_cast(_spec, 'max_attempts', 'integer', '5')::integer);
 end;
 $$;
 comment on function agent.attach(text, text) is 'Attach an agent to a table: agent.attach(''tickets'', ''model=gpt-4o, system_prompt="...", tools=[a, b]'')';
 
-create function agent.spec_list(_spec jsonb, _key text, _default text[])
+create function agent_internal.spec_list(_spec jsonb, _key text, _default text[])
     returns text[]
     language sql
     immutable
 as $$ select case when _spec ? _key then array(select jsonb_array_elements_text(_spec -> _key)) else _default end $$;
 
-create function agent.spec_ops(_ops text[])
+create function agent_internal.spec_ops(_ops text[])
     returns text[]
     language plpgsql
     immutable
@@ -1613,14 +1613,14 @@ begin
     foreach _op in array _ops loop
         if lower(_op) <> all ('{insert,update,delete,truncate}') then
             raise exception 'spec: on names "%"', _op
-                using errcode = 'WA010', hint = agent.suggest(_op, '{insert,update,delete,truncate}');
+                using errcode = 'WA010', hint = agent_internal.suggest(_op, '{insert,update,delete,truncate}');
         end if;
     end loop;
     return array(select lower(o) from unnest(_ops) o);
 end;
 $$;
 
-create function agent.spec_bind(_pairs text[])
+create function agent_internal.spec_bind(_pairs text[])
     returns jsonb
     language plpgsql
     immutable
@@ -1639,7 +1639,7 @@ begin
 end;
 $$;
 
-create function agent.spec_cast(_spec jsonb, _key text, _type text, _default text)
+create function agent_internal.spec_cast(_spec jsonb, _key text, _type text, _default text)
     returns text
     language plpgsql
     stable

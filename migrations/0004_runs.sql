@@ -17,7 +17,7 @@
 -- The number of a lease after *_lease*.  Each timeline of the server has numbers of its own: a standby
 -- that is promoted may lack the latest claims and would give their numbers, even their runs' ids, out
 -- again, while a worker still holds them.
-create function agent.next_lease(_lease bigint)
+create function agent_internal.next_lease(_lease bigint)
     returns bigint
     language sql
 as $$
@@ -37,7 +37,7 @@ $$;
 -- since its last claim, so that no finishing transaction needs to touch the shared queue row.
 -- _tight, _rooms: of which attachments how many runs at most; 0 where the provider of their model
 -- takes no calls now.  Their runs stay in the queue, instead of being claimed only to be parked.
-create function agent.claim_runs(
+create function agent_internal.claim_runs(
     _worker      text,
     _slots       integer,
     _lease       interval,
@@ -70,8 +70,8 @@ declare
     _n     integer;
 begin
     if _done_queues <> '{}' then
-        perform from agent.queue where attachment_id = any (_done_queues) order by attachment_id for no key update;
-        update agent.queue l
+        perform from agent_internal.queue where attachment_id = any (_done_queues) order by attachment_id for no key update;
+        update agent_internal.queue l
            set used = greatest(0, l.used - d.n), queued = true
           from unnest(_done_queues, _done_counts) as d (id, n)
          where l.attachment_id = d.id;
@@ -79,7 +79,7 @@ begin
 
     select array_agg(q.attachment_id) into _queues
       from (select l.attachment_id
-              from agent.queue l
+              from agent_internal.queue l
              where l.queued and not l.paused and (l.cap is null or l.used < l.cap)
                and l.attachment_id <> all (_shut)
              order by l.served
@@ -89,7 +89,7 @@ begin
     _n := coalesce(cardinality(_queues), 0);
     for _queue in
         select l.attachment_id as id, l.cap, l.used
-          from agent.queue l where l.attachment_id = any (_queues) order by l.served
+          from agent_internal.queue l where l.attachment_id = any (_queues) order by l.served
     loop
         exit when _left <= 0;
         -- The count is a hint; a cap is a promise, and few runs are running.
@@ -141,10 +141,10 @@ begin
         exit when _marks = 0 or _seen < _want + 32 or cardinality(_here) = _want;
         end loop;
 
-        update agent.queue l
+        update agent_internal.queue l
            set used = _used + cardinality(_here),
                queued = _seen > cardinality(_now),
-               served = case when cardinality(_here) > 0 then nextval('agent.queue_turn') else l.served end
+               served = case when cardinality(_here) > 0 then nextval('agent_internal.queue_turn') else l.served end
          where l.attachment_id = _queue.id;
         _taken := _taken || _here;
         _left := _left - cardinality(_here);
@@ -156,26 +156,26 @@ begin
     return query
         with claimed as (
             update agent.run r
-               set state = 'running', worker = _worker, lease = agent.next_lease(r.lease), attempt = r.attempt + 1,
-                   lease_expires_at = agent.now() + _lease, started_at = coalesce(r.started_at, agent.now())
+               set state = 'running', worker = _worker, lease = agent_internal.next_lease(r.lease), attempt = r.attempt + 1,
+                   lease_expires_at = agent_internal.now() + _lease, started_at = coalesce(r.started_at, agent_internal.now())
              where r.id = any (_taken)
             returning r.*
         )
         select c.id, c.attachment_id, c.attachment_version, c.lease, c.attempt, c.max_attempts, c.reason, c.change,
                c.key, c.depth, c.commit_lsn::text, c.committed_at, c.created_at, c.started_at,
-               (select jsonb_agg(m.change order by m.commit_lsn, m.ordinal) from agent.merged_change m where m.run_id = c.id),
+               (select jsonb_agg(m.change order by m.commit_lsn, m.ordinal) from agent_internal.merged_change m where m.run_id = c.id),
                (select jsonb_agg(jsonb_build_object(
                            'seq', s.seq, 'kind', s.kind, 'content', s.content, 'cost', s.cost,
                            'tokens', coalesce(s.input_tokens, 0) + coalesce(s.cached_tokens, 0)
                                      + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
                         order by s.seq)
                   from agent.step s where s.run_id = c.id),
-               exists (select from agent.queue l where l.attachment_id = any (_queues) and l.queued)
+               exists (select from agent_internal.queue l where l.attachment_id = any (_queues) and l.queued)
           from claimed c
          order by c.id;
 end;
 $$;
-comment on function agent.claim_runs(text, integer, interval, bigint[], integer[], bigint[], integer[]) is 'Give a worker runs to work, with a lease';
+comment on function agent_internal.claim_runs(text, integer, interval, bigint[], integer[], bigint[], integer[]) is 'Give a worker runs to work, with a lease';
 
 -- Hold a run still for the rest of the transaction, if it is ours.
 --
@@ -183,14 +183,14 @@ comment on function agent.claim_runs(text, integer, interval, bigint[], integer[
 -- Said the other way, the planner would read the index of all running runs to find this one.
 --
 -- Raises WA001 when another worker has it, WA002 when it is to be cancelled.
-create function agent.fence(_run_id bigint, _lease bigint)
+create function agent_internal.fence(_run_id bigint, _lease bigint)
     returns void
     language plpgsql
 as $$
 declare
     _run record;
 begin
-    select r.cancel_requested, r.lease_expires_at < agent.now() as overslept into _run
+    select r.cancel_requested, r.lease_expires_at < agent_internal.now() as overslept into _run
       from agent.run r
      where r.id = _run_id and r.lease = _lease and r.lease_expires_at is not null
        for no key update;
@@ -200,7 +200,7 @@ begin
         raise exception 'run % is to be cancelled', _run_id using errcode = 'WA002';
     elsif _run.overslept then
         -- Its worker was suspended, and is awake: the heartbeat passes over what is locked here.
-        update agent.run set lease_expires_at = agent.now() + interval '10 seconds' where id = _run_id;
+        update agent.run set lease_expires_at = agent_internal.now() + interval '10 seconds' where id = _run_id;
     end if;
 end;
 $$;
@@ -208,34 +208,34 @@ $$;
 -- Start a write-back transaction: hold the run, and leave a message in the WAL that names run,
 -- attachment and depth.  It is signed with a key that only the owner and the runner can read and
 -- bound to this very transaction, so a message that somebody else emits, or copies, proves nothing.
-create function agent.begin_write(_run_id bigint, _lease bigint)
+create function agent_internal.begin_write(_run_id bigint, _lease bigint)
     returns void
     language plpgsql
 as $$
 declare
     _what text;
 begin
-    perform agent.fence(_run_id, _lease);
+    perform agent_internal.fence(_run_id, _lease);
     select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run_id;
     perform pg_logical_emit_message(true, 'walagent',
-                                    _what || ' ' || agent.sign_write(_what, pg_current_xact_id()));
+                                    _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
 end;
 $$;
 
 -- The transaction is named as BEGIN shows it in the WAL: by 32 bits.
-create function agent.sign_write(_what text, _xid xid8)
+create function agent_internal.sign_write(_what text, _xid xid8)
     returns text
     language sql
     stable
 as $$
     select encode(sha256(s.key || sha256(s.key || convert_to(
                _what || ' ' || (_xid::text::numeric % 4294967296)::bigint, 'utf8'))), 'hex')
-      from agent.secret s
+      from agent_internal.secret s
 $$;
 
 -- Whether the step before *_seq* is here.  A standby that was promoted may have the claim of a run and
 -- lack its latest steps, which its worker believes recorded.
-create function agent.has_previous_step(_run_id bigint, _seq integer)
+create function agent_internal.has_previous_step(_run_id bigint, _seq integer)
     returns boolean
     language sql
     stable
@@ -244,7 +244,7 @@ as $$
 $$;
 
 -- Say why a step was not recorded.
-create function agent.raise_step_conflict(_run_id bigint, _seq integer)
+create function agent_internal.raise_step_conflict(_run_id bigint, _seq integer)
     returns void
     language plpgsql
 as $$
@@ -261,9 +261,9 @@ $$;
 --
 -- Args: _reserved, here and below: budgets may hold a reservation for what is now done, see
 -- 0007_budgets.sql.
--- Raises WA001, WA002 as agent.fence does; WA001 too when steps before it are lost; WA004 when the step
+-- Raises WA001, WA002 as agent_internal.fence does; WA001 too when steps before it are lost; WA004 when the step
 -- is there already: its effects are done, and the caller's must roll back.
-create function agent.record_step(
+create function agent_internal.record_step(
     _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb,
     _usage integer[] default null, _cost numeric default null, _duration_ms integer default null,
     _reserved boolean default false
@@ -272,17 +272,17 @@ create function agent.record_step(
     language plpgsql
 as $$
 begin
-    perform agent.fence(_run_id, _lease);
+    perform agent_internal.fence(_run_id, _lease);
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
     select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
-     where agent.has_previous_step(_run_id, _seq)
+     where agent_internal.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.raise_step_conflict(_run_id, _seq);
+        perform agent_internal.raise_step_conflict(_run_id, _seq);
     end if;
     if _reserved then
-        perform agent.settle(_run_id, _usage, _cost);
+        perform agent_internal.settle(_run_id, _usage, _cost);
     end if;
 end;
 $$;
@@ -293,7 +293,7 @@ $$;
 --
 -- Args: _durable: what synchronous_commit is to be, as the connection was opened; default: what the
 -- role or database has it be, but never less than on.
-create function agent.clean_session(_durable text default null)
+create function agent_internal.clean_session(_durable text default null)
     returns void
     language plpgsql
 as $$
@@ -303,7 +303,7 @@ begin
     if _durable is not null or current_setting('synchronous_commit') in ('off', 'local') then
         perform set_config('synchronous_commit', coalesce(_durable, 'on'), false);
     end if;
-    perform agent.set_styles();
+    perform agent_internal.set_styles();
     perform pg_advisory_unlock_all();
     if pg_my_temp_schema() <> 0 then
         discard temp;
@@ -313,7 +313,7 @@ $$;
 
 -- Let times be written as our programs read them, whatever the role's or database's default.  How
 -- dates are read (DMY, MDY) stays.
-create function agent.set_styles()
+create function agent_internal.set_styles()
     returns void
     language plpgsql
 as $$
@@ -321,18 +321,18 @@ begin
     perform set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false);
 end;
 $$;
-comment on function agent.set_styles() is 'Let times be written in this session as walagent reads them';
+comment on function agent_internal.set_styles() is 'Let times be written in this session as walagent reads them';
 
 -- Let the time that a long write-back took not count against its lease: the heartbeat cannot extend
 -- that of a run that is locked, and whoever ticks first after the commit would take the run away.
-create function agent.extend_lease(_run_id bigint, _lease bigint, _by interval)
+create function agent_internal.extend_lease(_run_id bigint, _lease bigint, _by interval)
     returns void
     language sql
 as $$
     update agent.run set lease_expires_at = lease_expires_at + _by
      where id = _run_id and lease = _lease and lease_expires_at is not null
 $$;
-comment on function agent.extend_lease(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
+comment on function agent_internal.extend_lease(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
 
 -- Become the role of an attachment for the rest of the transaction, and see to it that the
 -- application wins where the two of us want the same rows.
@@ -344,7 +344,7 @@ comment on function agent.extend_lease(bigint, bigint, interval) is 'Let a lease
 -- parameter deadlock_timeout), else the short wait makes up for most of it.
 --
 -- Raises WA008: nothing may be done then, least of all as whoever we are.
-create function agent.assume_role(_run_as name, _path text default '')
+create function agent_internal.assume_role(_run_as name, _path text default '')
     returns void
     language plpgsql
 as $$
@@ -369,18 +369,18 @@ begin
     perform set_config('search_path', concat_ws(', ', nullif(_path, ''), 'pg_temp'), true);
 end;
 $$;
-comment on function agent.assume_role(name, text) is 'Become the role of an attachment for the rest of the transaction';
+comment on function agent_internal.assume_role(name, text) is 'Become the role of an attachment for the rest of the transaction';
 
 -- Whether a row may be shown to an agent, asked as its role before a run begins: the WAL knows no
 -- privileges, and they may have changed since the agent was attached.
 --
--- Args: _sql: asks whether the row can be seen, as a boolean, for agent.bind_relation(); NULL where the
+-- Args: _sql: asks whether the row can be seen, as a boolean, for agent_internal.bind_relation(); NULL where the
 -- change names no row.
 -- Returns whether it may, and whether row level security had a say in that; of a table that is gone,
 -- that it may not.
 -- Raises WA008 when the role is gone, cannot be taken on, or may not read what is shown, and what
--- agent.bind_relation() raises.
-create function agent.row_visibility(
+-- agent_internal.bind_relation() raises.
+create function agent_internal.row_visibility(
     _run_as name, _relation oid, _columns text[], _sql text, _key jsonb, out seen boolean, out row_security boolean
 )
     language plpgsql
@@ -392,23 +392,23 @@ declare
 begin
     select c.relrowsecurity into row_security from pg_class c where c.oid = _relation;
     begin
-        perform agent.check_visibility(_relation::regclass, _columns, _run_as);
+        perform agent_internal.check_visibility(_relation::regclass, _columns, _run_as);
     exception when insufficient_privilege or undefined_object then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text, _hint = pg_exception_hint;
         raise exception '% (SQLSTATE %)', _message, _state
             using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'then: walagent resume');
     end;
     if row_security then
-        _sql := coalesce(agent.bind_relation(_sql, _relation, _key), 'select false');
+        _sql := coalesce(agent_internal.bind_relation(_sql, _relation, _key), 'select false');
     end if;
-    perform agent.assume_role(_run_as);
+    perform agent_internal.assume_role(_run_as);
     seen := row_security is not null;
     if row_security then
         execute _sql into seen using _key;
     end if;
 end;
 $$;
-comment on function agent.row_visibility(name, oid, text[], text, jsonb) is 'Whether an agent''s role may be shown a row';
+comment on function agent_internal.row_visibility(name, oid, text[], text, jsonb) is 'Whether an agent''s role may be shown a row';
 
 -- Carry out a SQL tool and record its answer: fence, tag, role, statement and step in one
 -- transaction, which is this one statement.
@@ -420,9 +420,9 @@ comment on function agent.row_visibility(name, oid, text[], text, jsonb) is 'Whe
 -- quotes the row, with columns that the agent is not shown: it stays here.
 --
 -- Args: _must_find: a statement that gives nothing has failed (P0002).
---       _relation: the table that the statement is about; it is made for it by agent.bind_relation().
+--       _relation: the table that the statement is about; it is made for it by agent_internal.bind_relation().
 -- Raises WA009 where the tool fails because its attachment has lost its ground.
-create function agent.call_tool(
+create function agent_internal.call_tool(
     _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
     _path text default '', _must_find boolean default false, _relation oid default null
 )
@@ -442,13 +442,13 @@ declare
     _detail  text;
     _hint    text;
 begin
-    perform agent.begin_write(_run_id, _lease);
+    perform agent_internal.begin_write(_run_id, _lease);
     begin
         if _relation is not null then
-            _sql := agent.bind_relation(_sql, _relation, _arguments -> 'key', _arguments -> 'set');
+            _sql := agent_internal.bind_relation(_sql, _relation, _arguments -> 'key', _arguments -> 'set');
             _is_tool := false;
         end if;
-        perform agent.assume_role(_run_as, _path);
+        perform agent_internal.assume_role(_run_as, _path);
         _is_tool := true;
         execute _sql into _result using _arguments;
         if _must_find and _result is null then
@@ -471,7 +471,7 @@ begin
         if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
             raise;
         end if;
-        _lost := agent.drift_of_run(_run_id, _state);
+        _lost := agent_internal.drift_of_run(_run_id, _state);
         if _lost is not null then
             raise exception '%', _lost using errcode = 'WA009';
         end if;
@@ -480,20 +480,20 @@ begin
             || coalesce('; detail: ' || case when _state !~ '^(23|44)' then nullif(_detail, '') end, '')
             || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
     end;
-    perform agent.clean_session(_durable);
+    perform agent_internal.clean_session(_durable);
     if clock_timestamp() - _started > interval '1 second' then
-        perform agent.extend_lease(_run_id, _lease, clock_timestamp() - _started);
+        perform agent_internal.extend_lease(_run_id, _lease, clock_timestamp() - _started);
     end if;
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
-    if not agent.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
+    if not agent_internal.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
         _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
     end if;
     insert into agent.step (run_id, seq, kind, content, duration_ms)
     select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
-     where agent.has_previous_step(_run_id, _seq)
+     where agent_internal.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.raise_step_conflict(_run_id, _seq);
+        perform agent_internal.raise_step_conflict(_run_id, _seq);
     end if;
     return _content;
 end;
@@ -503,7 +503,7 @@ $$;
 -- a claim marked while we waited for its lock.
 --
 -- Returns whether one was waiting.  Raises WA001 when another worker holds the run.
-create function agent.finish_run(
+create function agent_internal.finish_run(
     _run_id bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
     _reserved boolean default false
 )
@@ -516,22 +516,22 @@ begin
     update agent.run
        set state = _state, result = _result,
            error = case when cancel_requested and _state = 'cancelled' then error else _error end, tokens = _tokens, cost = _cost,
-           lease_expires_at = null, finished_at = agent.now(), cancel_requested = false
+           lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
      where id = _run_id and lease = _lease and lease_expires_at is not null
        and (not cancel_requested or _state in ('cancelled', 'succeeded'));
     if not found then
-        perform agent.fence(_run_id, _lease);  -- raises, and says why
+        perform agent_internal.fence(_run_id, _lease);  -- raises, and says why
     end if;
     update agent.run set blocked_by = null where blocked_by = _run_id;
     _unblocked := found;
     if _reserved then
-        perform agent.release(_run_id);
+        perform agent_internal.release(_run_id);
     end if;
     return _unblocked;
 end;
 $$;
 
-create function agent.unblock(_run_id bigint)
+create function agent_internal.unblock(_run_id bigint)
     returns boolean
     language plpgsql
 as $$
@@ -542,7 +542,7 @@ end;
 $$;
 
 -- Record the last reply and end the run, in one round trip.  Ending it first is the fence.
-create function agent.finish_with_step(
+create function agent_internal.finish_with_step(
     _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
     _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
     _reserved boolean default false
@@ -553,17 +553,17 @@ as $$
 declare
     _unblocked boolean;
 begin
-    _unblocked := agent.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
+    _unblocked := agent_internal.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
     insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
     select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _step_cost, _duration_ms
-     where agent.has_previous_step(_run_id, _seq)
+     where agent_internal.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.raise_step_conflict(_run_id, _seq);
+        perform agent_internal.raise_step_conflict(_run_id, _seq);
     end if;
     if _reserved then
-        perform agent.settle(_run_id, _usage, _step_cost);
+        perform agent_internal.settle(_run_id, _usage, _step_cost);
     end if;
     return _unblocked;
 end;
@@ -572,7 +572,7 @@ $$;
 -- Let a run go without ending it: until a time, until a person has decided, or at once.
 --
 -- Args: _refund: give the attempt back, because waiting was no failure of the run.
-create function agent.park_run(
+create function agent_internal.park_run(
     _run_id bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
     _tokens bigint, _cost numeric, _reserved boolean default false
 )
@@ -580,20 +580,20 @@ create function agent.park_run(
     language plpgsql
 as $$
 begin
-    perform agent.fence(_run_id, _lease);
+    perform agent_internal.fence(_run_id, _lease);
     update agent.run
        set state = _state, lease_expires_at = null, error = _error, tokens = _tokens, cost = _cost,
-           next_attempt_at = case when _state = 'waiting_retry' then agent.now() + _delay end,
+           next_attempt_at = case when _state = 'waiting_retry' then agent_internal.now() + _delay end,
            attempt = greatest(0, attempt - _refund::integer)
      where id = _run_id;
     if _reserved then
-        perform agent.release(_run_id);
+        perform agent_internal.release(_run_id);
     end if;
 end;
 $$;
 
 -- Ask a person about one tool call, and let the run wait.
-create function agent.ask_approval(
+create function agent_internal.ask_approval(
     _run_id bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
     _ttl interval, _tokens bigint, _cost numeric
 )
@@ -604,20 +604,20 @@ declare
     _id bigint;
 begin
     insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at)
-    values (_run_id, _call_id, _tool, _arguments, agent.call_digest(_run_id, _call_id, _tool, _arguments), _run_as,
-            agent.now() + _ttl)
+    values (_run_id, _call_id, _tool, _arguments, agent_internal.call_digest(_run_id, _call_id, _tool, _arguments), _run_as,
+            agent_internal.now() + _ttl)
     returning id into _id;
-    perform agent.record_step(_run_id, _lease, _seq, 'approval', jsonb_build_object(
+    perform agent_internal.record_step(_run_id, _lease, _seq, 'approval', jsonb_build_object(
         'approval', _id, 'call_id', _call_id, 'tool', _tool,
-        'digest', agent.call_digest(_run_id, _call_id, _tool, _arguments)));
-    perform agent.park_run(_run_id, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
+        'digest', agent_internal.call_digest(_run_id, _call_id, _tool, _arguments)));
+    perform agent_internal.park_run(_run_id, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
     perform pg_notify('walagent_approvals', _id::text);
     return _id;
 end;
 $$;
 
 -- jsonb prints equal values alike, so the digest does not depend on how the model wrote them.
-create function agent.call_digest(_run_id bigint, _call_id text, _tool text, _arguments jsonb)
+create function agent_internal.call_digest(_run_id bigint, _call_id text, _tool text, _arguments jsonb)
     returns text
     language sql
     immutable
@@ -629,12 +629,12 @@ $$;
 --
 -- Returns the runs that it must let go of: held by another worker by now, or to be cancelled.  A
 -- run that is locked is in the middle of its own write-back; nobody can take it before that ends.
-create function agent.heartbeat(_worker text, _run_ids bigint[], _leases bigint[], _lease interval)
+create function agent_internal.heartbeat(_worker text, _run_ids bigint[], _leases bigint[], _lease interval)
     returns table (run_id bigint, cancelled boolean)
     language plpgsql
 as $$
 begin
-    update agent.worker set seen_at = agent.now() where name = _worker;
+    update agent.worker set seen_at = agent_internal.now() where name = _worker;
     with held as materialized (
         select r.id
           from unnest(_run_ids, _leases) as mine (id, lease)
@@ -643,7 +643,7 @@ begin
          order by r.id
            for no key update of r skip locked
     )
-    update agent.run r set lease_expires_at = agent.now() + _lease from held where r.id = held.id;
+    update agent.run r set lease_expires_at = agent_internal.now() + _lease from held where r.id = held.id;
     return query
         select mine.id, coalesce(r.cancel_requested, false)
           from unnest(_run_ids, _leases) as mine (id, lease)
@@ -653,7 +653,7 @@ end;
 $$;
 
 -- Give back what a worker still holds when it leaves, as if it had not been begun.
-create function agent.release_runs(_worker text)
+create function agent_internal.release_runs(_worker text)
     returns void
     language plpgsql
 as $$
@@ -670,26 +670,26 @@ begin
                lease_expires_at = null,
                attempt = greatest(0, r.attempt - 1),
                cancel_requested = false,
-               finished_at = case when r.cancel_requested then agent.now() end
+               finished_at = case when r.cancel_requested then agent_internal.now() end
           from held where r.id = held.id
         returning r.id, r.attachment_id, r.state
     ), opened as (
         update agent.run b set blocked_by = null
-          from freed f where b.blocked_by = f.id and agent.is_final(f.state)
+          from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state)
     )
     select array_agg(distinct attachment_id) into _queues from freed;
     if _queues is not null then
-        update agent.queue set queued = true
-         where attachment_id in (select attachment_id from agent.queue where attachment_id = any (_queues)
+        update agent_internal.queue set queued = true
+         where attachment_id in (select attachment_id from agent_internal.queue where attachment_id = any (_queues)
                                   order by attachment_id for no key update);
         perform pg_notify('walagent_runs', '');
-        perform agent.release_lost();
+        perform agent_internal.release_lost();
     end if;
 end;
 $$;
 
 -- Whether an attachment has a run that could be claimed.
-create function agent.has_claimable_run(_attachment_id bigint)
+create function agent_internal.has_claimable_run(_attachment_id bigint)
     returns boolean
     language sql
     stable
@@ -703,7 +703,7 @@ $$;
 -- One caller at a time; the others have nothing to add.
 --
 -- Returns the seconds until something is due again, or NULL.
-create function agent.tick()
+create function agent_internal.tick()
     returns double precision
     language plpgsql
 as $$
@@ -718,7 +718,7 @@ begin
 
     with lost as (
         select id from agent.run
-         where state = 'running' and lease_expires_at < agent.now()
+         where state = 'running' and lease_expires_at < agent_internal.now()
          order by id for no key update skip locked
     ), freed as (
         update agent.run r
@@ -726,21 +726,21 @@ begin
                             else 'pending' end::agent.run_state,
                lease_expires_at = null,
                cancel_requested = false,
-               finished_at = case when r.cancel_requested or r.attempt >= r.max_attempts then agent.now() end,
+               finished_at = case when r.cancel_requested or r.attempt >= r.max_attempts then agent_internal.now() end,
                error = case when r.attempt >= r.max_attempts and not r.cancel_requested then jsonb_build_object(
                    'reason', format('the worker was lost %s times while it worked on this run', r.attempt)) else r.error end
           from lost where r.id = lost.id
         returning r.id, r.attachment_id, r.state
     ), opened as (
         update agent.run b set blocked_by = null
-         from freed f where b.blocked_by = f.id and agent.is_final(f.state)
+         from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state)
     )
     select array_agg(distinct attachment_id) into _more from freed;
     _queues := _queues || coalesce(_more, '{}');
 
     with due as (
         select id from agent.run
-         where state = 'waiting_retry' and next_attempt_at <= agent.now()
+         where state = 'waiting_retry' and next_attempt_at <= agent_internal.now()
          order by id for no key update skip locked
     ), woken as (
         update agent.run r set state = 'pending', next_attempt_at = null from due where r.id = due.id
@@ -751,7 +751,7 @@ begin
 
     with due as (
         select id from agent.run
-         where not_before <= agent.now() and state = 'pending'
+         where not_before <= agent_internal.now() and state = 'pending'
          order by id for no key update skip locked
     ), woken as (
         update agent.run r set not_before = null from due where r.id = due.id
@@ -764,42 +764,42 @@ begin
     with due as (
         select p.id
           from agent.approval p join agent.run r on r.id = p.run_id
-         where p.state = 'pending' and p.expires_at <= agent.now()
+         where p.state = 'pending' and p.expires_at <= agent_internal.now()
          order by p.id for no key update of p, r skip locked
     )
-    update agent.approval p set state = 'expired', decided_at = agent.now() from due where p.id = due.id;
+    update agent.approval p set state = 'expired', decided_at = agent_internal.now() from due where p.id = due.id;
 
     -- Hints that a crash left wrong.
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
-       and not exists (select from agent.run p where p.id = r.blocked_by and not agent.is_final(p.state));
+       and not exists (select from agent.run p where p.id = r.blocked_by and not agent_internal.is_final(p.state));
     -- In one order, and no queue that was not locked then: others wait for queues while they hold some.
     _queues := array(
         select h.attachment_id
           from (select l.attachment_id
-                  from agent.queue l
+                  from agent_internal.queue l
                  where l.used <> (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running')
-                    or not l.queued and (l.attachment_id = any (_queues) or agent.has_claimable_run(l.attachment_id))
+                    or not l.queued and (l.attachment_id = any (_queues) or agent_internal.has_claimable_run(l.attachment_id))
                  order by l.attachment_id for no key update) h);
-    update agent.queue l
+    update agent_internal.queue l
        set used = (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running'),
            queued = true
      where l.attachment_id = any (_queues);
     if found then
         perform pg_notify('walagent_runs', '');
     end if;
-    perform agent.release_lost();
+    perform agent_internal.release_lost();
 
     select least((select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
                  (select min(not_before) from agent.run where not_before is not null),
                  (select min(expires_at) from agent.approval where state = 'pending'))
       into _next;
-    return extract(epoch from _next - agent.now());
+    return extract(epoch from _next - agent_internal.now());
 end;
 $$;
-comment on function agent.tick() is 'Do what time has made due: expired leases, retries, debounce, approvals';
+comment on function agent_internal.tick() is 'Do what time has made due: expired leases, retries, debounce, approvals';
 
-create function agent.decision_of(_state text)
+create function agent_internal.decision_of(_state text)
     returns boolean
     language sql
     immutable
@@ -809,7 +809,7 @@ as $$ select _state in ('approved', 'rejected', 'expired') $$;
 -- person's transaction: an attachment that somebody is changing is left alone.
 --
 -- Returns true when this call paused it, false when it was paused before, else NULL.
-create function agent.pause_broken(_attachment_id bigint, _reason text)
+create function agent_internal.pause_broken(_attachment_id bigint, _reason text)
     returns boolean
     language plpgsql
     security definer
@@ -824,14 +824,14 @@ begin
     return (select false from agent.attachment where id = _attachment_id and paused);
 end;
 $$;
-comment on function agent.pause_broken(bigint, text) is 'Pause an attachment none of whose runs can succeed';
+comment on function agent_internal.pause_broken(bigint, text) is 'Pause an attachment none of whose runs can succeed';
 
 -- A person's decision: check who it is, with that person's rights.
 --
 -- The role that runs the agent may not decide, nor whoever logged in as it and took another role.
--- Questions end unanswered only when their time is up (agent.tick) or their run is cancelled
+-- Questions end unanswered only when their time is up (agent_internal.tick) or their run is cancelled
 -- (agent.cancel, with the owner's rights).
-create function agent.check_decision()
+create function agent_internal.check_decision()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -845,7 +845,7 @@ begin
         raise exception 'only the decision of approval % may be written', old.id using errcode = 'WA005';
     end if;
     if new.state in ('approved', 'rejected') then
-        if old.expires_at <= agent.now() then
+        if old.expires_at <= agent_internal.now() then
             raise exception 'approval % has expired', old.id using errcode = 'WA005';
         end if;
         if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
@@ -853,8 +853,8 @@ begin
                 using errcode = 'WA006', hint = 'let another role that holds agent.grant_approver decide';
         end if;
         new.decided_by := current_user;
-        new.decided_at := agent.now();
-    elsif new.state = 'expired' and old.expires_at > agent.now()
+        new.decided_at := agent_internal.now();
+    elsif new.state = 'expired' and old.expires_at > agent_internal.now()
           or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
         raise exception 'approval % is still to be decided', old.id
             using errcode = 'WA005', hint = 'agent.approve or agent.reject it, or agent.cancel its run';
@@ -864,10 +864,10 @@ end;
 $$;
 create trigger check_decision
     before update on agent.approval
-    for each row execute function agent.check_decision();
+    for each row execute function agent_internal.check_decision();
 
 -- Tell the run of the decision: one step, one transition.
-create function agent.continue_decided()
+create function agent_internal.continue_decided()
     returns trigger
     language plpgsql
     security definer
@@ -891,10 +891,10 @@ end;
 $$;
 create trigger continue_decided
     after update of state on agent.approval
-    for each row when (agent.decision_of(new.state))
-    execute function agent.continue_decided();
+    for each row when (agent_internal.decision_of(new.state))
+    execute function agent_internal.continue_decided();
 
-create function agent.decide(_id bigint, _state text, _reason text)
+create function agent_internal.decide(_id bigint, _state text, _reason text)
     returns void
     language plpgsql
 as $$
@@ -908,24 +908,24 @@ $$;
 create function agent.approve(id bigint)
     returns void
     language sql
-as $$ select agent.decide(id, 'approved', null) $$;
+as $$ select agent_internal.decide(id, 'approved', null) $$;
 comment on function agent.approve(bigint) is 'Let a waiting tool call happen';
 create function agent.reject(id bigint, reason text default null)
     returns void
     language sql
-as $$ select agent.decide(id, 'rejected', reason) $$;
+as $$ select agent_internal.decide(id, 'rejected', reason) $$;
 comment on function agent.reject(bigint, text) is 'Refuse a waiting tool call; the model is told the reason';
 
 -- A person's transaction may stay open for long.  Every claim and every intake needs the queue, so what
 -- a person does to a run touches it only as it commits.
-create function agent.notify_queue()
+create function agent_internal.notify_queue()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    update agent.queue set queued = true where attachment_id = new.attachment_id and not queued;
+    update agent_internal.queue set queued = true where attachment_id = new.attachment_id and not queued;
     perform pg_notify('walagent_runs', '');
     return null;
 end;
@@ -935,7 +935,7 @@ create constraint trigger notify_queue
     deferrable initially deferred
     for each row when (new.state = 'pending' and old.state in ('waiting_approval', 'needs_review', 'failed', 'dead', 'cancelled')
                        or new.state = 'cancelled' and old.state <> 'running')
-    execute function agent.notify_queue();
+    execute function agent_internal.notify_queue();
 
 -- Cancel a run: at once when nobody works on it, else as soon as its worker hears of it.
 --
@@ -954,7 +954,7 @@ begin
     select * into _run from agent.run where id = cancel.run_id for no key update;
     if not found then
         raise exception 'there is no run %', cancel.run_id using errcode = 'WA003';
-    elsif agent.is_final(_run.state) then
+    elsif agent_internal.is_final(_run.state) then
         raise exception 'run % is % already', _run.id, _run.state using errcode = 'WA003';
     elsif _run.state = 'running' then
         update agent.run set cancel_requested = true, error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
@@ -962,20 +962,20 @@ begin
         perform pg_notify('walagent_cancel', _run.id::text);
         return 'running';
     end if;
-    update agent.approval set state = 'cancelled', decided_at = agent.now()
+    update agent.approval set state = 'cancelled', decided_at = agent_internal.now()
      where approval.run_id = _run.id and state = 'pending';
     update agent.run
-       set state = 'cancelled', finished_at = agent.now(), next_attempt_at = null, not_before = null, blocked_by = null,
+       set state = 'cancelled', finished_at = agent_internal.now(), next_attempt_at = null, not_before = null, blocked_by = null,
            error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
      where id = _run.id;
-    perform agent.unblock(_run.id);
+    perform agent_internal.unblock(_run.id);
     return 'cancelled';
 end;
 $$;
 comment on function agent.cancel(bigint, text) is 'Cancel a run';
 
 -- Let an ended run go on.  Its steps stay; limits and attempts count anew from here.  For the lock
--- see agent.ingest(): until this commits, no run starts as it is inserted.
+-- see agent_internal.ingest(): until this commits, no run starts as it is inserted.
 create function agent.retry(run_id bigint)
     returns void
     language plpgsql
@@ -1035,7 +1035,7 @@ comment on function agent.resolve(bigint, boolean, text) is 'Say what became of 
 -- Args: _runs: an array of objects; short names, because there are many: a attachment, v version,
 -- l commit LSN, o ordinal, t committed at, c change, k key, n ordering key, m max attempts, u causing run,
 -- d depth, s state, e error.
-create function agent.insert_runs(_generation integer, _runs jsonb)
+create function agent_internal.insert_runs(_generation integer, _runs jsonb)
     returns bigint
     language sql
 as $$
@@ -1043,7 +1043,7 @@ as $$
         insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
                                change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
         select x.a, x.v, _generation, x.l, x.o, x.t, x.c, x.k, x.n, x.m, x.u, x.d, x.s, x.e,
-               case when agent.is_final(x.s) then agent.now() end
+               case when agent_internal.is_final(x.s) then agent_internal.now() end
           from jsonb_to_recordset(_runs) as x (
                    a bigint, v integer, l pg_lsn, o integer, t timestamptz, c jsonb, k text, n text,
                    m integer, u bigint, d integer, s agent.run_state, e jsonb)
@@ -1058,7 +1058,7 @@ $$;
 -- queues come last: a claim that holds one of them must not wait for the inserts before this.
 --
 -- Raises WA007 when a newer reader took over: then nothing may be confirmed.
-create function agent.advance_checkpoint(
+create function agent_internal.advance_checkpoint(
     _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _queues bigint[], _committed_at timestamptz default null
 )
     returns void
@@ -1066,15 +1066,15 @@ create function agent.advance_checkpoint(
 as $$
 begin
     update agent.checkpoint
-       set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent.now(),
+       set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent_internal.now(),
            committed_at = greatest(committed_at, _committed_at)
      where slot = _slot and epoch = _epoch and end_lsn <= _end_lsn;
     if not found then
         raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
     end if;
     if _queues <> '{}' then
-        update agent.queue set queued = true
-         where attachment_id in (select attachment_id from agent.queue where attachment_id = any (_queues)
+        update agent_internal.queue set queued = true
+         where attachment_id in (select attachment_id from agent_internal.queue where attachment_id = any (_queues)
                                   order by attachment_id for no key update);
         perform pg_notify('walagent_runs', '');
     end if;
@@ -1091,7 +1091,7 @@ $$;
 -- is started here.
 --
 -- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
-create function agent.ingest(
+create function agent_internal.ingest(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
     _queues bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
 )
@@ -1103,12 +1103,12 @@ declare
     _waiting bigint[] := _queues;
 begin
     if _worker is null or not pg_try_advisory_xact_lock(hashtext('walagent.start')) then
-        perform agent.insert_runs(_generation, _runs);
+        perform agent_internal.insert_runs(_generation, _runs);
     else
         with given as (
             select x.*, coalesce(x.x, false) and x.s = 'pending'
                    and exists (
-                       select from agent.queue l
+                       select from agent_internal.queue l
                         where l.attachment_id = x.a and not l.queued and not l.paused and l.cap is null)
                    and not exists (
                        select from agent.run p
@@ -1124,9 +1124,9 @@ begin
                                    worker, lease, attempt, lease_expires_at, started_at)
             select g.a, g.v, _generation, g.l, g.o, g.t, g.c, g.k, g.n, g.m, g.u, g.d,
                    case when g.go then 'running' else g.s end, g.e,
-                   case when agent.is_final(g.s) then agent.now() end,
-                   case when g.go then _worker end, case when g.go then agent.next_lease(0) else 0 end, g.go::integer,
-                   case when g.go then agent.now() + _lease end, case when g.go then agent.now() end
+                   case when agent_internal.is_final(g.s) then agent_internal.now() end,
+                   case when g.go then _worker end, case when g.go then agent_internal.next_lease(0) else 0 end, g.go::integer,
+                   case when g.go then agent_internal.now() + _lease end, case when g.go then agent_internal.now() end
               from given g
              order by g.l, g.o
             on conflict on constraint run_once_per_change do nothing
@@ -1137,18 +1137,18 @@ begin
           into _started, _waiting
           from taken t;
     end if;
-    perform agent.advance_checkpoint(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
+    perform agent_internal.advance_checkpoint(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
     return _started;
 end;
 $$;
 
 
 -- Take over the checkpoint of a slot that is not given up; older readers can write nothing from here on.
-create function agent.take_checkpoint(_slot text, _reader text)
+create function agent_internal.take_checkpoint(_slot text, _reader text)
     returns agent.checkpoint
     language sql
 as $$
-    update agent.checkpoint set epoch = epoch + 1, reader = _reader, updated_at = agent.now()
+    update agent.checkpoint set epoch = epoch + 1, reader = _reader, updated_at = agent_internal.now()
      where slot = _slot and abandoned_at is null
     returning *
 $$;

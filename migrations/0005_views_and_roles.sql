@@ -36,19 +36,19 @@ create view agent.broken_invariant with (security_invoker = on) as
     union all
     select 'an approval waits for a run that has ended', format('approval %s of run %s', p.id, p.run_id)
       from agent.approval p join agent.run r on r.id = p.run_id
-     where p.state = 'pending' and agent.is_final(r.state)
+     where p.state = 'pending' and agent_internal.is_final(r.state)
     union all
     select 'a run is blocked by one that has ended', format('run %s by %s', r.id, r.blocked_by)
-      from agent.run r join agent.run p on p.id = r.blocked_by where agent.is_final(p.state)
+      from agent.run r join agent.run p on p.id = r.blocked_by where agent_internal.is_final(p.state)
     union all
     select 'a call has two results', format('run %s, call %s', run_id, content ->> 'call_id')
       from agent.step where kind = 'result' group by run_id, content ->> 'call_id' having count(*) > 1
     union all
     select 'a lease ran out and nobody took the run', format('run %s since %s', id, lease_expires_at)
-      from agent.run where state = 'running' and lease_expires_at < agent.now() - interval '5 minutes'
+      from agent.run where state = 'running' and lease_expires_at < agent_internal.now() - interval '5 minutes'
     union all
     select 'a change is in two runs', format('attachment %s at %s #%s', m.attachment_id, m.commit_lsn, m.ordinal)
-      from agent.merged_change m join agent.run r using (attachment_id, generation, commit_lsn, ordinal);
+      from agent_internal.merged_change m join agent.run r using (attachment_id, generation, commit_lsn, ordinal);
 comment on view agent.broken_invariant is 'Promises that do not hold; always empty';
 
 -- The daemon's role.  It reads and writes runs; it owns nothing and may alter no attachment's definition.
@@ -58,21 +58,21 @@ create function agent.grant_runner(role name)
     language plpgsql
 as $$
 begin
-    execute format('grant usage on schema agent to %I', role);
-    execute format('grant select on all tables in schema agent to %I', role);
-    execute format('grant insert, update, delete on agent.run, agent.merged_change, agent.deferred_change, agent.checkpoint, agent.gap, '
-        'agent.backfill, agent.backfill_seen, agent.worker, agent.spend to %I', role);
+    execute format('grant usage on schema agent, agent_internal to %I', role);
+    execute format('grant select on all tables in schema agent, agent_internal to %I', role);
+    execute format('grant insert, update, delete on agent.run, agent_internal.merged_change, agent_internal.deferred_change, agent.checkpoint, agent.gap, '
+        'agent.backfill, agent_internal.backfill_seen, agent.worker, agent.spend to %I', role);
     execute format('grant insert, update, delete on agent.gap_choice to %I', role);
     execute format('grant insert, update, delete on agent.session, agent.question, agent.verified_query, agent.glossary, '
-        'agent.schema_index, agent.schema_table to %I', role);
+        'agent_internal.schema_index, agent_internal.schema_table to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
-    execute format('grant update on agent.approval, agent.queue, agent.tool, agent.budget_use to %I', role);
+    execute format('grant update on agent.approval, agent_internal.queue, agent.tool, agent_internal.budget_use to %I', role);
     execute format('grant insert, update on agent.attachment_version to %I', role);
-    execute format('grant usage on all sequences in schema agent to %I', role);
-    execute format('grant execute on all functions in schema agent to %I', role);
-    execute format('revoke execute on function agent.freeze_attachment(), agent.delete_attachment_state(), agent.sync_queue(), agent.delete_queue(), '
-        'agent.continue_decided(), agent.publish_relation(regclass), agent.record_published(regclass, oid), '
-        'agent.repair_publications(), agent.republish(), agent.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
+    execute format('grant usage on all sequences in schema agent, agent_internal to %I', role);
+    execute format('grant execute on all functions in schema agent, agent_internal to %I', role);
+    execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.delete_queue(), '
+        'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.record_published(regclass, oid), '
+        'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name) from %I', role);
 end;
 $$;
@@ -83,17 +83,17 @@ create function agent.grant_viewer(role name)
     language plpgsql
 as $$
 begin
-    execute format('grant usage on schema agent to %I', role);
+    execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
         'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
-        'agent.queue, agent.worker, agent.merged_change, agent.attachment_version to %I', role);
-    execute format('grant execute on function agent.now(), agent.is_final(agent.run_state) to %I', role);
-    execute format('grant select on agent.gap_choice, agent.published to %I', role);
-    execute format('grant select on agent.budget, agent.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
+        'agent_internal.queue, agent.worker, agent_internal.merged_change, agent.attachment_version to %I', role);
+    execute format('grant execute on function agent_internal.now(), agent_internal.is_final(agent.run_state) to %I', role);
+    execute format('grant select on agent.gap_choice, agent_internal.published to %I', role);
+    execute format('grant select on agent.budget, agent_internal.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
         'to %I', role);
-    execute format('grant execute on function agent.period_start(text, timestamptz), agent.period_end(text, timestamptz) '
+    execute format('grant execute on function agent_internal.period_start(text, timestamptz), agent_internal.period_end(text, timestamptz) '
         'to %I', role);
-    execute format('grant execute on function agent.publication_trouble() to %I', role);
+    execute format('grant execute on function agent_internal.publication_trouble() to %I', role);
 end;
 $$;
 comment on function agent.grant_viewer(name) is 'Let a role read agents, runs and steps, with the row data in them';
@@ -106,7 +106,7 @@ begin
     perform agent.grant_viewer(role);
     execute format('grant update (state, reason) on agent.approval to %I', role);
     execute format('grant execute on function agent.approve(bigint), agent.reject(bigint, text), '
-        'agent.decide(bigint, text, text), agent.decision_of(text), agent.cancel(bigint, text), agent.retry(bigint), '
+        'agent_internal.decide(bigint, text, text), agent_internal.decision_of(text), agent.cancel(bigint, text), agent.retry(bigint), '
         'agent.resolve(bigint, boolean, text) to %I', role);
 end;
 $$;
@@ -118,14 +118,14 @@ create function agent.grant_developer(role name)
     language plpgsql
 as $$
 begin
-    execute format('grant usage on schema agent to %I', role);
+    execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.backfill to %I', role);
     execute format('grant insert, update, delete on agent.agent, agent.attachment to %I', role);
-    execute format('grant usage on all sequences in schema agent to %I', role);
+    execute format('grant usage on all sequences in schema agent, agent_internal to %I', role);
     execute (
         select string_agg(format('grant execute on function %s to %I', p.oid::regprocedure, role), '; ')
           from pg_catalog.pg_proc p
-         where p.pronamespace = 'agent'::regnamespace
+         where p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
            and p.proname in ('now', 'attach', 'detach', 'pause', 'resume', 'parse_spec', 'spec_skip', 'spec_value', 'spec_list',
                'spec_ops', 'spec_bind', 'spec_cast', 'suggest', 'edit_distance', 'json_schema_of', 'check_list', 'column_schema',
                'key_columns', 'identity_columns', 'is_utf8', 'json_columns', 'argument_names', 'function_tool', 'schemas_of', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'drop_arguments', 'update_tool', 'query_tool', 'writing_rights',
@@ -136,6 +136,6 @@ $$;
 comment on function agent.grant_developer(name) is 'Let a role attach agents to tables that it may read';
 
 -- At the end, so that it holds for what this file makes, too.
-revoke all on schema agent from public;
-revoke all on all tables in schema agent from public;
-revoke all on all functions in schema agent from public;
+revoke all on schema agent, agent_internal from public;
+revoke all on all tables in schema agent, agent_internal from public;
+revoke all on all functions in schema agent, agent_internal from public;

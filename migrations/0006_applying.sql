@@ -7,7 +7,7 @@
 -- attachment writes.  With the setting walagent.applying = on, nothing is done here, and the caller
 -- makes the versions itself once all is in place.  One that sets it and does not only keeps its own
 -- attachments as they were.
-create or replace function agent.touch_attachments()
+create or replace function agent_internal.touch_attachments()
     returns trigger
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -15,7 +15,7 @@ as $$
 begin
     if coalesce(current_setting('walagent.applying', true), '') <> 'on' then
         -- One that has lost its ground can have no new version; resuming will make it.
-        update agent.attachment set version = version + 1 where agent = new.name and agent.drift_of(definition) is null;
+        update agent.attachment set version = version + 1 where agent = new.name and agent_internal.drift_of(definition) is null;
     end if;
     return null;
 end;

@@ -6,9 +6,9 @@
 -- this is called.
 --
 -- A reservation belongs to a run and to one lease of it.  It goes when the call has failed, when the
--- run's next attempt reserves, or when agent.tick finds that nobody holds that lease any more.
+-- run's next attempt reserves, or when agent_internal.tick finds that nobody holds that lease any more.
 --
--- Lock order: after the run's row come rows of agent.budget_use, by budget, then rows of agent.spend.
+-- Lock order: after the run's row come rows of agent_internal.budget_use, by budget, then rows of agent.spend.
 -- Nothing else is locked after those, and agent.spend changes only under the row of its budget.
 
 create table agent.budget (
@@ -39,16 +39,16 @@ comment on column agent.budget.on_exceeded is 'What becomes of a run whose call 
 
 -- Apart from its budget, for this row is written with each call: whoever changes a limit and takes
 -- time to commit must stop nobody.  Without a foreign key for the same reason: see forget_budget().
-create table agent.budget_use (
+create table agent_internal.budget_use (
     budget_id       bigint primary key,
-    starts_at       timestamptz not null default agent.now(),
+    starts_at       timestamptz not null default agent_internal.now(),
     spent_cost      numeric not null default 0,
     spent_tokens    bigint not null default 0,
     reserved_cost   numeric not null default 0 check (reserved_cost >= 0),
     reserved_tokens bigint not null default 0 check (reserved_tokens >= 0)
 );
-comment on table agent.budget_use is 'What is spent of a budget and what calls that go on have reserved; agent.budget_overview shows it';
-comment on column agent.budget_use.starts_at is 'Since when is counted; a call counts in the period in which it is settled';
+comment on table agent_internal.budget_use is 'What is spent of a budget and what calls that go on have reserved; agent.budget_overview shows it';
+comment on column agent_internal.budget_use.starts_at is 'Since when is counted; a call counts in the period in which it is settled';
 
 -- Without a foreign key to the budget: each insert would lock that one row, which all calls share.
 create table agent.spend (
@@ -61,7 +61,7 @@ create table agent.spend (
     reserved_tokens bigint not null,
     cost            numeric,
     tokens          bigint,
-    reserved_at     timestamptz not null default agent.now(),
+    reserved_at     timestamptz not null default agent_internal.now(),
     settled_at      timestamptz,
     primary key (run_id, seq, budget_id),
     constraint settled_says_what
@@ -74,16 +74,16 @@ comment on column agent.spend.lease is 'Under which the run was held; the reserv
 comment on column agent.spend.cost is 'US dollars; where the cost of the reply is not known, what was reserved';
 
 -- When the period that *_at* lies in began, and when it ends; NULL for a total.
-create function agent.period_start(_period text, _at timestamptz)
+create function agent_internal.period_start(_period text, _at timestamptz)
     returns timestamptz
     language sql
     immutable
 as $$
     select case when _period <> 'total' then date_trunc(_period, _at at time zone 'UTC') at time zone 'UTC' end
 $$;
-comment on function agent.period_start(text, timestamptz) is 'When the present period of a budget began; NULL: it has none';
+comment on function agent_internal.period_start(text, timestamptz) is 'When the present period of a budget began; NULL: it has none';
 
-create function agent.period_end(_period text, _at timestamptz)
+create function agent_internal.period_end(_period text, _at timestamptz)
     returns timestamptz
     language sql
     immutable
@@ -91,17 +91,17 @@ as $$
     select case when _period <> 'total'
                 then (date_trunc(_period, _at at time zone 'UTC') + ('1 ' || _period)::interval) at time zone 'UTC' end
 $$;
-comment on function agent.period_end(text, timestamptz) is 'When a budget begins anew; NULL: never';
+comment on function agent_internal.period_end(text, timestamptz) is 'When a budget begins anew; NULL: never';
 
 -- Let go of what a run has reserved.
 --
 -- Args: _but_lease: except under this lease, where calls of one run go side by side.
-create function agent.release(_run_id bigint, _but_lease bigint default null)
+create function agent_internal.release(_run_id bigint, _but_lease bigint default null)
     returns void
     language plpgsql
 as $$
 begin
-    perform from agent.budget_use
+    perform from agent_internal.budget_use
       where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null and lease is distinct from _but_lease)
       order by budget_id for no key update;
     with gone as (
@@ -110,7 +110,7 @@ begin
     ), of_budget as (
         select budget_id, sum(reserved_cost) as cost, sum(reserved_tokens) as tokens from gone group by 1
     )
-    update agent.budget_use u
+    update agent_internal.budget_use u
        set reserved_cost = u.reserved_cost - o.cost, reserved_tokens = u.reserved_tokens - o.tokens
       from of_budget o where u.budget_id = o.budget_id;
 end;
@@ -120,7 +120,7 @@ $$;
 --
 -- Budgets whose row is locked are left for the next time: the caller holds queues, and must wait for
 -- nobody.  Whoever is just settling holds that row, so nothing is taken from under a reply.
-create function agent.release_lost()
+create function agent_internal.release_lost()
     returns void
     language plpgsql
 as $$
@@ -128,7 +128,7 @@ declare
     _budgets bigint[];
 begin
     select array_agg(u.budget_id) into _budgets
-      from (select budget_id from agent.budget_use
+      from (select budget_id from agent_internal.budget_use
              where budget_id in (select budget_id from agent.spend where settled_at is null)
              order by budget_id for no key update skip locked) u;
     if _budgets is null then
@@ -143,7 +143,7 @@ begin
     ), of_budget as (
         select budget_id, sum(reserved_cost) as cost, sum(reserved_tokens) as tokens from lost group by 1
     )
-    update agent.budget_use u
+    update agent_internal.budget_use u
        set reserved_cost = u.reserved_cost - o.cost, reserved_tokens = u.reserved_tokens - o.tokens
       from of_budget o where u.budget_id = o.budget_id;
 end;
@@ -156,8 +156,8 @@ $$;
 --
 -- Args: _cost: NULL where the model has no price.  _asker: whose question it is, where it is one: its
 -- calls may go side by side, so that only what an earlier lease has reserved is let go.
--- Raises WA001, WA002 as agent.fence does: for a run that is cancelled nothing more is spent.
-create function agent.reserve(
+-- Raises WA001, WA002 as agent_internal.fence does: for a run that is cancelled nothing more is spent.
+create function agent_internal.reserve(
     _run_id bigint, _lease bigint, _seq integer, _agent text, _attachment text, _model text, _tokens bigint, _cost numeric,
     _asker name default null
 )
@@ -165,30 +165,30 @@ create function agent.reserve(
     language plpgsql
 as $$
 declare
-    _now     constant timestamptz := agent.now();
+    _now     constant timestamptz := agent_internal.now();
     _budgets bigint[];
     _refusal jsonb;
 begin
-    perform agent.fence(_run_id, _lease);
+    perform agent_internal.fence(_run_id, _lease);
     _budgets := array(select id from agent.budget
                        where coalesce(agent, _agent) = _agent and coalesce(attachment, _attachment) = _attachment
                          and coalesce(model, _model) = _model
                          and (asker is null or asker = _asker));
-    perform from agent.budget_use
+    perform from agent_internal.budget_use
       where budget_id = any (_budgets)
          or budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null)
       order by budget_id for no key update;
-    perform agent.release(_run_id, case when _asker is not null then _lease end);  -- of an attempt before this one
+    perform agent_internal.release(_run_id, case when _asker is not null then _lease end);  -- of an attempt before this one
 
-    update agent.budget_use u
-       set starts_at = agent.period_start(b.period, _now), spent_cost = 0, spent_tokens = 0
+    update agent_internal.budget_use u
+       set starts_at = agent_internal.period_start(b.period, _now), spent_cost = 0, spent_tokens = 0
       from agent.budget b
-     where u.budget_id = any (_budgets) and b.id = u.budget_id and u.starts_at < agent.period_start(b.period, _now);
+     where u.budget_id = any (_budgets) and b.id = u.budget_id and u.starts_at < agent_internal.period_start(b.period, _now);
 
     select r.refusal into _refusal
       from agent.budget b
-           join agent.budget_use u on u.budget_id = b.id
-           cross join agent.refusal(b, u, _model, _tokens, _cost, _now) as r
+           join agent_internal.budget_use u on u.budget_id = b.id
+           cross join agent_internal.refusal(b, u, _model, _tokens, _cost, _now) as r
      where b.id = any (_budgets) and r.refusal is not null
      order by (r.refusal ->> 'wait')::numeric desc  -- those without `wait` come first
      limit 1;
@@ -196,23 +196,23 @@ begin
         return _refusal;
     end if;
 
-    update agent.budget_use
+    update agent_internal.budget_use
        set reserved_cost = reserved_cost + coalesce(_cost, 0), reserved_tokens = reserved_tokens + _tokens
      where budget_id = any (_budgets);
     insert into agent.spend (run_id, seq, budget_id, lease, model, reserved_cost, reserved_tokens)
     select _run_id, _seq, u.budget_id, _lease, _model, coalesce(_cost, 0), _tokens
-      from agent.budget_use u where u.budget_id = any (_budgets);
+      from agent_internal.budget_use u where u.budget_id = any (_budgets);
     return null;
 end;
 $$;
-comment on function agent.reserve(bigint, bigint, integer, text, text, text, bigint, numeric, name) is 'Reserve the worst case of a model call in the budgets that apply';
+comment on function agent_internal.reserve(bigint, bigint, integer, text, text, text, bigint, numeric, name) is 'Reserve the worst case of a model call in the budgets that apply';
 
 -- Why a call does not fit a budget; NULL: it does.
 --
 -- What only calls that go on have in their hands comes back within seconds, for most cost far less than
 -- the worst case.  A total that is used up can only be raised, which wakes those that wait for it.
-create function agent.refusal(
-    _budget agent.budget, _use agent.budget_use, _model text, _tokens bigint, _cost numeric, _now timestamptz,
+create function agent_internal.refusal(
+    _budget agent.budget, _use agent_internal.budget_use, _model text, _tokens bigint, _cost numeric, _now timestamptz,
     out refusal jsonb
 )
     language plpgsql
@@ -224,7 +224,7 @@ declare
     _wanted constant numeric := case when _money then _cost else _tokens end;
     _limit  constant numeric := case when _money then _budget.max_cost else _budget.max_tokens end;
     _unit   constant text := case when _money then 'US dollars' else 'tokens' end;
-    _resets constant timestamptz := agent.period_end(_budget.period, _now);
+    _resets constant timestamptz := agent_internal.period_end(_budget.period, _now);
     _reason text;
     _wait   numeric;
 begin
@@ -237,18 +237,18 @@ begin
         return;
     elsif _wanted > _limit then
         _reason := format('one call may take %s %s, which is more than all of budget "%s" (%s); raise it, or lower '
-                          'max_output_tokens', agent.short_number(_wanted), _unit, _budget.name, agent.short_number(_limit));
+                          'max_output_tokens', agent_internal.short_number(_wanted), _unit, _budget.name, agent_internal.short_number(_limit));
     elsif _spent + _wanted <= _limit then
         _wait := 1 + 2 * random();
         _reason := format('budget "%s": of %s %s, %s are spent and %s reserved by calls that go on; the next may take %s',
-                          _budget.name, agent.short_number(_limit), _unit, agent.short_number(_spent),
-                          agent.short_number(_held), agent.short_number(_wanted));
+                          _budget.name, agent_internal.short_number(_limit), _unit, agent_internal.short_number(_spent),
+                          agent_internal.short_number(_held), agent_internal.short_number(_wanted));
     else
         if _budget.on_exceeded = 'wait' then
             _wait := coalesce(extract(epoch from _resets - _now), 86400);
         end if;
         _reason := format('budget "%s" is used up: of %s %s, %s are spent, and the next call may take %s; ', _budget.name,
-                          agent.short_number(_limit), _unit, agent.short_number(_spent), agent.short_number(_wanted))
+                          agent_internal.short_number(_limit), _unit, agent_internal.short_number(_spent), agent_internal.short_number(_wanted))
                    || coalesce(to_char(_resets at time zone 'UTC', '"it begins anew at" YYYY-MM-DD HH24:MI "UTC"'),
                                'it does not begin anew');
     end if;
@@ -257,7 +257,7 @@ begin
 end;
 $$;
 
-create function agent.short_number(_value numeric)
+create function agent_internal.short_number(_value numeric)
     returns text
     language sql
     immutable
@@ -269,15 +269,15 @@ as $$ select trim_scale(round(_value, 6))::text $$;
 --
 -- Args: _usage: tokens of each kind; none at all: the server did not count.  _cost: NULL where
 -- unknown.  What nobody knows counts as it was reserved.  _seq: of this call; NULL: of all.
-create function agent.settle(_run_id bigint, _usage integer[], _cost numeric, _seq integer default null)
+create function agent_internal.settle(_run_id bigint, _usage integer[], _cost numeric, _seq integer default null)
     returns void
     language plpgsql
 as $$
 declare
-    _now    constant timestamptz := agent.now();
+    _now    constant timestamptz := agent_internal.now();
     _tokens constant bigint := nullif((select sum(n) from unnest(_usage) as n), 0);
 begin
-    perform from agent.budget_use
+    perform from agent_internal.budget_use
       where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null and seq = coalesce(_seq, seq))
       order by budget_id for no key update;
     with settled as (
@@ -286,7 +286,7 @@ begin
          where run_id = _run_id and settled_at is null and seq = coalesce(_seq, seq)
         returning budget_id, reserved_cost, reserved_tokens, cost, tokens
     )
-    update agent.budget_use u
+    update agent_internal.budget_use u
        set reserved_cost = u.reserved_cost - s.reserved_cost,
            reserved_tokens = u.reserved_tokens - s.reserved_tokens,
            spent_cost = s.cost + case when u.starts_at < p.start then 0 else u.spent_cost end,
@@ -294,15 +294,15 @@ begin
            starts_at = greatest(u.starts_at, p.start)
       from settled s
            join agent.budget b on b.id = s.budget_id
-           cross join agent.period_start(b.period, _now) as p (start)
+           cross join agent_internal.period_start(b.period, _now) as p (start)
      where u.budget_id = s.budget_id;
 end;
 $$;
-comment on function agent.settle(bigint, integer[], numeric, integer) is 'Count what a reply cost, instead of what was reserved for it';
+comment on function agent_internal.settle(bigint, integer[], numeric, integer) is 'Count what a reply cost, instead of what was reserved for it';
 
 -- What a name stands for must be there when the budget is made: a budget that nothing counts in would
 -- limit nothing, without a word.
-create function agent.check_budget()
+create function agent_internal.check_budget()
     returns trigger
     language plpgsql
     security definer
@@ -322,39 +322,39 @@ begin
          where word is not null and not word = any (known)
     loop
         raise exception 'budget "%": there is no % "%"', new.name, _what, _word
-            using errcode = 'WA015', hint = agent.suggest(_word, _known);
+            using errcode = 'WA015', hint = agent_internal.suggest(_word, _known);
     end loop;
     return new;
 end;
 $$;
 create trigger check_budget
     before insert or update of agent, attachment, model, asker on agent.budget
-    for each row execute function agent.check_budget();
+    for each row execute function agent_internal.check_budget();
 
-create function agent.open_budget()
+create function agent_internal.open_budget()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into agent.budget_use (budget_id) values (new.id);
+    insert into agent_internal.budget_use (budget_id) values (new.id);
     return null;
 end;
 $$;
 create trigger open_budget
     after insert on agent.budget
-    for each row execute function agent.open_budget();
+    for each row execute function agent_internal.open_budget();
 
 -- At the commit: until then, calls go on under the budget as it was, and wait for nobody.
-create function agent.delete_budget_use()
+create function agent_internal.delete_budget_use()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    delete from agent.budget_use where budget_id = old.id;
+    delete from agent_internal.budget_use where budget_id = old.id;
     delete from agent.spend where budget_id = old.id;
     return null;
 end;
@@ -362,9 +362,9 @@ $$;
 create constraint trigger forget_budget
     after delete on agent.budget
     deferrable initially deferred
-    for each row execute function agent.delete_budget_use();
+    for each row execute function agent_internal.delete_budget_use();
 
-create function agent.count_budget_version()
+create function agent_internal.count_budget_version()
     returns trigger
     language plpgsql
 as $$
@@ -375,13 +375,13 @@ end;
 $$;
 create trigger count_budget_version
     before update on agent.budget
-    for each row execute function agent.count_budget_version();
+    for each row execute function agent_internal.count_budget_version();
 
 -- Let a run wait that a budget has refused.  If the budget has changed since, it need not wait: with
 -- the lock, either we see the change here, or whoever commits it finds our run waiting.
 --
--- Args: _refusal: what agent.reserve said.
-create function agent.wait_for_budget(_run_id bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
+-- Args: _refusal: what agent_internal.reserve said.
+create function agent_internal.wait_for_budget(_run_id bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
     returns void
     language plpgsql
 as $$
@@ -390,7 +390,7 @@ declare
 begin
     perform pg_advisory_xact_lock_shared(hashtext('walagent.budget'));
     _same := exists (select from agent.budget where name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
-    perform agent.park_run(_run_id, _lease, 'waiting_retry',
+    perform agent_internal.park_run(_run_id, _lease, 'waiting_retry',
                            case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
                            true, _refusal - '{version,wait}'::text[], _tokens, _cost);
 end;
@@ -398,7 +398,7 @@ $$;
 
 -- Tell the workers which budgets there are, and let go on what waits for one that has changed.  Deferred, so
 -- that the lock is held for the commit and no longer.
-create function agent.notify_budget()
+create function agent_internal.notify_budget()
     returns trigger
     language plpgsql
     security definer
@@ -407,7 +407,7 @@ as $$
 begin
     if tg_op <> 'INSERT' then
         perform pg_advisory_xact_lock(hashtext('walagent.budget'));
-        update agent.run set next_attempt_at = agent.now()
+        update agent.run set next_attempt_at = agent_internal.now()
          where id in (select id from agent.run
                        where state = 'waiting_retry' and error ->> 'budget' = old.name
                        order by id for no key update skip locked);
@@ -420,17 +420,17 @@ $$;
 create constraint trigger tell_of_budget
     after insert or update or delete on agent.budget
     deferrable initially deferred
-    for each row execute function agent.notify_budget();
+    for each row execute function agent_internal.notify_budget();
 
 create view agent.budget_overview with (security_invoker = on) as
     select b.name, b.agent, b.attachment, b.model, b.asker, b.period, b.on_exceeded,
            b.max_cost, case when u.starts_at < p.start then 0 else u.spent_cost end as spent_cost, u.reserved_cost,
            b.max_tokens, case when u.starts_at < p.start then 0 else u.spent_tokens end as spent_tokens, u.reserved_tokens,
            (select count(*) from agent.run r where r.state = 'waiting_retry' and r.error ->> 'budget' = b.name) as waiting,
-           agent.period_end(b.period, agent.now()) as resets_at
+           agent_internal.period_end(b.period, agent_internal.now()) as resets_at
       from agent.budget b
-           join agent.budget_use u on u.budget_id = b.id
-           cross join agent.period_start(b.period, agent.now()) as p (start);
+           join agent_internal.budget_use u on u.budget_id = b.id
+           cross join agent_internal.period_start(b.period, agent_internal.now()) as p (start);
 comment on view agent.budget_overview is 'Budgets: their limits, what is spent and reserved in this period, and how many runs wait for the next';
 
 -- Attachments whose calls a budget in money refuses, because nobody knows what they cost.
@@ -446,7 +446,7 @@ create view agent.unpriced with (security_invoker = on) as
        and coalesce(b.model, m.name) = m.name;
 comment on view agent.unpriced is 'Attachments whose model has no price, under a budget in US dollars: their calls are refused';
 
-create function agent.warn_of_price()
+create function agent_internal.warn_of_price()
     returns trigger
     language plpgsql
     security definer
@@ -468,10 +468,10 @@ end;
 $$;
 create trigger warn_of_price
     after insert or update on agent.budget
-    for each row execute function agent.warn_of_price();
+    for each row execute function agent_internal.warn_of_price();
 create trigger warn_of_price
     after insert or update of agent, name on agent.attachment
-    for each row execute function agent.warn_of_price();
+    for each row execute function agent_internal.warn_of_price();
 
 -- More promises for agent.broken_invariant; what it says already stays as it is.
 do $$
@@ -480,7 +480,7 @@ begin
         || rtrim(pg_get_viewdef('agent.broken_invariant'::regclass), '; ') || $view$
     union all
     select 'what is reserved of a budget is not the sum of its reservations', format('budget %s', u.budget_id)
-      from agent.budget_use u
+      from agent_internal.budget_use u
            cross join lateral (select coalesce(sum(s.reserved_cost), 0) as cost, coalesce(sum(s.reserved_tokens), 0) as tokens
                                  from agent.spend s
                                 where s.budget_id = u.budget_id and s.settled_at is null) o
@@ -488,11 +488,11 @@ begin
     union all
     select 'a reservation was forgotten', format('run %s, budget %s, since %s', s.run_id, s.budget_id, s.reserved_at)
       from agent.spend s left join agent.run r on r.id = s.run_id
-     where s.settled_at is null and s.reserved_at < agent.now() - interval '5 minutes'
+     where s.settled_at is null and s.reserved_at < agent_internal.now() - interval '5 minutes'
        and (r.lease <> s.lease or r.lease_expires_at is null)$view$;
 end;
 $$;
 
 -- At the end, so that it holds for what this file makes, too.
-revoke all on all tables in schema agent from public;
-revoke all on all functions in schema agent from public;
+revoke all on all tables in schema agent, agent_internal from public;
+revoke all on all functions in schema agent, agent_internal from public;

@@ -6,46 +6,46 @@
 -- the ground anew, and each is evaluated by what the attachment means then.
 
 -- Beside the run, not in it: it holds columns that the agent is not shown.
-create table agent.deferred_change (
+create table agent_internal.deferred_change (
     run_id bigint primary key references agent.run on delete cascade,
     change json not null
 );
-comment on table agent.deferred_change is 'Changes that could not be evaluated when they came, as the WAL told them; each has a pending run';
-comment on column agent.deferred_change.change is 'json and not jsonb: it may hold bytes of a SQL_ASCII database, as \udcXX';
+comment on table agent_internal.deferred_change is 'Changes that could not be evaluated when they came, as the WAL told them; each has a pending run';
+comment on column agent_internal.deferred_change.change is 'json and not jsonb: it may hold bytes of a SQL_ASCII database, as \udcXX';
 
-create function agent.defer_changes(_generation integer, _changes jsonb)
+create function agent_internal.defer_changes(_generation integer, _changes jsonb)
     returns void
     language sql
 as $$
-    insert into agent.deferred_change (run_id, change)
+    insert into agent_internal.deferred_change (run_id, change)
     select r.id, x.c::json
       from jsonb_to_recordset(_changes) as x (a bigint, l pg_lsn, o integer, c text)
            join agent.run r on r.attachment_id = x.a and r.generation = _generation and r.commit_lsn = x.l and r.ordinal = x.o
     on conflict do nothing
 $$;
-comment on function agent.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them; a attachment, l commit LSN, o ordinal, c change';
+comment on function agent_internal.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them; a attachment, l commit LSN, o ordinal, c change';
 
 -- A change was evaluated after all, and its run is to be worked: with what the agent is shown by now.
 --
--- Raises WA001, WA002 as agent.fence does.
-create function agent.accept_deferred(_run_id bigint, _lease bigint, _change jsonb, _key text)
+-- Raises WA001, WA002 as agent_internal.fence does.
+create function agent_internal.accept_deferred(_run_id bigint, _lease bigint, _change jsonb, _key text)
     returns void
     language plpgsql
 as $$
 begin
-    perform agent.fence(_run_id, _lease);
+    perform agent_internal.fence(_run_id, _lease);
     update agent.run set change = _change, key = _key, error = null where id = _run_id;
-    delete from agent.deferred_change where run_id = _run_id;
+    delete from agent_internal.deferred_change where run_id = _run_id;
 end;
 $$;
-comment on function agent.accept_deferred(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was evaluated late';
+comment on function agent_internal.accept_deferred(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was evaluated late';
 
 -- What the columns of a change are to be read as: for each its type then, the type and collation that
 -- it has now (NULL where it is gone), and what the table is called now.  Of a domain the type below
 -- it: values that were stored before its check was made are values all the same.
 --
 -- Args: _types: as the WAL told them; 0 where it did not.
-create function agent.column_types(_relation oid, _names text[], _types oid[])
+create function agent_internal.column_types(_relation oid, _names text[], _types oid[])
     returns table (name text, type_then text, type_now text)
     language sql
     stable
@@ -81,9 +81,9 @@ as $$
       from wanted w
      order by w.n
 $$;
-comment on function agent.column_types(oid, text[], oid[]) is 'The types that a change''s columns are read as when a condition is evaluated';
+comment on function agent_internal.column_types(oid, text[], oid[]) is 'The types that a change''s columns are read as when a condition is evaluated';
 
-create function agent.drop_message(_definition jsonb)
+create function agent_internal.drop_message(_definition jsonb)
     returns text
     language sql
     stable
@@ -93,9 +93,9 @@ as $$
            || case when to_regclass(t.name) is not null then '; the one of that name now is another table' else '' end
       from format('%I.%I', _definition ->> 'schema', _definition ->> 'table') as t (name)
 $$;
-comment on function agent.drop_message(jsonb) is 'Say that an attachment''s table is gone';
+comment on function agent_internal.drop_message(jsonb) is 'Say that an attachment''s table is gone';
 
-create function agent.reattach_message(_attachment agent.attachment)
+create function agent_internal.reattach_message(_attachment agent.attachment)
     returns text
     language sql
     stable
@@ -105,13 +105,13 @@ as $$
                   format('%I.%I', (_attachment).definition ->> 'schema', (_attachment).definition ->> 'table'),
                   (_attachment).name, (_attachment).name, (_attachment).name)
 $$;
-comment on function agent.reattach_message(agent.attachment) is 'Say what to do about an attachment whose table is gone';
+comment on function agent_internal.reattach_message(agent.attachment) is 'Say what to do about an attachment whose table is gone';
 
 -- Why an attachment cannot go on as it was defined; NULL when it can.
 --
 -- Whether its condition still compiles is not asked here: the reader sees that at the first change,
 -- and resuming compiles it anew.
-create function agent.drift_of(_definition jsonb)
+create function agent_internal.drift_of(_definition jsonb)
     returns text
     language plpgsql
     stable
@@ -123,13 +123,13 @@ declare
     _reason   text;
 begin
     if not exists (select from pg_class where oid = _relation) then
-        return agent.drop_message(_definition);
+        return agent_internal.drop_message(_definition);
     end if;
     select reason into _reason
-      from (select agent.column_drift(_relation, _definition)
-            union all select agent.identity_drift(_relation, _definition)
-            union all select agent.stream_drift(_relation, _definition)
-            union all select agent.tool_drift(_relation, _definition)
+      from (select agent_internal.column_drift(_relation, _definition)
+            union all select agent_internal.identity_drift(_relation, _definition)
+            union all select agent_internal.stream_drift(_relation, _definition)
+            union all select agent_internal.tool_drift(_relation, _definition)
             union all
             select format('role "%s" is gone, which it runs as', _definition ->> 'run_as')
              where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
@@ -138,9 +138,9 @@ begin
     return _reason;
 end;
 $$;
-comment on function agent.drift_of(jsonb) is 'Why an attachment of this definition cannot go on; NULL when it can';
+comment on function agent_internal.drift_of(jsonb) is 'Why an attachment of this definition cannot go on; NULL when it can';
 
-create function agent.column_drift(_relation regclass, _definition jsonb)
+create function agent_internal.column_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -157,9 +157,9 @@ as $$
      where not exists (select from pg_attribute where attrelid = _relation and attname = n.name and attnum > 0 and not attisdropped)
      limit 1
 $$;
-comment on function agent.column_drift(regclass, jsonb) is 'A column that a definition needs and its table has no more';
+comment on function agent_internal.column_drift(regclass, jsonb) is 'A column that a definition needs and its table has no more';
 
-create function agent.identity_drift(_relation regclass, _definition jsonb)
+create function agent_internal.identity_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -169,20 +169,20 @@ as $$
         (select case k.now when '{}' then format('%s has no primary key any more; it was (%s)', _relation, array_to_string(k.was, ', '))
                      else format('the primary key of %s is (%s) now, and was (%s)', _relation, array_to_string(k.now, ', '),
                                  array_to_string(k.was, ', ')) end
-           from (select agent.key_columns(_relation), array(select jsonb_array_elements_text(_definition -> 'key_columns'))) as k (now, was)
+           from (select agent_internal.key_columns(_relation), array(select jsonb_array_elements_text(_definition -> 'key_columns'))) as k (now, was)
           where k.now <> k.was),
         (select format('%s has no replica identity any more: the application''s own UPDATE and DELETE fail', _relation)
-          where _definition -> 'ops' <> '["insert"]' and agent.identity_columns(_relation) = '{}'),
+          where _definition -> 'ops' <> '["insert"]' and agent_internal.identity_columns(_relation) = '{}'),
         (select format('the replica identity of %s does not carry the old "%s" any more, which the condition reads', _relation, o)
            from jsonb_array_elements_text(_definition -> 'old_columns') o
-          where o <> all (agent.identity_columns(_relation))
+          where o <> all (agent_internal.identity_columns(_relation))
           limit 1))
 $$;
-comment on function agent.identity_drift(regclass, jsonb) is 'What changed about a table''s key and replica identity';
+comment on function agent_internal.identity_drift(regclass, jsonb) is 'What changed about a table''s key and replica identity';
 
 -- Whether changes still reach us under the name of the relation that was attached to.  What has become
 -- of the publications is looked at when the stream opens: that silences a table for all its agents.
-create function agent.stream_drift(_relation regclass, _definition jsonb)
+create function agent_internal.stream_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -203,9 +203,9 @@ as $$
           where c.oid = _relation and exists (select from agent.checkpoint where plugin = 'wal2json')
             and (c.relkind = 'p' or (n.nspname, c.relname) is distinct from (_definition ->> 'schema', _definition ->> 'table'))))
 $$;
-comment on function agent.stream_drift(regclass, jsonb) is 'Why a table''s changes do not arrive any more as those of the relation that was attached to';
+comment on function agent_internal.stream_drift(regclass, jsonb) is 'Why a table''s changes do not arrive any more as those of the relation that was attached to';
 
-create function agent.tool_drift(_relation regclass, _definition jsonb)
+create function agent_internal.tool_drift(_relation regclass, _definition jsonb)
     returns text
     language sql
     stable
@@ -222,21 +222,21 @@ as $$
           limit 1),
         (select format('the arguments of %s have other names now, and tool %s calls it by them', tool ->> 'target', tool ->> 'name')
            from called
-          where agent.argument_names(function) <> array(select a ->> 'name' from jsonb_array_elements(tool -> 'arguments') a)
+          where agent_internal.argument_names(function) <> array(select a ->> 'name' from jsonb_array_elements(tool -> 'arguments') a)
           limit 1),
         (select format('"%s" is no value of %s.%s any more, and tool %s offers it', v.label, _relation, p.key, t ->> 'name')
            from jsonb_array_elements(_definition -> 'tools') t,
                 jsonb_each(t -> 'input_schema' -> 'properties') p,
                 jsonb_array_elements_text(p.value -> 'enum') v (label)
           where t ->> 'target' = 'update_row' and t ->> 'kind' = 'builtin'
-            and not coalesce(agent.column_schema(_relation, p.key) -> 'enum' ? v.label, true)
+            and not coalesce(agent_internal.column_schema(_relation, p.key) -> 'enum' ? v.label, true)
           limit 1))
 $$;
-comment on function agent.tool_drift(regclass, jsonb) is 'A tool that cannot be carried out any more as it was defined';
+comment on function agent_internal.tool_drift(regclass, jsonb) is 'A tool that cannot be carried out any more as it was defined';
 
 -- Pause every attachment that has lost its ground, and tell which.  An attachment that a person has
 -- locked is left for the next time.
-create function agent.pause_drifted()
+create function agent_internal.pause_drifted()
     returns table (attachment text, reason text)
     language plpgsql
 as $$
@@ -245,11 +245,11 @@ declare
 begin
     for _lost in
         select a.id, a.name, l.reason
-          from agent.attachment a cross join lateral agent.drift_of(a.definition) as l (reason)
+          from agent.attachment a cross join lateral agent_internal.drift_of(a.definition) as l (reason)
          where not a.paused and l.reason is not null
          order by a.id
     loop
-        if agent.pause_broken(_lost.id, _lost.reason) then  -- we saw it go on: the pause is ours
+        if agent_internal.pause_broken(_lost.id, _lost.reason) then  -- we saw it go on: the pause is ours
             attachment := _lost.name;
             reason := _lost.reason;
             return next;
@@ -257,28 +257,28 @@ begin
     end loop;
 end;
 $$;
-comment on function agent.pause_drifted() is 'Pause the attachments that have lost their ground';
+comment on function agent_internal.pause_drifted() is 'Pause the attachments that have lost their ground';
 
 -- Whether a tool's error is no answer of the tool: it is called as the attachment was defined, and
 -- that does not hold any more.  Of a run with an older version that is nobody's news.
-create function agent.drift_of_run(_run_id bigint, _sqlstate text)
+create function agent_internal.drift_of_run(_run_id bigint, _sqlstate text)
     returns text
     language sql
     stable
 as $$
-    select agent.drift_of(a.definition)
+    select agent_internal.drift_of(a.definition)
       from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version
      where r.id = _run_id
        and _sqlstate in ('WA009', '42883', '42P01', '42703', '42704', '3F000', '22P02')
 $$;
-comment on function agent.drift_of_run(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';
+comment on function agent_internal.drift_of_run(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';
 
 -- Write a statement about a table: %1$s is what the table is called now, %2$s and %3$s are columns with
 -- their types now, of the key and of what is to be set.
 --
 -- Raises WA009 when the table or a column is gone, or the key is none any more: such a statement could
 -- change other rows.
-create function agent.bind_relation(_sql text, _relation oid, _key jsonb, _set jsonb default '{}')
+create function agent_internal.bind_relation(_sql text, _relation oid, _key jsonb, _set jsonb default '{}')
     returns text
     language plpgsql
     stable
@@ -292,17 +292,17 @@ begin
       from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = _relation;
     if _name is null then
         raise exception 'the table was dropped' using errcode = 'WA009';
-    elsif _keys <> array(select unnest(agent.key_columns(_relation)) order by 1) then
-        raise exception 'the primary key of % is (%) now', _name, array_to_string(agent.key_columns(_relation), ', ')
+    elsif _keys <> array(select unnest(agent_internal.key_columns(_relation)) order by 1) then
+        raise exception 'the primary key of % is (%) now', _name, array_to_string(agent_internal.key_columns(_relation), ', ')
             using errcode = 'WA009';
     end if;
-    return format(_sql, _name, agent.typed_columns(_relation, _keys),
-                  agent.typed_columns(_relation, array(select jsonb_object_keys(_set))));
+    return format(_sql, _name, agent_internal.typed_columns(_relation, _keys),
+                  agent_internal.typed_columns(_relation, array(select jsonb_object_keys(_set))));
 end;
 $$;
-comment on function agent.bind_relation(text, oid, jsonb, jsonb) is 'Write a statement about a table by what it and its columns are called now';
+comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb) is 'Write a statement about a table by what it and its columns are called now';
 
-create function agent.typed_columns(_relation oid, _names text[])
+create function agent_internal.typed_columns(_relation oid, _names text[])
     returns text
     language plpgsql
     stable
@@ -311,27 +311,27 @@ as $$
 declare
     _gone text;
 begin
-    select name into _gone from agent.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]))
+    select name into _gone from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]))
      where type_now is null limit 1;
     if found then
         raise exception 'column "%" is gone', _gone using errcode = 'WA009';
     end if;
     return (select string_agg(format('%I %s', name, type_now), ', ')
-              from agent.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)])));
+              from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)])));
 end;
 $$;
-comment on function agent.typed_columns(oid, text[]) is 'Columns with their types, as a record''s definition';
+comment on function agent_internal.typed_columns(oid, text[]) is 'Columns with their types, as a record''s definition';
 
 -- An attachment goes on with a version for which the ground is there: what waited without ground is
 -- its now.  Runs that have begun keep theirs.  In the transaction that makes the version or resumes.
-create function agent.repin_runs(_attachment_id bigint, _version integer)
+create function agent_internal.repin_runs(_attachment_id bigint, _version integer)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 begin
     with mine as (
-        select v.version, agent.drift_of(v.definition) is not null as lost
+        select v.version, agent_internal.drift_of(v.definition) is not null as lost
           from agent.attachment_version v
                join agent.attachment_version n on n.attachment_id = v.attachment_id and n.version = _version
          where v.attachment_id = _attachment_id and v.version <> _version
@@ -350,7 +350,7 @@ begin
        and not exists (select from agent.step s where s.run_id = r.id);
 end;
 $$;
-comment on function agent.repin_runs(bigint, integer) is 'Give runs that waited without ground the version that goes on';
+comment on function agent_internal.repin_runs(bigint, integer) is 'Give runs that waited without ground the version that goes on';
 
-revoke all on agent.deferred_change from public;
-revoke all on all functions in schema agent from public;
+revoke all on agent_internal.deferred_change from public;
+revoke all on all functions in schema agent, agent_internal from public;

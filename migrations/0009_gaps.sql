@@ -3,24 +3,24 @@
 -- Which tables walagent has put into its publications, and as which entries.  Whoever takes a table
 -- out, or drops a publication, silences changes; putting it back makes a new entry, so the loss shows
 -- for as long as this table remembers the old one.
-create table agent.published (
+create table agent_internal.published (
     relation    regclass primary key,
     publication name not null,
     entry       oid not null
 );
-comment on table agent.published is 'Tables as walagent put them into its publications';
-comment on column agent.published.entry is 'Of pg_publication_rel: another one means that somebody took the table out and put it back';
+comment on table agent_internal.published is 'Tables as walagent put them into its publications';
+comment on column agent_internal.published.entry is 'Of pg_publication_rel: another one means that somebody took the table out and put it back';
 
 -- Remember how a table is published now, unless that was not ours to begin with.
 --
 -- Args: _was: the entry that it had before we altered anything, NULL if it had none.
-create function agent.record_published(_relation regclass, _was oid)
+create function agent_internal.record_published(_relation regclass, _was oid)
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into agent.published as noted (relation, publication, entry)
+    insert into agent_internal.published as noted (relation, publication, entry)
     select r.prrelid, p.pubname, r.oid
       from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
      where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts')
@@ -31,7 +31,7 @@ end;
 $$;
 
 -- Say, a sentence each, which publications do not send, or for a while did not send, what they must.
-create function agent.publication_trouble()
+create function agent_internal.publication_trouble()
     returns setof text
     language sql
     stable
@@ -41,7 +41,7 @@ as $$
            case when p.oid is null then format('there is no publication %I any more', n.publication)
                 when r.oid is null then format('%s was taken out of publication %I', n.relation, n.publication)
                 else format('publication %I was altered, and does not send what it must', n.publication) end
-      from agent.published n
+      from agent_internal.published n
            join pg_class c on c.oid = n.relation
            left join pg_publication p on p.pubname = n.publication
            left join pg_publication_rel r on r.oid = n.entry and r.prpubid = p.oid
@@ -53,11 +53,11 @@ as $$
             or exists (select from agent.attachment a where a.relation = n.relation))
      order by 1
 $$;
-comment on function agent.publication_trouble() is 'Say what has become of our publications behind our back';
+comment on function agent_internal.publication_trouble() is 'Say what has become of our publications behind our back';
 
 -- Put everything that is attached into the publications again, for a new slot to begin with.  What
 -- was not sent until then is lost, which is for the caller to write down.
-create function agent.republish()
+create function agent_internal.republish()
     returns void
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -65,27 +65,27 @@ as $$
 declare
     _relation regclass;
 begin
-    perform agent.repair_publications();
-    delete from agent.published;
-    perform agent.record_published('agent.attachment', null);
+    perform agent_internal.repair_publications();
+    delete from agent_internal.published;
+    perform agent_internal.record_published('agent.attachment', null);
     for _relation in
         select distinct a.relation from agent.attachment a join pg_class c on c.oid = a.relation
     loop
-        perform agent.publish_relation(_relation);
-        perform agent.record_published(_relation, null);
+        perform agent_internal.publish_relation(_relation);
+        perform agent_internal.record_published(_relation, null);
     end loop;
 end;
 $$;
-comment on function agent.republish() is 'Mend the publications';
+comment on function agent_internal.republish() is 'Mend the publications';
 
-select agent.republish();
+select agent_internal.republish();
 
 -- Follow tables into a database that was restored from a dump: there they have the same names and
 -- other numbers.  A table that was dropped and made again is no such case: its attachment still has
 -- the number of the one that is gone.
 --
 -- Returns the attachments that go on.
-create function agent.adopt_tables()
+create function agent_internal.adopt_tables()
     returns setof text
     language plpgsql
     set search_path = pg_catalog, pg_temp
@@ -108,19 +108,19 @@ begin
     end loop;
 end;
 $$;
-comment on function agent.adopt_tables() is 'Let attachments go on in a database that was restored from a dump';
+comment on function agent_internal.adopt_tables() is 'Let attachments go on in a database that was restored from a dump';
 
 -- Give a slot up: write the gap down and fence its reader.  Dropping the slot comes after the commit;
 -- who dies in between leaves that to whoever comes next.
 --
 -- Returns the gap, or NULL when another reader has taken the checkpoint over: then nothing is done.
-create function agent.abandon_slot(_slot text, _epoch bigint, _reason text)
+create function agent_internal.abandon_slot(_slot text, _epoch bigint, _reason text)
     returns bigint
     language sql
 as $$
     with held as (
         update agent.checkpoint
-           set abandoned_at = agent.now(), epoch = epoch + 1, updated_at = agent.now()
+           set abandoned_at = agent_internal.now(), epoch = epoch + 1, updated_at = agent_internal.now()
          where slot = _slot and epoch = _epoch and abandoned_at is null
         returning slot, generation, end_lsn, committed_at
     )
@@ -129,7 +129,7 @@ as $$
     on conflict (slot, generation) where resolved_at is null do update set to_lsn = excluded.to_lsn
     returning g.id
 $$;
-comment on function agent.abandon_slot(text, bigint, text) is 'Give a slot up that keeps too much WAL; called by its reader';
+comment on function agent_internal.abandon_slot(text, bigint, text) is 'Give a slot up that keeps too much WAL; called by its reader';
 
-revoke all on function agent.record_published(regclass, oid), agent.publication_trouble(), agent.republish(),
-    agent.adopt_tables(), agent.abandon_slot(text, bigint, text) from public;
+revoke all on function agent_internal.record_published(regclass, oid), agent_internal.publication_trouble(), agent_internal.republish(),
+    agent_internal.adopt_tables(), agent_internal.abandon_slot(text, bigint, text) from public;

@@ -7,7 +7,7 @@
 -- Else each removed run would read all approvals.
 create index approval_run on agent.approval (run_id);
 
-create function agent.has_decision(_run_id bigint)
+create function agent_internal.has_decision(_run_id bigint)
     returns boolean
     language sql
     stable
@@ -16,7 +16,7 @@ as $$
         or exists (select from agent.step s
                     where s.run_id = _run_id and s.kind = 'result' and s.content ? 'reviewed_by')
 $$;
-comment on function agent.has_decision(bigint) is 'Whether a person has approved, rejected or reviewed something in a run';
+comment on function agent_internal.has_decision(bigint) is 'Whether a person has approved, rejected or reviewed something in a run';
 
 -- Remove those of the next *_batch* runs after *_after* that ended longer than *_keep* ago.
 --
@@ -26,7 +26,7 @@ comment on function agent.has_decision(bigint) is 'Whether a person has approved
 --
 -- Args: _keep_decided: for runs in which a person has decided something; NULL: for ever.
 -- Returns: last: where to go on; NULL: nothing that follows is old enough.
-create function agent.prune_some(
+create function agent_internal.prune_some(
     _keep interval, _keep_decided interval, _after bigint, _batch integer, out removed integer, out last bigint
 )
     language plpgsql
@@ -36,14 +36,14 @@ as $$
 declare
     _young boolean;
 begin
-    select max(s.id), bool_and(s.created_at >= agent.now() - _keep) into last, _young
+    select max(s.id), bool_and(s.created_at >= agent_internal.now() - _keep) into last, _young
       from (select r.id, r.created_at from agent.run r where r.id > _after order by r.id limit _batch) s;
     delete from agent.run r
      using (select o.id
               from agent.run o
              where o.id > _after and o.id <= last
-               and o.finished_at < agent.now() - _keep
-               and (not agent.has_decision(o.id) or o.finished_at < agent.now() - _keep_decided)
+               and o.finished_at < agent_internal.now() - _keep
+               and (not agent_internal.has_decision(o.id) or o.finished_at < agent_internal.now() - _keep_decided)
                for update skip locked) old
      where r.id = old.id;
     get diagnostics removed = row_count;
@@ -52,24 +52,24 @@ begin
     end if;
 end;
 $$;
-comment on function agent.prune_some(interval, interval, bigint, integer) is 'Remove old runs among the next few';
+comment on function agent_internal.prune_some(interval, interval, bigint, integer) is 'Remove old runs among the next few';
 
 -- Remove what is left of processes and attachments that are gone.
 --
 -- Workers say that they live every few seconds; one that was silent for *_keep*, at most a day, is
 -- dead.  Rows that a backfill had to leave alone are needed until it is done.
-create function agent.prune_rest(_keep interval)
+create function agent_internal.prune_rest(_keep interval)
     returns void
     language sql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-    delete from agent.worker where seen_at < agent.now() - least(_keep, interval '1 day');
-    delete from agent.backfill_seen
+    delete from agent.worker where seen_at < agent_internal.now() - least(_keep, interval '1 day');
+    delete from agent_internal.backfill_seen
      where attachment_id <> all (array(select b.attachment_id from agent.backfill b
                                         where b.state in ('pending', 'running')));
 $$;
-comment on function agent.prune_rest(interval) is 'Remove what is left of workers and backfills that are gone';
+comment on function agent_internal.prune_rest(interval) is 'Remove what is left of workers and backfills that are gone';
 
 -- The same by hand, in the caller's transaction.
 create function agent.prune(keep interval, max_runs integer default 10000, keep_decided interval default null)
@@ -82,7 +82,7 @@ declare
     _total integer := 0;
 begin
     while _after is not null and _total < max_runs loop
-        select * into _some from agent.prune_some(keep, keep_decided, _after, least(1000, max_runs - _total));
+        select * into _some from agent_internal.prune_some(keep, keep_decided, _after, least(1000, max_runs - _total));
         _total := _total + _some.removed;
         _after := _some.last;
     end loop;
@@ -91,5 +91,5 @@ end;
 $$;
 comment on function agent.prune(interval, integer, interval) is 'Remove ended runs older than an interval, in batches; those with a person''s decision only where keep_decided says so';
 
-revoke all on function agent.has_decision(bigint), agent.prune_some(interval, interval, bigint, integer),
-    agent.prune_rest(interval), agent.prune(interval, integer, interval) from public;
+revoke all on function agent_internal.has_decision(bigint), agent_internal.prune_some(interval, interval, bigint, integer),
+    agent_internal.prune_rest(interval), agent.prune(interval, integer, interval) from public;

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from bench.measure import Meter, peak_rss_kb, rss_kb
 from bench.ours.parts import open_worker, write_log
 
-_LEFT = "select count(*) from agent.run where not agent.is_final(state)"
+_LEFT = "select count(*) from agent.run where not agent_internal.is_final(state)"
 _SUCCEEDED = "select count(*) from agent.run where state = 'succeeded'"
 
 

@@ -53,7 +53,7 @@ class Tool:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read what agent.resolve_tool() wrote."""
+        """Read what agent_internal.resolve_tool() wrote."""
         return cls(
             name=raw["name"],
             kind=raw["kind"],
@@ -128,7 +128,7 @@ class Attachment:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read what agent.define() wrote."""
+        """Read what agent_internal.define() wrote."""
         return cls(
             id=raw["id"],
             version=raw["version"],

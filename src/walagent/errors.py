@@ -255,7 +255,7 @@ class BudgetExceededError(WalagentError):
     """A budget does not allow the next call now; waiting for it costs no attempt.
 
     Args:
-        refusal: what agent.reserve() said, for agent.wait_for_budget().
+        refusal: what agent_internal.reserve() said, for agent_internal.wait_for_budget().
     """
 
     next = Next.RETRY

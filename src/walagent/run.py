@@ -11,7 +11,7 @@ from walagent.message import Json
 
 
 class RunState(StrEnum):
-    """Where a run stands; agent.may_follow() says which state may follow which."""
+    """Where a run stands; agent_internal.may_follow() says which state may follow which."""
 
     PENDING = "pending"
     RUNNING = "running"

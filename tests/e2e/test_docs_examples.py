@@ -92,7 +92,7 @@ async def test_the_states_are_drawn_as_the_database_allows_them(conn: AsyncConne
     drawn = set(re.findall(r"^ *(\w+) --> (\w+)", drawing.text, re.MULTILINE))
     cursor = await conn.execute(
         "select f::text, t::text from unnest(enum_range(null::agent.run_state)) f,"
-        " unnest(enum_range(null::agent.run_state)) t where agent.may_follow(f, t)"
+        " unnest(enum_range(null::agent.run_state)) t where agent_internal.may_follow(f, t)"
     )
     assert drawn == set(await cursor.fetchall())
 

@@ -48,9 +48,9 @@ select greatest(spent_cost / max_cost, spent_tokens / max_tokens::numeric),
 # Nothing goes on any more: each run has ended, or waits for a budget.
 QUIET = """
 select (select count(*) from agent.run) >= %s
-   and not exists (select from agent.run where not agent.is_final(state)
+   and not exists (select from agent.run where not agent_internal.is_final(state)
                       and (state <> 'waiting_retry' or error ->> 'budget' is null
-                           or next_attempt_at < agent.now() + interval '1 minute'))
+                           or next_attempt_at < agent_internal.now() + interval '1 minute'))
    and not exists (select from agent.spend where settled_at is null)
 """
 LEAKED = "select name, reserved_cost, reserved_tokens from agent.budget_overview"
@@ -282,7 +282,7 @@ async def test_a_lost_answer_counts_once(place: Place, statement: str) -> None:
     await place.conn.execute(BUDGET, [1])
     proxy = Proxy(place.dsn)
     async with proxy.listen(), serving(place, proxy.dsn) as daemon:
-        proxy.drop_reply("walagent worker", f"agent.{statement}(")
+        proxy.drop_reply("walagent worker", f"agent_internal.{statement}(")
         await place.conn.execute(CHANGE, [1, 1])
         await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
     assert proxy.dropped == 1
@@ -325,7 +325,9 @@ async def statements_of(place: Place, first: int, runs: int = 5) -> Counter[str]
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
         # What a role may see is asked anew after a second: how often depends on the machine.
         counted = (
-            each for each in proxy.sent if "agent." in each and "agent.row_visibility" not in each
+            each
+            for each in proxy.sent
+            if "agent." in each and "agent_internal.row_visibility" not in each
         )
         return Counter({each: proxy.sent[each] for each in counted})
 
@@ -341,7 +343,7 @@ async def test_a_run_that_no_budget_counts_costs_no_statement_more(
     assert await statements_of(place, 101) == without
     await place.conn.execute(BUDGET, [1])
     within = await statements_of(place, 201)
-    assert within - without == {"select agent.reserve": 5 * REPLIES}
+    assert within - without == {"select agent_internal.reserve": 5 * REPLIES}
     figure("statements of a run of 3 replies and 3 calls", without.total() / 5)
     figure("the same within a budget", within.total() / 5)
 
@@ -351,7 +353,7 @@ async def test_a_run_that_no_budget_counts_costs_no_statement_more(
 RUNS = """
 insert into agent.run (reason, attachment_id, attachment_version, change, state, lease, worker,
                        lease_expires_at)
-select 'manual', 1, 1, '{}', 'running', 1, 'w', agent.now() + interval '1 hour'
+select 'manual', 1, 1, '{}', 'running', 1, 'w', agent_internal.now() + interval '1 hour'
   from generate_series(1, %s)
 """
 MANY = """
@@ -372,15 +374,18 @@ async def spend_at_random(dsn: str, run: int, chance: random.Random, turns: int)
             agent, model = chance.choice(["item", "other"]), chance.choice(["script", "other"])
             worst = Decimal(chance.randrange(1, 30)) / 1000
             place = [run, did["settled"], agent, model, worst]
-            refused = "select agent.reserve(%s, 1, %s, %s, 'item', %s, 100, %s) is not null"
+            refused = (
+                "select agent_internal.reserve(%s, 1, %s, %s, 'item', %s, 100, %s) is not null"
+            )
             if (await fetch(conn, refused, *place))[0][0]:
                 did["refused"] += 1
             elif chance.random() < 0.3:
-                await conn.execute("select agent.release(%s)", [run])
+                await conn.execute("select agent_internal.release(%s)", [run])
                 did["released"] += 1
             else:
                 await conn.execute(
-                    "select agent.record_step(%s, 1, %s, 'reply', '{}', '{50,0,0,5}', %s, 1, true)",
+                    "select agent_internal.record_step(%s, 1, %s, 'reply', '{}', '{50,0,0,5}',"
+                    " %s, 1, true)",
                     [run, did["settled"], worst * chance.randrange(1, 100) / 100],
                 )
                 did["settled"] += 1
@@ -410,7 +415,7 @@ async def test_fifty_sessions_share_budgets_without_getting_in_each_others_way(
         await place.conn.execute("select pg_advisory_unlock(1)")
         did = sum(await asyncio.gather(*racing), Counter[str]())
         elapsed = time.monotonic() - started
-        await place.conn.execute("select agent.tick()")
+        await place.conn.execute("select agent_internal.tick()")
     assert did.total() == SESSIONS * turns
     assert did["refused"], "the limit was never felt"
     reserved = "select * from agent.budget_overview where reserved_cost > 0"

@@ -31,7 +31,7 @@ insert into written (item, version) select * from new
 """
 IN_WORK = "select exists (select from agent.run where state = 'running')"
 CANCELLED = "select exists (select from agent.run where state = 'cancelled')"
-ENDED = "select count(*) >= %s from agent.run where agent.is_final(state)"
+ENDED = "select count(*) >= %s from agent.run where agent_internal.is_final(state)"
 
 
 async def test_a_cancelled_run_ends_while_its_model_thinks(place: Place) -> None:
@@ -79,7 +79,7 @@ async def test_a_forged_notification_cancels_nothing(place: Place) -> None:
         await place.conn.execute(WRITE)
         await until(place.conn, IN_WORK, alive=daemon.is_alive)
         await place.conn.execute("select pg_notify('walagent_cancel', id::text) from agent.run")
-        ended = "select agent.is_final(state) from agent.run"
+        ended = "select agent_internal.is_final(state) from agent.run"
         await until(place.conn, ended, alive=daemon.is_alive)
         assert await fetch(place.conn, "select state from agent.run") == [("succeeded",)]
 
@@ -103,8 +103,8 @@ create trigger note_transition after update of state on agent.run
 RESUBMITTED = """
 select run, array_agg(new::text order by at)
   from transition group by run
-having count(*) filter (where agent.is_final(new)) <> 1
-    or not agent.is_final((array_agg(new order by at desc))[1])
+having count(*) filter (where agent_internal.is_final(new)) <> 1
+    or not agent_internal.is_final((array_agg(new order by at desc))[1])
 """
 # A tool acted, and no step says so; or a step says so, and it did not; or it acted twice.
 ASTRAY = """

@@ -64,7 +64,7 @@ select attachment, key, cause_run, depth, state::text
   from agent.run_overview where attachment <> 'probe' order by id
 """
 ENDED = """
-select count(*) >= %s and bool_and(agent.is_final(state)) from agent.run_overview
+select count(*) >= %s and bool_and(agent_internal.is_final(state)) from agent.run_overview
  where attachment <> 'probe'
 """
 
@@ -301,7 +301,7 @@ async def test_a_chain_stays_whole_when_processes_die(place: Place, chance: rand
     assert await fetch(place.conn, "select * from agent.broken_invariant") == []
 
 
-COUNT = "select count(*) from agent.run where agent.is_final(state)"
+COUNT = "select count(*) from agent.run where agent_internal.is_final(state)"
 LINKS = """
 select r.attachment, p.attachment, r.depth, r.cause_run
   from agent.run_overview r left join agent.run_overview p on p.id = r.cause_run

@@ -67,11 +67,11 @@ select extract(epoch from min(e.at) - min(b.at))::float8
 """
 BUDGET = """
 insert into agent.budget (name, model, period, max_tokens) values ('day', 'budget', 'day', 100000);
-update agent.budget_use set spent_tokens = 99999;
+update agent_internal.budget_use set spent_tokens = 99999;
 """
 RESETS = """
 select next_attempt_at between end_of_day and end_of_day + interval '5 minutes'
-  from agent.run, agent.period_end('day', created_at) as end_of_day
+  from agent.run, agent_internal.period_end('day', created_at) as end_of_day
  where change -> 'new' ->> 'kind' = 'budget'
 """
 # Nothing is dated by another clock than the database's.

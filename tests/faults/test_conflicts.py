@@ -29,7 +29,7 @@ insert into written (item, version) select * from new
 """
 OF_ITEM = "from agent.run where (change -> 'new' ->> 'id')::bigint = %s"
 RUN = f"select state::text, attempt, error ->> 'sqlstate' {OF_ITEM}"
-ENDED = f"select exists (select {OF_ITEM} and agent.is_final(state))"
+ENDED = f"select exists (select {OF_ITEM} and agent_internal.is_final(state))"
 IN_EFFECT = """
 select count(*) = %s from agent.attachment_version where active_from is not null
 """
@@ -151,7 +151,7 @@ async def test_in_a_circle_of_locks_the_application_wins(
 # Under load.
 
 MEANWHILE = """
-select count(*) from agent.run where agent.is_final(state)
+select count(*) from agent.run where agent_internal.is_final(state)
 """
 
 
@@ -278,7 +278,7 @@ async def test_tools_that_take_long_leave_connections_for_leases(place: Place) -
         await place.conn.execute("insert into item (id, version) select generate_series(1, 6), 1")
         await place.conn.execute("insert into news (id) select generate_series(1, 5)")
         # Another worker would look, too, whose lease has run out.
-        ticking = f"select ({MEANWHILE}) = 11 from agent.tick()"
+        ticking = f"select ({MEANWHILE}) = 11 from agent_internal.tick()"
         await until(place.conn, ticking, alive=daemon.is_alive)
     assert await fetch(place.conn, "select max(attempt) from agent.run") == [(1,)]
 
@@ -492,7 +492,7 @@ async def boxed(place: Place, first: dict[str, Json]) -> list[Any]:
         await place.conn.execute("insert into box (id, label) values (1, 'mine')")
         await until(
             place.conn,
-            "select exists (select from agent.run where agent.is_final(state))",
+            "select exists (select from agent.run where agent_internal.is_final(state))",
             alive=daemon.is_alive,
         )
     assert await fetch(place.conn, "select state::text, attempt from agent.run") == [

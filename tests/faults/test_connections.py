@@ -23,7 +23,7 @@ WRITE = """
 with new as (insert into item values (%s, 1) returning id, version)
 insert into written (item, version) select * from new
 """
-ENDED = "select count(*) from agent.run where agent.is_final(state)"
+ENDED = "select count(*) from agent.run where agent_internal.is_final(state)"
 ANSWERS = "select count(*) from agent.step where kind = 'reply'"
 
 
@@ -40,23 +40,23 @@ class Lost:
         if self.request:
             proxy.drop_request(self.part, self.statement)
         else:
-            rows = self.statement == "agent.claim_runs"
+            rows = self.statement == "agent_internal.claim_runs"
             proxy.drop_reply(self.part, self.statement, rows=rows)
 
 
 COMMITS = [
-    (INTAKE, "agent.ingest"),
+    (INTAKE, "agent_internal.ingest"),
     (INTAKE, "commit"),
-    (WORKER, "agent.claim_runs"),
-    (WORKER, "agent.record_step"),
-    (WORKER, "agent.call_tool"),
+    (WORKER, "agent_internal.claim_runs"),
+    (WORKER, "agent_internal.record_step"),
+    (WORKER, "agent_internal.call_tool"),
     (WORKER, "commit"),  # of the tool in Python
     (WORKER, "agent.finish"),
 ]
 FAST = {
-    (INTAKE, "agent.ingest", False),
+    (INTAKE, "agent_internal.ingest", False),
     (WORKER, "commit", False),
-    (WORKER, "agent.call_tool", False),
+    (WORKER, "agent_internal.call_tool", False),
     (WORKER, "agent.finish", True),
 }
 LOST = [

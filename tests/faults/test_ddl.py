@@ -44,7 +44,7 @@ as $$ insert into public.noted values (ticket, words) $$;
 """
 PLUGINS = ["pgoutput", pytest.param("wal2json", marks=pytest.mark.wal2json)]
 ALL_ENDED = """
-select bool_and(agent.is_final(r.state))
+select bool_and(agent_internal.is_final(r.state))
   from agent.run r join agent.attachment a on a.id = attachment_id
  where a.name <> 'sentinel'
 """
@@ -147,7 +147,7 @@ async def test_changes_are_judged_by_the_table_as_it_was(conn: AsyncConnection, 
         # evaluated.
         assert await column(conn, KEYS, "amount", "pending") == [1, 2]
         assert 'no column "amount" any more' in await value(conn, REASON, "amount")
-    assert await value(conn, "select count(*) from agent.deferred_change") == 0
+    assert await value(conn, "select count(*) from agent_internal.deferred_change") == 0
     assert await column(conn, "select name from agent.attachment where paused order by 1") == [
         "amount",
         "sentinel",
@@ -370,7 +370,7 @@ async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change
     assert await value(
         conn, "select count(*) = 2 from agent.run_overview where attachment = 'beside'"
     )
-    assert await value(conn, "select count(*) from agent.deferred_change") == 0
+    assert await value(conn, "select count(*) from agent_internal.deferred_change") == 0
     assert not await value(conn, PAUSED, "desk")
     await nothing_went_wrong(conn)
 
@@ -731,7 +731,7 @@ async def test_pausing_survives_a_crash_at_any_point(
         await d.start_reader()
         await d.caught_up()
         assert await column(conn, KEYS, "desk", "pending") == [2, 3]
-        assert await value(conn, "select count(*) from agent.deferred_change") == 2
+        assert await value(conn, "select count(*) from agent_internal.deferred_change") == 2
         await run_all(
             conn, "update agent.attachment set condition = 'new.id = 3' where name = 'desk'"
         )

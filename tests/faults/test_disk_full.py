@@ -27,7 +27,7 @@ WRITE = """
 with new as (insert into item values (%s, 1) returning id, version)
 insert into written (item, version) select * from new
 """
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 # What is confirmed is in the checkpoint, and the checkpoint's own commit is safe.
 DURABLE = """
 select s.confirmed_flush_lsn <= p.end_lsn

@@ -47,12 +47,12 @@ select exists (select from pg_stat_activity
 RUN = """
 insert into agent.run (reason, attachment_id, attachment_version, change, key)
 select 'manual', id, version, '{}', '1' from agent.attachment;
-update agent.queue set queued = true
+update agent_internal.queue set queued = true
 """
 GAP = "select from_lsn = p.end_lsn, to_lsn > from_lsn from agent.gap, agent.checkpoint p"
-CLAIM = "select run_id, lease from agent.claim_runs(%s, 1, interval '1 hour')"
+CLAIM = "select run_id, lease from agent_internal.claim_runs(%s, 1, interval '1 hour')"
 INVALIDATED = "select from pg_replication_slots where invalidation_reason = 'idle_timeout'"
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 
 
 @pytest.fixture
@@ -228,9 +228,9 @@ async def test_a_claim_of_a_lost_primary_is_nobodys(both: tuple[Pair, Place]) ->
         (after,) = await fetch(conn, CLAIM, "after")
         assert before[0] == after[0]
         with pytest.raises(psycopg.Error) as caught:
-            await conn.execute("select agent.fence(%s, %s)", before)
+            await conn.execute("select agent_internal.fence(%s, %s)", before)
         assert caught.value.sqlstate == "WA001"
-        await conn.execute("select agent.fence(%s, %s)", after)
+        await conn.execute("select agent_internal.fence(%s, %s)", after)
 
 
 @pytest.mark.slow

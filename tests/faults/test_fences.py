@@ -33,8 +33,8 @@ NOT_TO_BE_HAD = {"tool.done", "tool.recorded", "run.committed"}
 STEAL_RUNS = """
 create temp table held as select id from agent.run where state = 'running';
 update clock set shift = shift + interval '1 hour';
-select agent.tick();
-select count(*) from agent.claim_runs('thief', 100, '1 minute')
+select agent_internal.tick();
+select count(*) from agent_internal.claim_runs('thief', 100, '1 minute')
  where exists (select from held join agent.run using (id) where state = 'pending')
 """
 OF_RUNS = """
@@ -46,10 +46,12 @@ select id, state, worker, lease, attempt, result, tokens,
 """
 FAST = {"model.answered", "tool.started", "tool.recorded", "frame.received", "intake.runs_inserted"}
 BEFORE_THE_COMMIT = {"frame.received", "intake.runs_inserted"}  # there is still something to write
-STEAL_LEDGER = "set lock_timeout = '100ms'; select epoch from agent.take_checkpoint(%s, 'thief')"
+STEAL_LEDGER = (
+    "set lock_timeout = '100ms'; select epoch from agent_internal.take_checkpoint(%s, 'thief')"
+)
 OF_LEDGER = """
 select epoch, reader, commit_lsn::text, end_lsn::text,
-       (select count(*) from agent.run), (select count(*) from agent.merged_change),
+       (select count(*) from agent.run), (select count(*) from agent_internal.merged_change),
        (select count(*) from agent.attachment_version where active_from is not null)
   from agent.checkpoint
 """

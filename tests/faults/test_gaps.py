@@ -26,7 +26,7 @@ NOTE = """
 with new as (insert into item values (%s, 1) returning id, version)
 insert into written (item, version) select * from new
 """
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 FREE = "select not active from pg_replication_slots where slot_name = %s"
 OPEN = "select reason from agent.gap where resolved_at is null"
 # What was ingested ends where the gap begins, or after; and the WAL goes on.

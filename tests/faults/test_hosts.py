@@ -35,9 +35,10 @@ insert into written (item, version) select * from new
 HOLDS = "select count(*) >= %s from agent.run where state = 'running' and worker ~ %s"
 HELD = "select id from agent.run where state = 'running' and worker ~ %s"
 MOVED = """
-select bool_and(agent.is_final(state)) and bool_and(worker !~ %s) from agent.run where id = any (%s)
+select bool_and(agent_internal.is_final(state)) and bool_and(worker !~ %s)
+      from agent.run where id = any (%s)
 """
-ENDED = "select count(*) from agent.run where agent.is_final(state)"
+ENDED = "select count(*) from agent.run where agent_internal.is_final(state)"
 WAITS = "select exists (select from agent.run where state = 'waiting_retry')"
 
 
@@ -266,7 +267,7 @@ async def test_workers_without_their_provider_let_others_do_it(
         held = await held_by(site, site.first, 4)
         site.cut(site.first, "llm")
         await until(conn, WAITS, alive=site.first.is_alive)
-        query = "select bool_and(agent.is_final(state)) from agent.run where id = any (%s)"
+        query = "select bool_and(agent_internal.is_final(state)) from agent.run where id = any (%s)"
         seconds = await until(conn, query, held, alive=site.second.is_alive)
         figure("work of a host without the provider done", seconds, "s")
         await goes_on(site)
@@ -281,7 +282,7 @@ async def test_workers_without_their_provider_let_others_do_it(
 async def goes_on(site: Site) -> None:
     """See other runs end, which began later."""
     ((last,),) = await fetch(site.place.conn, "select coalesce(max(id), 0) from agent.run")
-    query = "select count(*) > 5 from agent.run where id > %s and agent.is_final(state)"
+    query = "select count(*) > 5 from agent.run where id > %s and agent_internal.is_final(state)"
     await until(site.place.conn, query, last, alive=site.second.is_alive)
 
 

@@ -17,7 +17,7 @@ from walagent.wal.options import Plugin
 KILLED = -9
 SLOTS = 10  # few runs that each death leaves to its lease
 WINDOW = 300  # changes: more than the dead hold at any time
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 RUNS = "select count(*) from agent.run"
 
 

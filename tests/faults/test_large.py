@@ -21,7 +21,7 @@ alter table wide alter column body set storage external
 ATTACH = "select agent.attach('wide', %s)"
 WANTED = "model=quiet, on=[insert], when=\"new.kind = 'wanted'\""
 IDS = "select (change -> 'new' ->> 'id')::bigint from agent.run order by id"
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 STATES = "select distinct state, error ->> 'reason' from agent.run"
 STREAMS = "reader.streaming"
 

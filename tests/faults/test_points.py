@@ -32,7 +32,9 @@ update agent.checkpoint p set end_lsn = s.confirmed_flush_lsn
 returning before.commit_lsn::text
 """
 PASSED = "select end_lsn > %s::pg_lsn from agent.checkpoint"
-TAKEN = "select (select count(*) from agent.run) + (select count(*) from agent.merged_change)"
+TAKEN = (
+    "select (select count(*) from agent.run) + (select count(*) from agent_internal.merged_change)"
+)
 
 SKIPS = [0, pytest.param(1, marks=pytest.mark.slow)]  # harmless passes before it fires
 pytestmark = pytest.mark.scenario(1)

@@ -49,7 +49,7 @@ select s.confirmed_flush_lsn >= change.at, s.confirmed_flush_lsn <= p.end_lsn
 """
 COUNT_OF_ALL = "select count(*) from agent.run"
 ENDED = """
-select bool_and(agent.is_final(state) or state = 'needs_review') from agent.run
+select bool_and(agent_internal.is_final(state) or state = 'needs_review') from agent.run
 """
 
 

@@ -41,7 +41,7 @@ insert into written (item, version) select * from new
 """
 OF_ITEM = "from agent.run where (change -> 'new' ->> 'id')::bigint = %s"
 RUN = f"select state::text, attempt, error ->> 'sqlstate' {OF_ITEM}"
-ENDED = f"select exists (select {OF_ITEM} and agent.is_final(state))"
+ENDED = f"select exists (select {OF_ITEM} and agent_internal.is_final(state))"
 PAUSED = "select paused from agent.attachment where name = 'item'"
 WHY = "select paused_reason from agent.attachment where name = 'item'"
 EFFECTS = "select tool, count(*) from effect where item = %s group by 1 order by 1"

@@ -43,8 +43,8 @@ WIRES = pytest.mark.parametrize("wire", ["anthropic", "openai"])
 SETTLED = """
 select count(*) = %s
   from agent.run r join agent.attachment a on a.id = r.attachment_id
- where agent.is_final(state) or a.paused and state = 'pending'
-       or state = 'waiting_retry' and next_attempt_at > agent.now() + interval '1 min'
+ where agent_internal.is_final(state) or a.paused and state = 'pending'
+       or state = 'waiting_retry' and next_attempt_at > agent_internal.now() + interval '1 min'
 """
 
 

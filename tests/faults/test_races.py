@@ -160,9 +160,9 @@ TRIES = {
             where id = {p}""",
         {NOT_PENDING},
     ),
-    "tick": ("select agent.tick()", {DONE}),
+    "tick": ("select agent_internal.tick()", {DONE}),
     "let time pass": (
-        "update clock set shift = shift + interval '8 days'; select agent.tick()",
+        "update clock set shift = shift + interval '8 days'; select agent_internal.tick()",
         {DONE},
     ),
 }
@@ -262,7 +262,7 @@ async def test_of_fifty_who_decide_at_once_one_does(
                 place,
                 [(session, TRIES[kind][0].format(p=approval, r=run)) for session, kind in doing],
             )
-            ended = "select agent.is_final(state) from agent.run where id = %s"
+            ended = "select agent_internal.is_final(state) from agent.run where id = %s"
             await until(place.conn, ended, run, alive=daemon.is_alive)
             seen = [
                 (kind, session.user, answer)
@@ -284,9 +284,10 @@ async def test_of_fifty_who_decide_at_once_one_does(
 # The same for what else a person may do with a run, each alone.
 
 RUN_IN = {
-    "failed": "state = 'failed', finished_at = agent.now()",
+    "failed": "state = 'failed', finished_at = agent_internal.now()",
     "needs_review": "state = 'needs_review'",
-    "waiting_retry": "state = 'waiting_retry', next_attempt_at = agent.now() + interval '1 day'",
+    "waiting_retry": "state = 'waiting_retry', next_attempt_at = agent_internal.now() + interval"
+    " '1 day'",
 }
 INTENT = """
 insert into agent.step (run_id, seq, kind, content)
@@ -379,7 +380,7 @@ async def test_a_call_that_was_changed_after_its_approval_is_not_carried_out(des
         await place.conn.execute("select agent.approve(%s)", [each])
     assert (await place.conn.execute(TAMPERED, [run])).rowcount == 1
     async with serving(place, place.dsn) as daemon:
-        both = "select count(*) = 2 from agent.run where agent.is_final(state)"
+        both = "select count(*) = 2 from agent.run where agent_internal.is_final(state)"
         await until(place.conn, both, alive=daemon.is_alive)
     ended = "select id, state::text, error ->> 'reason' from agent.run order by id"
     assert await fetch(place.conn, ended) == [
@@ -428,7 +429,9 @@ async def test_an_open_transaction_of_a_person_stops_neither_intake_nor_claims(
             )
             await until(place.conn, worked, run, seconds=IN_TIME, alive=daemon.is_alive)
             await place.conn.execute("set lock_timeout = '2s'")
-            await place.conn.execute("select agent.tick()")  # what time makes due waits for nobody
+            await place.conn.execute(
+                "select agent_internal.tick()"
+            )  # what time makes due waits for nobody
             await person.conn.execute(end.encode())
             item += 6
     assert await fetch(place.conn, "select * from agent.broken_invariant") == []
@@ -450,10 +453,10 @@ async def test_a_question_that_lapses_while_somebody_decides_stops_no_clockwork(
         await person.conn.execute("select agent.approve(%s)", [approval])
         await place.conn.execute("update clock set shift = shift + interval '8 days'")
         await place.conn.execute("set lock_timeout = '2s'")
-        await place.conn.execute("select agent.tick()")
+        await place.conn.execute("select agent_internal.tick()")
         assert await fetch(place.conn, state, other) == [("pending",)]
         await person.conn.execute("rollback")
-    await place.conn.execute("select agent.tick()")
+    await place.conn.execute("select agent_internal.tick()")
     assert await fetch(place.conn, state, run) == [("pending",)]
     states = "select state from agent.approval order by id"
     assert await fetch(place.conn, states) == [("expired",), ("expired",)]

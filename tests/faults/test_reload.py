@@ -17,7 +17,7 @@ from tests.faults.rig.waiting import fetch, until, until_true
 
 pytestmark = pytest.mark.scenario(18)
 
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 VERSIONS = "select name, version from agent.attachment order by 1"
 IN_EFFECT = "select (select version from agent.attachment where name = 'item') = %s"
 WORKED = """

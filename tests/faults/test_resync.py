@@ -29,7 +29,7 @@ $$;
 create trigger touch before update on item for each row execute function touch();
 """
 NOTHING_LEFT = """
-select not exists (select from agent.run where not agent.is_final(state))
+select not exists (select from agent.run where not agent_internal.is_final(state))
    and not exists (select from agent.backfill where state in ('pending', 'running'))
 """
 # All that the writer committed by now has come by the stream, or is older than the slot.

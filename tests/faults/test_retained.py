@@ -27,7 +27,7 @@ NOTE = """
 with new as (insert into item values (%s, 1) returning id, version)
 insert into written (item, version) select * from new
 """
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 RETAINED = """
 select pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint,
        pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn)::bigint
@@ -227,7 +227,9 @@ async def test_a_former_reader_gives_nothing_up(place: Place) -> None:
     with running(daemon(place, LIMIT)) as former:
         await former.has_said("reader.streaming")
         async with stuck(place, "agent.run"):
-            await place.conn.execute("select agent.take_checkpoint(%s, 'another')", [place.slot])
+            await place.conn.execute(
+                "select agent_internal.take_checkpoint(%s, 'another')", [place.slot]
+            )
             await fill(place, 32 * MB)
             await former.has_said("slot.kept")
             assert await fetch(place.conn, "select from agent.gap") == []
@@ -242,7 +244,8 @@ async def test_a_slot_whose_reader_died_before_it_was_dropped_is_dropped_by_the_
     """The gap is on record, so the slot is of no use to anybody."""
     await make_ready(place)
     ((gap,),) = await fetch(
-        place.conn, "select agent.abandon_slot(slot, epoch, 'as was wanted') from agent.checkpoint"
+        place.conn,
+        "select agent_internal.abandon_slot(slot, epoch, 'as was wanted') from agent.checkpoint",
     )
     assert gap is not None
     assert await fetch(place.conn, HAS_SLOT, place.slot)

@@ -17,7 +17,7 @@ from tests.faults.rig.waiting import connect_again, until
 pytestmark = pytest.mark.scenario(3)
 
 PATIENCE = 10.0  # seconds that a server may need to stop with us connected
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 WATCHDOG = 10.0  # seconds that systemd would wait for a sign of life
 STARVES = 3 * LEASE + 0.5 + 30  # seconds without a turn after which the watchdog is fed no more
 TOOL = 3  # seconds that a tool may take; the server's absence is not its fault

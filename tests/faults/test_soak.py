@@ -293,7 +293,7 @@ async def soaked(
 
 
 ALL_DONE = "select (select count(*) from done) >= (select count(*) from written)"
-ALL_ENDED = "select coalesce(bool_and(agent.is_final(state)), true) from agent.run"
+ALL_ENDED = "select coalesce(bool_and(agent_internal.is_final(state)), true) from agent.run"
 
 
 @pytest.mark.scenario(20)
@@ -371,7 +371,7 @@ async def test_pruning_holds_no_claim_up(place: Place, figure: Figure, old: int)
     await conn.execute(OLD, [old])
     await conn.execute(OLD_STEPS)
     await conn.execute(NEW)
-    await conn.execute("update agent.queue set queued = true")
+    await conn.execute("update agent_internal.queue set queued = true")
     async with await connect(place.dsn) as pruner, await connect(place.dsn) as worker:
         await worker.execute("set lock_timeout = '250ms'")
         alone = [await claim_and_finish(worker) for _ in range(200)]

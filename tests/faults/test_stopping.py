@@ -19,7 +19,7 @@ from walagent.store.connections import Pool, connect, open_pool
 
 pytestmark = pytest.mark.scenario(18)
 
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 ASKING = "select count(*) = 3 from agent.run where state = 'running'"
 LEFT = "select count(*) from agent.run where state = 'running'"
 STATES = "select state, attempt, count(*) from agent.run group by 1, 2 order by 1, 2"

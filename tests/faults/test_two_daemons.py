@@ -22,7 +22,7 @@ pytestmark = pytest.mark.scenario(6)
 SETTINGS = {"replication": {"sender_timeout": 1}}  # a frozen reader loses the slot after this
 TAKE_OVER = 5.0  # seconds
 TOOL = 2  # seconds; a frozen worker keeps the transaction of a tool for a little longer than this
-ENDED = "select (select count(*) from agent.run where agent.is_final(state)) >= %s"
+ENDED = "select (select count(*) from agent.run where agent_internal.is_final(state)) >= %s"
 WRITE = """
 with new as (insert into item values (%s, 1) returning id, version)
 insert into written (item, version) select * from new

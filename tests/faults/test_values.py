@@ -389,7 +389,9 @@ async def test_bytes_that_are_no_text_stop_nobody(encoded: str, plugin: str) -> 
                 " (2, 'café', '{}'), (3, 'plain', null);"
                 "insert into keyed values (E'k\\xff'), ('k')",
             )
-            await d.until("select count(*) = 9 and bool_and(agent.is_final(state)) from agent.run")
+            await d.until(
+                "select count(*) = 9 and bool_and(agent_internal.is_final(state)) from agent.run"
+            )
             await d.caught_up()
         assert await value(conn, "select array_agg(answer order by id) from t") == ["ü"] * 3
         assert await rows(conn, "select name = 'k', answer from keyed order by 2") == [

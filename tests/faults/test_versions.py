@@ -47,7 +47,7 @@ union all
 select 'publication', pubname, tablename, '' from pg_publication_tables where schemaname = 'agent'
  order by 1, 2, 3, 4
 """
-APPLIED = "select name from agent.migration order by name"
+APPLIED = "select name from agent_internal.migration order by name"
 # At the n-th command of a migration: an error, or a wait until the test lets it go on.
 OBSTACLE = """
 create schema obstacle;
@@ -152,7 +152,9 @@ async def test_a_newer_schema_is_refused_and_a_daemon_that_runs_goes_on(place: P
     await make_ready(place)
     with running(Daemon(place, name="old")) as old:
         await old.has_said("reader.streaming")
-        await place.conn.execute("insert into agent.migration values ('9999_newer.sql', 'x')")
+        await place.conn.execute(
+            "insert into agent_internal.migration values ('9999_newer.sql', 'x')"
+        )
         await place.conn.execute(WRITE, [1])
         await until(place.conn, ALL_ENDED, alive=old.is_alive)
         with running(Daemon(place, name="again")) as again:
@@ -222,7 +224,7 @@ async def stand_in_the_way(
 
 async def see_whole_ones(place: Place, stages: Sequence[Stage]) -> int:
     """See that the schema is what its record says; return how many migrations that has."""
-    there = await fetch(place.conn, "select to_regclass('agent.migration') is not null")
+    there = await fetch(place.conn, "select to_regclass('agent_internal.migration') is not null")
     names = await fetch(place.conn, APPLIED) if there == [(True,)] else []
     assert [name for (name,) in names] == [migration.name for migration in ALL[: len(names)]]
     assert await fetch(place.conn, SHAPE) == stages[len(names)].shape

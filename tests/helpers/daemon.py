@@ -102,7 +102,7 @@ class Daemon:
         """Let the leases of dead workers run out."""
         await run_all(
             self.conn,
-            "update agent.run set lease_expires_at = agent.now() - interval '1 s'"
+            "update agent.run set lease_expires_at = agent_internal.now() - interval '1 s'"
             " where state = 'running'",
         )
         await runs.tick(self.conn)
@@ -118,7 +118,7 @@ class Daemon:
         """Wait until *count* runs have ended; give all runs as (key, state, result, error)."""
         await self.until(
             "select count(*) >= %s from agent.run r left join agent.attachment a"
-            " on a.id = r.attachment_id where agent.is_final(r.state)"
+            " on a.id = r.attachment_id where agent_internal.is_final(r.state)"
             " and coalesce(a.name, '') like %s and a.name is distinct from 'sentinel'",
             count,
             attachment,

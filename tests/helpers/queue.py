@@ -38,9 +38,11 @@ async def add_runs(
         }
         for n, ordering_key in enumerate(ordering_keys)
     ]
-    await value(conn, "select agent.insert_runs(1, %s::jsonb)", orjson.dumps(documents).decode())
+    await value(
+        conn, "select agent_internal.insert_runs(1, %s::jsonb)", orjson.dumps(documents).decode()
+    )
     await conn.execute(
-        "update agent.queue set queued = true where attachment_id = %s", [attachment]
+        "update agent_internal.queue set queued = true where attachment_id = %s", [attachment]
     )
     ids = await column(
         conn, "select id from agent.run order by id desc limit %s", len(ordering_keys)
@@ -94,6 +96,6 @@ async def set_clock(conn: AsyncConnection, ahead: str) -> None:
     """Let the database's own clock be *ahead*, an interval, of the real one."""
     await run_all(
         conn,
-        "create or replace function agent.now() returns timestamptz language sql stable"
+        "create or replace function agent_internal.now() returns timestamptz language sql stable"
         f" as $$ select statement_timestamp() + interval '{ahead}' $$",
     )

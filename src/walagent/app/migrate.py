@@ -29,8 +29,8 @@ async def plan_migrations(conn: Connection) -> list[Migration]:
         applied = await applied_migrations(conn)
     if applied is None:
         raise PreconditionError(
-            'the schema "agent" is there, but walagent migrate did not make it',
-            hint="use another database; or drop schema agent cascade, if nothing in it counts",
+            'schema "agent" exists, but walagent did not create it',
+            hint="Use another database, or run drop schema agent cascade if it is not needed.",
         )
     return due(find_migrations(), applied)
 

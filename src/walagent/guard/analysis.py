@@ -221,7 +221,7 @@ class _Judge:
             harmless = name in allowlist.CATALOGS
         elif schema == "information_schema":
             harmless = name not in allowlist.DENIED_INFORMATION
-        elif schema == "agent" or schema.startswith(("pg_toast", "pg_temp")):
+        elif schema in {"agent", "agent_internal"} or schema.startswith(("pg_toast", "pg_temp")):
             harmless = listed is not None and f"{schema}.{name}" in listed
         elif kind == "f" or row["foreign_parts"]:
             return f"{row['title']} leads to another server"

@@ -1,8 +1,8 @@
 """Running an agent on the rows that existed when it was attached, each exactly once.
 
 A chunk is read as the table is now, in key order.  Then we wait until intake has passed the
-place in the WAL where the chunk was read: from there on, `agent.backfill_seen` holds every row
-that was inserted since the attach, and those belong to the stream.  The others existed.
+place in the WAL where the chunk was read: from there on, `agent_internal.backfill_seen` holds
+every row that was inserted since the attach, and those belong to the stream.  The others existed.
 
 The same is done after a gap, where a person wants the agent to run on all rows: then what counts is
 which rows existed when the new slot began.

@@ -67,7 +67,7 @@ class Gathering:
         """Know the attachments in effect at *start*.
 
         Args:
-            key: `agent.secret`, which proves our own write-backs.
+            key: `agent_internal.secret`, which proves our own write-backs.
             backfilling: attachments whose backfill is going on; changed here when one comes.
             start: everything before it is dealt with.
         """

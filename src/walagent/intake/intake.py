@@ -102,7 +102,7 @@ class Intake:
         """Take over *conn*, a connection of intake's own in autocommit mode.
 
         Args:
-            key: `agent.secret`, which proves our own write-backs.
+            key: `agent_internal.secret`, which proves our own write-backs.
             backfilling: attachments whose backfill is going on; shared with `Backfill`.
             on_runs: called after runs were committed.
             on_attached: called after an attachment's new version came into effect, durably.

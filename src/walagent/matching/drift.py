@@ -1,7 +1,7 @@
 """What an attachment needs of its table, held against the table as it was at a change.  Pure.
 
-SQL agent.drift_of() asks the same of the table as it is now, and more; but a change may be of
-a time when the table looked different, and is told by its relation alone.
+SQL agent_internal.drift_of() asks the same of the table as it is now, and more; but a change may
+be of a time when the table looked different, and is told by its relation alone.
 """
 
 from collections.abc import Iterator

@@ -30,7 +30,7 @@ def origin_of(tag: Tag, xid: int, key: bytes) -> Origin | None:
 
     Args:
         xid: of the transaction that the tag came in, 32 bits, as BEGIN shows it.
-        key: `agent.secret`.
+        key: `agent_internal.secret`.
     """
     what, _, signature = tag.content.rpartition(b" ")
     numbers = what.split(b" ")
@@ -42,6 +42,6 @@ def origin_of(tag: Tag, xid: int, key: bytes) -> Origin | None:
 
 
 def sign(what: bytes, xid: int, key: bytes) -> bytes:
-    """Do what agent.sign_write() does."""
+    """Do what agent_internal.sign_write() does."""
     inner = hashlib.sha256(key + what + b" " + str(xid).encode()).digest()
     return hashlib.sha256(key + inner).hexdigest().encode()

@@ -70,7 +70,7 @@ def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -
         "       cross join lateral {new}\n"
         "       cross join lateral {old}"
     ).format(
-        condition=sql.SQL(attachment.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent.compile_condition()
+        condition=sql.SQL(attachment.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
         present=_present_row(attachment, shape, columns) if looks_up else sql.SQL(""),
         new=_record(
             "new", "coalesce(present.part, '{}') || given.new" if looks_up else "given.new",

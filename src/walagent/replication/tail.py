@@ -112,4 +112,4 @@ def _lines(item: Item, watch: Watch) -> Iterator[bytes]:
 
 
 def _is_ours(change: Change) -> bool:
-    return change.relation.schema == "agent"
+    return change.relation.schema in {"agent", "agent_internal"}

@@ -1,6 +1,6 @@
 """Which calls a budget counts, as this process knows it, so that all others cost no statement.
 
-What is left of a budget only PostgreSQL knows: `agent.reserve` decides.
+What is left of a budget only PostgreSQL knows: `agent_internal.reserve` decides.
 """
 
 import time

@@ -74,7 +74,7 @@ class Workshop:
     pool: Pool
     toolbox: Toolbox
     model_of: Callable[[str], Model]
-    key: bytes  # agent.secret
+    key: bytes  # agent_internal.secret
     # How many runs of a model a worker with so many slots may hold, where not all of them.
     tight: Callable[[int], Mapping[str, int]] = lambda _slots: {}
     prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare

@@ -206,7 +206,7 @@ class Toolbox:
             _check_fits(conn, parameter)
             faults.hit("tool.started")
             cursor = await conn.execute(
-                "select agent.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                "select agent_internal.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 [
                     claim.run_id,
                     claim.lease,

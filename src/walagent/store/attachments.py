@@ -34,7 +34,7 @@ async def attachment_version(
 
 async def secret_key(conn: Connection) -> bytes:
     """Read the key that signs our write-backs."""
-    row = await (await conn.execute("select key from agent.secret")).fetchone()
+    row = await (await conn.execute("select key from agent_internal.secret")).fetchone()
     return bytes(row[0]) if row else b""
 
 
@@ -45,7 +45,9 @@ async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> boo
         True when it is paused by this, False when it was before, None when it is not: somebody is
         changing it in an open transaction, which is not waited for.
     """
-    cursor = await conn.execute("select agent.pause_broken(%s, %s)", [attachment_id, reason])
+    cursor = await conn.execute(
+        "select agent_internal.pause_broken(%s, %s)", [attachment_id, reason]
+    )
     row = await cursor.fetchone()
     return row[0] if row else None
 
@@ -53,7 +55,8 @@ async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> boo
 async def drift_of(conn: Connection, attachment_id: int, version: int) -> str | None:
     """Say why an attachment cannot go on as it was defined; None of a version that has passed."""
     cursor = await conn.execute(
-        "select agent.drift_of(definition) from agent.attachment where id = %s and version = %s",
+        "select agent_internal.drift_of(definition) from agent.attachment where id = %s and"
+        " version = %s",
         [attachment_id, version],
     )
     row = await cursor.fetchone()
@@ -62,7 +65,7 @@ async def drift_of(conn: Connection, attachment_id: int, version: int) -> str | 
 
 async def pause_drifted(conn: Connection) -> list[tuple[str, str]]:
     """Pause the attachments that have lost their ground; give their names and the reasons."""
-    cursor = await conn.execute("select attachment, reason from agent.pause_drifted()")
+    cursor = await conn.execute("select attachment, reason from agent_internal.pause_drifted()")
     return await cursor.fetchall()
 
 

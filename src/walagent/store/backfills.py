@@ -52,7 +52,7 @@ async def start(conn: Connection, job: BackfillJob) -> None:
     """Say that a backfill has begun, with the planner's estimate of its size."""
     await conn.execute(
         "update agent.backfill"
-        "   set state = 'running', started_at = agent.now(),"
+        "   set state = 'running', started_at = agent_internal.now(),"
         "       rows_total = (select greatest(reltuples, 0)::bigint from pg_class where oid = %s)"
         " where attachment_id = %s and generation = %s",
         [job.attachment.relation_oid, job.attachment.id, job.generation],
@@ -63,7 +63,7 @@ async def finish(conn: Connection, job: BackfillJob) -> None:
     """Say that a backfill is done, and forget what it had to leave alone."""
     await conn.execute(
         "update agent.backfill"
-        "   set state = 'done', finished_at = agent.now(), rows_total = rows_done"
+        "   set state = 'done', finished_at = agent_internal.now(), rows_total = rows_done"
         " where attachment_id = %s and generation = %s",
         [job.attachment.id, job.generation],
     )
@@ -73,7 +73,7 @@ async def finish(conn: Connection, job: BackfillJob) -> None:
 async def fail(conn: Connection, job: BackfillJob, error: Exception) -> None:
     """Say that a backfill cannot go on, and why."""
     await conn.execute(
-        "update agent.backfill set state = 'failed', finished_at = agent.now(), error = %s"
+        "update agent.backfill set state = 'failed', finished_at = agent_internal.now(), error = %s"
         " where attachment_id = %s and generation = %s",
         [str(error), job.attachment.id, job.generation],
     )
@@ -83,7 +83,7 @@ async def fail(conn: Connection, job: BackfillJob, error: Exception) -> None:
 async def _forget_seen(conn: Connection) -> None:
     """Forget what no backfill has to leave alone any more, also of attachments that are gone."""
     await conn.execute(
-        "delete from agent.backfill_seen"
+        "delete from agent_internal.backfill_seen"
         " where attachment_id <> all (array(select attachment_id from agent.backfill"
         "                                    where state in ('pending', 'running')))"
     )
@@ -103,7 +103,7 @@ async def nudge(conn: Connection) -> None:
 async def seen(conn: Connection, job: BackfillJob, keys: Sequence[str]) -> set[str]:
     """Which of *keys* have got their runs in another way since the backfill was asked for."""
     cursor = await conn.execute(
-        "select key from agent.backfill_seen"
+        "select key from agent_internal.backfill_seen"
         " where attachment_id = %s and generation >= %s and key = any (%s)",
         [job.attachment.id, job.generation, list(keys)],
     )
@@ -134,7 +134,7 @@ async def insert_runs(
 async def wake(conn: Connection, attachment_id: int) -> None:
     """Put an attachment into the workers' queue, and ring."""
     await conn.execute(
-        "with queued as (update agent.queue set queued = true where attachment_id = %s)"
+        "with queued as (update agent_internal.queue set queued = true where attachment_id = %s)"
         " select pg_notify('walagent_runs', '')",
         [attachment_id],
     )

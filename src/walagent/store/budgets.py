@@ -72,7 +72,7 @@ async def reserve(  # noqa: PLR0913, PLR0917 - run, place, and what is asked for
         LeaseLostError, RunCancelledError: ask nothing, leave the run.
     """
     cursor = await conn.execute(
-        "select agent.reserve(%s, %s, %s, %s, %s, %s, %s, %s::numeric)",
+        "select agent_internal.reserve(%s, %s, %s, %s, %s, %s, %s, %s::numeric)",
         [claim.run_id, claim.lease, seq, attachment.agent, attachment.name, model, tokens, cost],
     )
     row = await cursor.fetchone()
@@ -83,7 +83,7 @@ async def reserve(  # noqa: PLR0913, PLR0917 - run, place, and what is asked for
 async def wait_for_budget(conn: Connection, claim: Claim, refusal: Json, spent: Spent) -> None:
     """Let the run wait until its budget allows the call; no attempt is used."""
     await conn.execute(
-        "select agent.wait_for_budget(%s, %s, %s, %s, %s::numeric)",
+        "select agent_internal.wait_for_budget(%s, %s, %s, %s, %s::numeric)",
         [claim.run_id, claim.lease, Jsonb(refusal), spent.tokens, spent.cost],
     )
 

@@ -66,7 +66,7 @@ async def take_checkpoint(conn: Connection, slot: str, reader: str) -> Checkpoin
         FencedError: there is no checkpoint for this slot, or the slot is given up.
     """
     cursor = await conn.execute(
-        f"select {_COLUMNS} from agent.take_checkpoint(%s, %s)",  # noqa: S608 - our own constant
+        f"select {_COLUMNS} from agent_internal.take_checkpoint(%s, %s)",  # noqa: S608 - our own constant
         [slot, reader],
     )
     row = await cursor.fetchone()
@@ -200,7 +200,7 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     """
     marked = _startable(runs, start) if start else frozenset[int]()
     cursor = await conn.execute(
-        "select agent.ingest(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)",
+        "select agent_internal.ingest(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)",
         [
             checkpoint.slot,
             checkpoint.epoch,
@@ -265,7 +265,8 @@ def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
 async def insert_runs(conn: Connection, checkpoint: Checkpoint, runs: Sequence[NewRun]) -> int:
     """Insert runs that do not collect; return how many were new."""
     cursor = await conn.execute(
-        "select agent.insert_runs(%s, %s::jsonb)", [checkpoint.generation, _documents(runs)]
+        "select agent_internal.insert_runs(%s, %s::jsonb)",
+        [checkpoint.generation, _documents(runs)],
     )
     row = await cursor.fetchone()
     return row[0] if row else 0
@@ -278,7 +279,7 @@ async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable
         for run in runs
     ]
     await conn.execute(
-        "select agent.defer_changes(%s, %s::jsonb)",
+        "select agent_internal.defer_changes(%s, %s::jsonb)",
         [checkpoint.generation, orjson.dumps(changes).decode()],
     )
 
@@ -323,7 +324,7 @@ async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
         FencedError: a newer reader took over; roll back and leave.
     """
     await conn.execute(
-        "select agent.advance_checkpoint(%s, %s, %s, %s, %s, %s)",
+        "select agent_internal.advance_checkpoint(%s, %s, %s, %s, %s, %s)",
         [
             checkpoint.slot,
             checkpoint.epoch,
@@ -343,7 +344,7 @@ async def record_seen(conn: Connection, generation: int, seen: Iterable[tuple[in
     """
     pairs = list(seen)
     await conn.execute(
-        "insert into agent.backfill_seen (attachment_id, generation, key)"
+        "insert into agent_internal.backfill_seen (attachment_id, generation, key)"
         " select a, %s, k from unnest(%s::bigint[], %s::text[]) as x (a, k) on conflict do nothing",
         [generation, [attachment for attachment, _ in pairs], [key for _, key in pairs]],
     )

@@ -16,7 +16,7 @@ Connection = AsyncConnection[Any]
 async def deferred_change(conn: Connection, run_id: int) -> str | None:
     """Read the whole change of a run; None when it has been evaluated."""
     cursor = await conn.execute(
-        "select change::text from agent.deferred_change where run_id = %s", [run_id]
+        "select change::text from agent_internal.deferred_change where run_id = %s", [run_id]
     )
     row = await cursor.fetchone()
     return row[0] if row else None
@@ -31,6 +31,6 @@ async def accept_deferred(
         LeaseLostError, RunCancelledError: leave the run.
     """
     await conn.execute(
-        "select agent.accept_deferred(%s, %s, %s::jsonb, %s)",
+        "select agent_internal.accept_deferred(%s, %s, %s::jsonb, %s)",
         [claim.run_id, claim.lease, orjson.dumps(change, default=exact).decode(), key],
     )

@@ -101,7 +101,8 @@ async def settle_gap(conn: Connection, gap: Gap, made: Iterable[Made], start: Ls
     """Say that a gap is dealt with: a new slot begins at *start*, and what was chosen for whom."""
     await conn.execute(
         "update agent.gap"
-        "   set to_lsn = %s, resolution = %s, resolved_at = agent.now(), resolved_by = session_user"
+        "   set to_lsn = %s, resolution = %s, resolved_at = agent_internal.now(), resolved_by ="
+        " session_user"
         " where id = %s",
         [str(start), f"a new slot begins at {start}", gap.id],
     )
@@ -128,7 +129,7 @@ async def resolve_gap(conn: Connection, gap_id: int, resolution: str) -> bool:
     """Write down what was done about a gap; False if there is no open one of that number."""
     cursor = await conn.execute(
         "update agent.gap"
-        "   set resolution = %s, resolved_at = agent.now(), resolved_by = session_user"
+        "   set resolution = %s, resolved_at = agent_internal.now(), resolved_by = session_user"
         " where id = %s and resolved_at is null",
         [resolution, gap_id],
     )
@@ -141,7 +142,9 @@ async def give_up(conn: Connection, slot: str, epoch: int, reason: str) -> int |
     Returns:
         the gap; None where another reader than that of *epoch* holds the checkpoint.
     """
-    cursor = await conn.execute("select agent.abandon_slot(%s, %s, %s)", [slot, epoch, reason])
+    cursor = await conn.execute(
+        "select agent_internal.abandon_slot(%s, %s, %s)", [slot, epoch, reason]
+    )
     row = await cursor.fetchone()
     return row[0] if row else None
 
@@ -156,13 +159,15 @@ async def present(conn: Connection) -> tuple[Lsn, datetime]:
 
 async def publication_trouble(conn: Connection) -> list[str]:
     """Say what has become of our publications behind our back, a sentence each."""
-    cursor = await conn.execute("select agent.publication_trouble()")
+    cursor = await conn.execute("select agent_internal.publication_trouble()")
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def may_publish(conn: Connection) -> bool:
     """Whether this login may mend the publications."""
-    cursor = await conn.execute("select has_function_privilege('agent.republish()', 'execute')")
+    cursor = await conn.execute(
+        "select has_function_privilege('agent_internal.republish()', 'execute')"
+    )
     row = await cursor.fetchone()
     return bool(row and row[0])
 
@@ -173,7 +178,7 @@ async def adopt_tables(conn: Connection) -> list[str]:
     Returns:
         the attachments that have moved.
     """
-    cursor = await conn.execute("select agent.adopt_tables()")
+    cursor = await conn.execute("select agent_internal.adopt_tables()")
     return [row[0] for row in await cursor.fetchall()]
 
 
@@ -183,4 +188,4 @@ async def publish_again(conn: Connection) -> None:
     Raises (as a PostgreSQL error):
         PreconditionError: this takes the schema's owner.
     """
-    await conn.execute("select agent.republish()")
+    await conn.execute("select agent_internal.republish()")

@@ -1,6 +1,7 @@
 """The schema's migrations: which there are, which are applied, and applying one.
 
-They are files, in the installed package or at the repository's root.  `agent.migration` remembers
+They are files, in the installed package or at the repository's root.  `agent_internal.migration`
+remembers
 each with its digest: a file that was edited after it was applied is told, not run again.
 """
 
@@ -34,7 +35,7 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A row of `agent.migration`."""
+    """A row of `agent_internal.migration`."""
 
     name: str
     digest: str
@@ -61,12 +62,22 @@ async def lock_migrations(conn: Connection) -> None:
 
 
 async def applied_migrations(conn: Connection) -> list[Applied] | None:
-    """List what is applied, in order; None when there is a schema `agent` without such a list."""
+    """List what is applied, in order; None if a schema `agent` exists that has no such list.
+
+    Raises:
+        PreconditionError: a version before the first release created the schema.
+    """
     row = await (await conn.execute(query("find_schema"))).fetchone()
-    has_schema, has_list = row or (False, False)
+    has_schema, has_list, is_unreleased = row or (False, False, False)
+    if is_unreleased:
+        raise PreconditionError(
+            'schema "agent" was created by an unreleased version and cannot be upgraded',
+            hint="Run: drop schema agent cascade; drop publication if exists walagent,"
+            " walagent_inserts; then walagent init. Runs, steps and attachments are lost.",
+        )
     if not has_list:
         return None if has_schema else []
-    cursor = await conn.execute("select name, sha256 from agent.migration order by name")
+    cursor = await conn.execute("select name, sha256 from agent_internal.migration order by name")
     return [Applied(*found) for found in await cursor.fetchall()]
 
 
@@ -75,6 +86,6 @@ async def apply_migration(conn: Connection, migration: Migration) -> None:
     await conn.execute(migration.script)
     await conn.execute(query("create_migration_list"))
     await conn.execute(
-        "insert into agent.migration (name, sha256) values (%s, %s)",
+        "insert into agent_internal.migration (name, sha256) values (%s, %s)",
         [migration.name, migration.digest],
     )

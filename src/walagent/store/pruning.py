@@ -17,7 +17,7 @@ async def prune_some(
         how many were removed, and where to go on; None: what follows is too young.
     """
     cursor = await conn.execute(
-        "select removed, last from agent.prune_some(%s, %s, %s, %s)",
+        "select removed, last from agent_internal.prune_some(%s, %s, %s, %s)",
         [keep, keep_decided, after, batch],
     )
     row = await cursor.fetchone()
@@ -26,4 +26,4 @@ async def prune_some(
 
 async def prune_rest(conn: Connection, keep: timedelta) -> None:
     """Remove what is left of workers and backfills that are gone."""
-    await conn.execute("select agent.prune_rest(%s)", [keep])
+    await conn.execute("select agent_internal.prune_rest(%s)", [keep])

@@ -71,7 +71,7 @@ async def begin_question(  # noqa: PLR0913, PLR0917 - what, whose, and by whom
         ConfigError: the session is somebody else's.
     """
     cursor = await conn.execute(
-        "select run_id, lease, question_id from agent.begin_question(%s, %s, %s, %s, %s)",
+        "select run_id, lease, question_id from agent_internal.begin_question(%s, %s, %s, %s, %s)",
         [session, text, Jsonb(options), worker, lease],
     )
     row = await cursor.fetchone()
@@ -84,7 +84,8 @@ async def resume_question(
 ) -> Asked | None:
     """Go on with the question of a session that nobody finished; None when there is none."""
     cursor = await conn.execute(
-        "select run_id, lease, question_id, text, options from agent.resume_question(%s, %s, %s)",
+        "select run_id, lease, question_id, text, options from"
+        " agent_internal.resume_question(%s, %s, %s)",
         [session, worker, lease],
     )
     row = await cursor.fetchone()
@@ -96,14 +97,14 @@ async def resume_question(
 
 async def question_under_way(conn: Connection, session: str) -> float | None:
     """Say for how many seconds a question of the session is somebody's yet; None: nobody's."""
-    cursor = await conn.execute("select agent.question_under_way(%s)", [session])
+    cursor = await conn.execute("select agent_internal.question_under_way(%s)", [session])
     row = await cursor.fetchone()
     return None if row is None or row[0] is None else max(row[0], 0.0)
 
 
 async def _claim(conn: Connection, run_id: int, lease: int) -> Claim:
     cursor = await conn.execute(
-        "select attempt, max_attempts, created_at, started_at from agent.question_run(%s)",
+        "select attempt, max_attempts, created_at, started_at from agent_internal.question_run(%s)",
         [run_id],
     )
     row = await cursor.fetchone()
@@ -130,7 +131,7 @@ async def _claim(conn: Connection, run_id: int, lease: int) -> Claim:
 
 async def _steps(conn: Connection, run_id: int) -> tuple[Step, ...]:
     cursor = await conn.execute(
-        "select seq, kind, content, tokens, cost from agent.question_steps(%s)", [run_id]
+        "select seq, kind, content, tokens, cost from agent_internal.question_steps(%s)", [run_id]
     )
     return tuple(
         Step(seq, StepKind(kind), content, tokens, cost)
@@ -141,7 +142,8 @@ async def _steps(conn: Connection, run_id: int) -> tuple[Step, ...]:
 async def hold_question(conn: Connection, worker: str, claim: Claim, lease: timedelta) -> bool:
     """Extend the lease; False: the question was cancelled, or another process has it."""
     cursor = await conn.execute(
-        "select agent.hold_question(%s, %s, %s, %s)", [claim.run_id, claim.lease, worker, lease]
+        "select agent_internal.hold_question(%s, %s, %s, %s)",
+        [claim.run_id, claim.lease, worker, lease],
     )
     row = await cursor.fetchone()
     return bool(row and row[0])
@@ -159,7 +161,8 @@ async def reserve(
         LeaseLostError, RunCancelledError: ask nothing, leave the run.
     """
     cursor = await conn.execute(
-        "select call, refusal from agent.reserve_for_question(%s, %s, %s, %s, %s::numeric)",
+        "select call, refusal from agent_internal.reserve_for_question(%s, %s, %s, %s,"
+        " %s::numeric)",
         [claim.run_id, claim.lease, model, tokens, cost],
     )
     number, raw = await cursor.fetchone() or (0, None)
@@ -178,7 +181,7 @@ async def record_step(
         LeaseLostError, RunCancelledError, StepTakenError: leave the run.
     """
     await conn.execute(
-        "select agent.record_question_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s)",
+        "select agent_internal.record_question_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s)",
         [claim.run_id, claim.lease, *step.values, call],
     )
 
@@ -197,7 +200,7 @@ async def park_question(
         refusal: of a budget that it waits for.
     """
     await conn.execute(
-        "select agent.park_question(%s, %s, %s, %s, %s, %s::numeric)",
+        "select agent_internal.park_question(%s, %s, %s, %s, %s, %s::numeric)",
         [
             claim.run_id,
             claim.lease,
@@ -221,7 +224,7 @@ async def end_question(  # noqa: PLR0913 - a row's columns
 ) -> None:
     """End the run of a question, and keep its answer with it, which outlives the run."""
     await conn.execute(
-        "select agent.end_question(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
+        "select agent_internal.end_question(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
         [
             claim.run_id,
             claim.lease,
@@ -278,7 +281,7 @@ async def save_query(conn: Connection, question: str, sql: str) -> None:
     await conn.execute(
         "insert into agent.verified_query (question, sql) values (%s, %s)"
         " on conflict on constraint one_statement_for_a_question"
-        " do update set sql = excluded.sql, saved_at = agent.now()",
+        " do update set sql = excluded.sql, saved_at = agent_internal.now()",
         [question, sql],
     )
 
@@ -294,7 +297,7 @@ async def similar_queries(
         "select q.question, q.sql from agent.verified_query q,"
         " (select nullif(replace(plainto_tsquery('simple', %s)::text, '&', '|'), '')::tsquery)"
         " as a (w)"
-        " where q.words @@ a.w and agent.is_member_of(q.owner)"
+        " where q.words @@ a.w and agent_internal.is_member_of(q.owner)"
         " order by ts_rank(q.words, a.w) desc, q.owner <> session_user, q.id limit %s",
         [question, most],
     )
@@ -308,7 +311,7 @@ async def terms(conn: Connection, question: str, *, most: int = 100) -> Sequence
     """
     cursor = await conn.execute(
         "select term, meaning from (select distinct on (term) term, meaning from agent.glossary"
-        " where agent.is_member_of(owner) order by term, owner <> session_user) known"
+        " where agent_internal.is_member_of(owner) order by term, owner <> session_user) known"
         " order by position(lower(term) in lower(%s)) = 0, term limit %s",
         [question, most],
     )

@@ -163,7 +163,7 @@ async def formers(conn: Connection, rows: Sequence[tuple[str, str | None]]) -> d
 async def replace_backfills(conn: Connection, attachment_id: int) -> None:
     """End an attachment's unfinished backfills: one of all rows takes their place."""
     await conn.execute(
-        "update agent.backfill set state = 'replaced', finished_at = agent.now()"
+        "update agent.backfill set state = 'replaced', finished_at = agent_internal.now()"
         " where attachment_id = %s and state in ('pending', 'running')",
         [attachment_id],
     )
@@ -184,7 +184,7 @@ async def note_backfill(
     await conn.execute(
         "insert into agent.backfill (attachment_id, version, generation, state, rows_total,"
         "                            rows_done, runs, started_at, finished_at)"
-        " values (%s, %s, %s, 'done', %s, %s, %s, agent.now(), agent.now())",
+        " values (%s, %s, %s, 'done', %s, %s, %s, agent_internal.now(), agent_internal.now())",
         [candidate.id, candidate.version, generation, rows, rows, runs],
     )
 

@@ -29,7 +29,7 @@ class NewStep:
 
     @property
     def values(self) -> list[Any]:
-        """The parameters of agent.record_step() after run and lease."""
+        """The parameters of agent_internal.record_step() after run and lease."""
         return [
             self.seq,
             self.kind.value,
@@ -71,7 +71,7 @@ async def claim_runs(  # noqa: PLR0913, PLR0917 - who, how many, and of what
     tight = rooms or {}
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
-        "select * from agent.claim_runs(%s, %s, %s, %s, %s, %s, %s)",
+        "select * from agent_internal.claim_runs(%s, %s, %s, %s, %s, %s, %s)",
         [
             worker,
             slots,
@@ -113,7 +113,7 @@ async def record_step(
         StepTakenError: the step is there already; roll back, its effects are done.
     """
     await conn.execute(
-        "select agent.record_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s)",
+        "select agent_internal.record_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s)",
         [claim.run_id, claim.lease, *step.values, reserved],
     )
 
@@ -139,12 +139,12 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
     end = [state.value, text, failed, spent.tokens, spent.cost, reserved]
     if last is None:
         cursor = await conn.execute(
-            "select agent.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
+            "select agent_internal.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
             [claim.run_id, claim.lease, *end],
         )
     else:
         cursor = await conn.execute(
-            "select agent.finish_with_step("
+            "select agent_internal.finish_with_step("
             "%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s, %s, %s::numeric, %s)",
             [claim.run_id, claim.lease, *last.values, *end],
         )
@@ -170,7 +170,7 @@ async def park_run(  # noqa: PLR0913 - a row's columns
         refund: give the attempt back.
     """
     await conn.execute(
-        "select agent.park_run(%s, %s, %s, %s, %s, %s, %s, %s::numeric, %s)",
+        "select agent_internal.park_run(%s, %s, %s, %s, %s, %s, %s, %s::numeric, %s)",
         [
             claim.run_id,
             claim.lease,
@@ -197,7 +197,7 @@ async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
         the approval's id.
     """
     cursor = await conn.execute(
-        "select agent.ask_approval(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::numeric)",
+        "select agent_internal.ask_approval(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::numeric)",
         [
             claim.run_id,
             claim.lease,
@@ -220,7 +220,7 @@ async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
     cursor = await conn.execute(
         "select exists (select from agent.approval a"
         " where a.run_id = %s and a.call_id = %s and a.state = 'approved'"
-        " and a.digest = agent.call_digest(a.run_id, a.call_id, %s, %s))",
+        " and a.digest = agent_internal.call_digest(a.run_id, a.call_id, %s, %s))",
         [claim.run_id, call.id, call.name, ToldJson(call.arguments)],
     )
     row = await cursor.fetchone()
@@ -236,7 +236,7 @@ async def heartbeat(
         the runs to let go of; True: cancelled, False: another worker holds it.
     """
     cursor = await conn.execute(
-        "select * from agent.heartbeat(%s, %s, %s, %s)",
+        "select * from agent_internal.heartbeat(%s, %s, %s, %s)",
         [worker, [c.run_id for c in claims], [c.lease for c in claims], lease_for],
     )
     return dict(await cursor.fetchall())
@@ -244,7 +244,7 @@ async def heartbeat(
 
 async def tick(conn: Connection) -> float | None:
     """Do what time has made due; return the seconds until something is due again."""
-    row = await (await conn.execute("select agent.tick()")).fetchone()
+    row = await (await conn.execute("select agent_internal.tick()")).fetchone()
     return row[0] if row else None
 
 
@@ -260,7 +260,7 @@ async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str
     cursor = await conn.execute(
         "select pg_current_xact_id()::text,"
         "       set_config('idle_in_transaction_session_timeout', %s, true)"
-        "  from agent.begin_write(%s, %s)",
+        "  from agent_internal.begin_write(%s, %s)",
         [str(round(rest * 1000)), claim.run_id, claim.lease],
     )
     row = await cursor.fetchone()
@@ -270,7 +270,7 @@ async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str
 async def prolong(conn: Connection, claim: Claim, seconds: float) -> None:
     """Let the time for which this transaction has held the run not count against its lease."""
     await conn.execute(
-        "select agent.extend_lease(%s, %s, %s)",
+        "select agent_internal.extend_lease(%s, %s, %s)",
         [claim.run_id, claim.lease, timedelta(seconds=seconds)],
     )
 
@@ -281,13 +281,14 @@ async def become(conn: Connection, role: str, search_path: str) -> None:
     Raises (as a PostgreSQL error, see `store.errors`):
         RoleRefusedError: it is gone, or we are no member of it any more.
     """
-    await conn.execute("select agent.assume_role(%s, %s)", [role, search_path])
+    await conn.execute("select agent_internal.assume_role(%s, %s)", [role, search_path])
 
 
 async def clean_session(conn: Connection) -> str:
     """Forget what a tool has left in the session; return the id of the transaction we are in."""
     cursor = await conn.execute(
-        "select coalesce(pg_current_xact_id_if_assigned()::text, '') from agent.clean_session()"
+        "select coalesce(pg_current_xact_id_if_assigned()::text, '') from"
+        " agent_internal.clean_session()"
     )
     row = await cursor.fetchone()
     return row[0] if row else ""
@@ -307,7 +308,7 @@ async def sees(  # noqa: PLR0913, PLR0917 - the function's arguments
         RoleRefusedError: it is gone, is not ours to take on, or may not read these columns.
     """
     cursor = await conn.execute(
-        "select seen, row_security from agent.row_visibility(%s, %s, %s, %s, %s)",
+        "select seen, row_security from agent_internal.row_visibility(%s, %s, %s, %s, %s)",
         [role, relation, columns, question, None if key is None else Jsonb(key)],
     )
     row = await cursor.fetchone()
@@ -318,7 +319,8 @@ async def register_worker(conn: Connection, name: str, slots: int, version: str)
     """Say that a worker is there."""
     await conn.execute(
         "insert into agent.worker (name, slots, version) values (%s, %s, %s)"
-        " on conflict (name) do update set started_at = agent.now(), seen_at = agent.now(),"
+        " on conflict (name) do update set started_at = agent_internal.now(), seen_at ="
+        " agent_internal.now(),"
         " slots = excluded.slots, version = excluded.version",
         [name, slots, version],
     )
@@ -326,13 +328,14 @@ async def register_worker(conn: Connection, name: str, slots: int, version: str)
 
 async def release_runs(conn: Connection, worker: str) -> None:
     """Give back what a worker still holds, as if it had not been begun."""
-    await conn.execute("select agent.release_runs(%s)", [worker])
+    await conn.execute("select agent_internal.release_runs(%s)", [worker])
 
 
 async def forget_worker(conn: Connection, name: str) -> None:
     """Say that a worker has left, and forget those that were not seen for a day."""
     await conn.execute(
-        "delete from agent.worker where name = %s or seen_at < agent.now() - interval '1 day'",
+        "delete from agent.worker where name = %s or seen_at < agent_internal.now() - interval"
+        " '1 day'",
         [name],
     )
 

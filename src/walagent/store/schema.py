@@ -65,10 +65,10 @@ async def read_common_values(
 async def load_index(conn: Connection, role: str, fingerprint: str) -> list[Table]:
     """Load what was kept for a role under a fingerprint, unless it is a day old; [] without."""
     cursor = await conn.execute(
-        "select t.description from agent.schema_index i"
-        " join agent.schema_table t using (owner, role)"
+        "select t.description from agent_internal.schema_index i"
+        " join agent_internal.schema_table t using (owner, role)"
         " where i.owner = session_user and i.role = %s and i.fingerprint = %s"
-        " and i.read_at > agent.now() - interval '1 day' order by t.name",
+        " and i.read_at > agent_internal.now() - interval '1 day' order by t.name",
         [role, fingerprint],
     )
     return [document for (document,) in await cursor.fetchall()]
@@ -80,18 +80,18 @@ async def keep_index(
     """Keep what a role may read, instead of what was kept before; call it in a transaction."""
     names = [f"{table['schema']}.{table['name']}" for table in tables]
     await conn.execute(
-        "insert into agent.schema_index (role, fingerprint) values (%s, %s)"
+        "insert into agent_internal.schema_index (role, fingerprint) values (%s, %s)"
         " on conflict (owner, role)"
-        " do update set fingerprint = excluded.fingerprint, read_at = agent.now()",
+        " do update set fingerprint = excluded.fingerprint, read_at = agent_internal.now()",
         [role, fingerprint],
     )
     await conn.execute(
-        "delete from agent.schema_table"
+        "delete from agent_internal.schema_table"
         " where owner = session_user and role = %s and name <> all (%s)",
         [role, names],
     )
     await conn.execute(
-        "insert into agent.schema_table as t (role, name, description)"
+        "insert into agent_internal.schema_table as t (role, name, description)"
         " select %s, name, description"
         " from unnest(%s::text[], %s::jsonb[]) as x (name, description)"
         " on conflict (owner, role, name) do update set description = excluded.description"
@@ -113,7 +113,7 @@ async def vector_schema(conn: Connection) -> str | None:
 async def embedded_texts(conn: Connection, role: str) -> dict[str, str]:
     """Give for each table with a vector the digest of what it was made of."""
     cursor = await conn.execute(
-        "select name, vector_of from agent.schema_table"
+        "select name, vector_of from agent_internal.schema_table"
         " where owner = session_user and role = %s and vector is not null",
         [role],
     )
@@ -126,7 +126,7 @@ async def keep_vectors(
     """Keep vectors of tables: name, digest of what it was made of, vector."""
     async with conn.cursor() as cursor:
         await cursor.executemany(
-            "update agent.schema_table set vector = %s, vector_of = %s"
+            "update agent_internal.schema_table set vector = %s, vector_of = %s"
             " where owner = session_user and role = %s and name = %s",
             [(list(vector), digest, role, name) for name, digest, vector in rows],
         )
@@ -142,7 +142,7 @@ async def nearest_tables(
     if (where := await vector_schema(conn)) is None:
         return []
     statement = SQL(
-        "select name from agent.schema_table"
+        "select name from agent_internal.schema_table"
         " where owner = session_user and role = %s and vector is not null"
         " order by vector::{0}.vector operator({0}.<=>) %s::real[]::{0}.vector, name limit %s"
     )

@@ -51,7 +51,7 @@ async def column_types(
         )
         columns = await cursor.fetchall()
     cursor = await conn.execute(
-        "select name, type_then, type_now from agent.column_types(%s, %s, %s::oid[])",
+        "select name, type_then, type_now from agent_internal.column_types(%s, %s, %s::oid[])",
         [oid, [name for name, _ in columns], [type_oid for _, type_oid in columns]],
     )
     found = await cursor.fetchall()

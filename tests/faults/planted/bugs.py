@@ -130,10 +130,10 @@ BUGS = (
                 """\
     insert into agent.step (run_id, seq, kind, content, duration_ms)
     select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
-     where agent.has_previous_step(_run_id, _seq)
+     where agent_internal.has_previous_step(_run_id, _seq)
     on conflict do nothing;
     if not found then
-        perform agent.raise_step_conflict(_run_id, _seq);
+        perform agent_internal.raise_step_conflict(_run_id, _seq);
     end if;
     return _content;
 """,  # noqa: E501 - as it stands there
@@ -159,7 +159,7 @@ BUGS = (
         (
             Catch(
                 CONNECTIONS + "test_a_commit_whose_outcome_is_unknown_is_done_once"
-                "[agent.call_tool of walagent worker, answer lost]",
+                "[agent_internal.call_tool of walagent worker, answer lost]",
                 r"'effects'",
                 "an effect is there twice",
             ),

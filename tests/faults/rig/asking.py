@@ -55,7 +55,7 @@ WRITE = "insert into ticket (kind) select %s from generate_series(1, %s)"
 _ENDS = """
 select a.name as kind, r.state::text, r.attempt, coalesce(r.error ->> 'reason', '') as reason,
        a.paused, coalesce(a.paused_reason, '') as pause, r.tokens, r.cost::float8,
-       extract(epoch from r.next_attempt_at - agent.now())::float8 as waits,
+       extract(epoch from r.next_attempt_at - agent_internal.now())::float8 as waits,
        (select count(*) from effect e where e.kind = a.name) as effects,
        array(select s.kind || case when s.content ->> 'is_error' = 'true' then '!' else '' end
                from agent.step s where s.run_id = r.id order by s.seq) as steps

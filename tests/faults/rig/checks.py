@@ -16,17 +16,17 @@ select r.id as run, (r.change -> 'new' ->> 'id')::bigint as id, r.state
   from agent.run r where r.change ->> 'table' = 'topic'
 union all
 select r.id, (m.change -> 'new' ->> 'id')::bigint, r.state
-  from agent.merged_change m join agent.run r on r.id = m.run_id
+  from agent_internal.merged_change m join agent.run r on r.id = m.run_id
  where m.change ->> 'table' = 'topic'
 """
 _OF = """
 select count(*) from agent.run join agent.attachment a on a.id = attachment_id
- where a.name = '{}' and agent.is_final(state)
+ where a.name = '{}' and agent_internal.is_final(state)
 """
 ALL_ENDED = f"""
 select ({_OF.format("item")}) >= (select count(*) from written)
    and ({_OF.format("parcel")}) >= (select count(*) from parcel_written)
-   and (select count(*) from ({_TOPICS}) t where agent.is_final(t.state))
+   and (select count(*) from ({_TOPICS}) t where agent_internal.is_final(t.state))
        >= (select count(*) from topic)
 """
 

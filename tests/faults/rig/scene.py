@@ -46,10 +46,10 @@ STAGES: tuple[tuple[Sequence[str], int], ...] = (
 )
 CHANGES = STAGES[-1][1]
 TAKEN_IN = """
-select (select count(*) from agent.run) + (select count(*) from agent.merged_change) >= %s
+select (select count(*) from agent.run) + (select count(*) from agent_internal.merged_change) >= %s
    and (select count(*) from agent.attachment_version where active_from is not null) = 2
 """
-ENDED = "select not exists (select from agent.run where not agent.is_final(state))"
+ENDED = "select not exists (select from agent.run where not agent_internal.is_final(state))"
 EFFECTS = "select tool, item, version, count(*) from effect group by 1, 2, 3 order by 1, 2, 3"
 EXPECTED = [
     *(("python", item, version, 1) for item, version in ((1, 1), (1, 2), (2, 1), (2, 2), (3, 1))),
@@ -143,7 +143,7 @@ async def all_is_well(scene: Scene) -> None:
     query = "select change -> 'new' ->> 'id', state, result from agent.run order by 1"
     runs = [(str(item), "succeeded", "Noted.") for item in (1, 1, 100, 2, 2, 3)]
     assert await fetch(scene.conn, query) == runs
-    assert await fetch(scene.conn, "select count(*) from agent.merged_change") == [(1,)]
+    assert await fetch(scene.conn, "select count(*) from agent_internal.merged_change") == [(1,)]
     assert await fetch(scene.conn, EFFECTS) == EXPECTED
     assert await fetch(scene.conn, "select distinct status from item") == [("seen",)]
     assert await fetch(scene.conn, "select * from agent.broken_invariant") == []

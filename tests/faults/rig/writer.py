@@ -27,9 +27,10 @@ _AHEAD = """
 select written, written - ended
   from (select (select count(*) from written) + (select count(*) from parcel_written)
                + (select count(*) from topic) as written) w,
-       (select (select count(*) from agent.run where agent.is_final(state))
-               + (select count(*) from agent.merged_change m join agent.run r on r.id = m.run_id
-                   where agent.is_final(r.state)) as ended) e
+       (select (select count(*) from agent.run where agent_internal.is_final(state))
+               + (select count(*) from agent_internal.merged_change m join agent.run r
+                     on r.id = m.run_id
+                   where agent_internal.is_final(r.state)) as ended) e
 """
 # What this database still holds of a transaction in two phases whose writer was cut off.
 _PREPARED = "select gid from pg_prepared_xacts where database = current_database()"

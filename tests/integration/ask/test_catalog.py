@@ -149,13 +149,16 @@ async def test_what_was_read_is_kept_for_the_next_process(
     await add_tables(conn, reader)
     async with catalog(reader, dsn) as it:
         await it.describe("")
-    change = "update agent.schema_table set description = jsonb_set(description, '{comment}', '%s')"
+    change = (
+        "update agent_internal.schema_table set description = jsonb_set(description,"
+        " '{comment}', '%s')"
+    )
     await run_all(conn, change % '"as it was kept"')
     async with catalog(reader, dsn) as it:
         assert "as it was kept" in (await it.describe("")).text
         found = await it.index()
         assert found.changed
-        assert found.tables == await value(conn, "select count(*) from agent.schema_table")
+        assert found.tables == await value(conn, "select count(*) from agent_internal.schema_table")
         assert found.sampled > 0
         assert "as it was kept" not in (await it.describe("")).text
         assert not (await it.index()).changed
@@ -168,9 +171,13 @@ async def test_it_is_read_anew_after_a_day(
     await add_tables(conn, reader)
     async with catalog(reader, dsn) as it:
         await it.describe("")
-    await run_all(conn, "update agent.schema_index set read_at = read_at - interval '25 hours'")
     await run_all(
-        conn, 'update agent.schema_table set description = description || \'{"comment": "old"}\''
+        conn, "update agent_internal.schema_index set read_at = read_at - interval '25 hours'"
+    )
+    await run_all(
+        conn,
+        'update agent_internal.schema_table set description = description || \'{"comment":'
+        ' "old"}\'',
     )
     assert "old" not in (await text(reader, dsn)).split("public.visitor")[1].split("\n")[0]
 
@@ -233,7 +240,7 @@ async def test_whoever_owns_or_operates_it_leaves_columns_out(
     found = await shown(reader, dsn, no_samples=["*.Home Town"])
     assert found.keys() == {"public.visitor.tier"}
     assert await shown(reader, dsn, samples=False) == {}
-    kept = "select count(*) from agent.schema_table where description::text like '%Basel%'"
+    kept = "select count(*) from agent_internal.schema_table where description::text like '%Basel%'"
     assert await value(conn, kept) == 0
     await run_all(conn, "comment on column visitor.full_name is 'the animal''s @samples'")
     assert (await shown(reader, dsn))["public.visitor.full_name"] == ["somebody"]
@@ -245,9 +252,9 @@ async def test_an_index_is_of_the_login_that_made_it(
     """Nobody writes what another login's model is told."""
     await add_tables(conn, reader)
     await text(reader, dsn)
-    owners = await column(conn, "select distinct owner::text from agent.schema_index")
+    owners = await column(conn, "select distinct owner::text from agent_internal.schema_index")
     assert owners == [conn.info.user]
-    roles = await column(conn, "select distinct role::text from agent.schema_index")
+    roles = await column(conn, "select distinct role::text from agent_internal.schema_index")
     assert roles == [reader.info.user]
 
 
@@ -261,7 +268,7 @@ create table rivers (id bigint primary key, length numeric, mouth text);
 create table stars (id bigint primary key, magnitude numeric, constellation text);
 create table vaccines (id bigint primary key, dose numeric, disease text);
 """
-MADE = "select name, vector_of from agent.schema_table order by 1"
+MADE = "select name, vector_of from agent_internal.schema_table order by 1"
 GERMAN = {
     "Wie viel Gehalt bekommen unsere Angestellten?": "public.employees",
     "Welche Rechnungen sind noch offen?": "public.invoices",

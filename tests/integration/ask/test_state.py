@@ -200,7 +200,7 @@ async def test_a_question_in_the_middle_goes_on_when_there_is_room(
         await run_all(
             conn,
             "create function spend_all() returns trigger language plpgsql as $$ begin"
-            " update agent.budget_use set spent_tokens = 10000000; return null; end $$;"
+            " update agent_internal.budget_use set spent_tokens = 10000000; return null; end $$;"
             " create trigger spend_all after insert on agent.step for each row"
             " when (new.kind = 'result') execute function spend_all()",
         )
@@ -368,7 +368,7 @@ async def test_the_command_needs_no_more_than_that(
         "select * from agent.approval",
         "select * from agent.attachment",
         "select * from agent.budget",
-        "select * from agent.secret",
+        "select * from agent_internal.secret",
         "insert into agent.session (id) values ('x')",
         "update agent.session set owner = 'somebody'",
         "insert into agent.question (session_id, text) values ('s', 'x')",
@@ -378,10 +378,10 @@ async def test_the_command_needs_no_more_than_that(
         "select agent.cancel(1)",
         "select agent.retry(1)",
         "select agent.attach('customer', 'model=m')",
-        "select agent.record_step(1, 1, 0, 'reply', '{}')",
-        "select agent.finish_run(1, 1, 'failed', null, null, 0, 0)",
-        "select agent.settle(1, null, 0)",
-        "select agent.tick()",
+        "select agent_internal.record_step(1, 1, 0, 'reply', '{}')",
+        "select agent_internal.finish_run(1, 1, 'failed', null, null, 0, 0)",
+        "select agent_internal.settle(1, null, 0)",
+        "select agent_internal.tick()",
         "select agent.grant_asker('public')",
     ],
 )
@@ -412,16 +412,20 @@ async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
             assert await theirs.resume("s") is None
             assert await theirs.history("s") == []
         async with session(dsn, user=other) as login:
-            for table in ("session", "question", "verified_query", "glossary", "schema_index"):
+            for table in ("session", "question", "verified_query", "glossary"):
                 assert await rows(login, f"select * from agent.{table}") == []
+            assert await rows(login, "select * from agent_internal.schema_index") == []
             for call_ in (
-                f"select agent.question_steps({run})",
-                f"select agent.question_run({run})",
-                f"select agent.hold_question({run}, 1, 'x', '1 minute')",
-                f"select agent.reserve_for_question({run}, 1, 'm', 1, 1)",
-                f"select agent.record_question_step({run}, 1, 0, 'reply', '{{}}', null, 0, 0, 0)",
-                f"select agent.park_question({run}, 1, '{{}}', null, 0, 0)",
-                f"select agent.end_question({run}, 1, 'failed', null, null, 0, 0, null)",
+                f"select agent_internal.question_steps({run})",
+                f"select agent_internal.question_run({run})",
+                f"select agent_internal.hold_question({run}, 1, 'x', '1 minute')",
+                f"select agent_internal.reserve_for_question({run}, 1, 'm', 1, 1)",
+                (
+                    f"select agent_internal.record_question_step"
+                    f"({run}, 1, 0, 'reply', '{{}}', null, 0, 0, 0)"
+                ),
+                f"select agent_internal.park_question({run}, 1, '{{}}', null, 0, 0)",
+                f"select agent_internal.end_question({run}, 1, 'failed', null, null, 0, 0, null)",
             ):
                 error = await refused(login, call_, state="42501")
                 assert "answers no question of" in str(error)

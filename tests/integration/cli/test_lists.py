@@ -47,7 +47,7 @@ def run(user: User, db: Connection[Any]) -> int:
     }  # fmt: skip
     given = {"v": 1, "l": "0/99", "o": 0, "t": "2026-01-02", "c": change, "k": "1", "m": 5, "d": 0}
     given |= {"a": value(db, "select id from agent.attachment"), "s": "pending"}
-    db.execute("select agent.insert_runs(1, %s)", [Jsonb([given])])
+    db.execute("select agent_internal.insert_runs(1, %s)", [Jsonb([given])])
     steps = [
         ("reply", {"parts": [{"text": "Let me see."}, {"call": "c1", "name": "refund_user",
                    "arguments": {"amount": 5}}], "stop": "tool", "model": "gpt-4o-2024"}),
@@ -172,9 +172,10 @@ def test_a_run_is_cancelled_and_retried(user: User, run: int, db: Connection[Any
 @pytest.fixture
 def approval(run: int, db: Connection[Any]) -> int:
     """A call of the run that waits for a person."""
-    db.execute("select * from agent.claim_runs('worker', 1, '1 minute')")
+    db.execute("select * from agent_internal.claim_runs('worker', 1, '1 minute')")
     row = db.execute(
-        "select agent.ask_approval(%s, 1, 2, 'c2', 'refund_user', '{\"amount\": 99}', 'nobody',"
+        "select agent_internal.ask_approval(%s, 1, 2, 'c2', 'refund_user', '{\"amount\": 99}',"
+        " 'nobody',"
         " '1 day', 0, 0)",
         [run],
     ).fetchone()
@@ -201,10 +202,12 @@ def test_a_call_that_waits_is_decided_once(  # noqa: PLR0917 - fixtures
 
 def test_an_unknown_outcome_is_resolved(user: User, run: int, db: Connection[Any]) -> None:
     """The person says what happened, and the model is told."""
-    db.execute("select * from agent.claim_runs('worker', 1, '1 minute')")
+    db.execute("select * from agent_internal.claim_runs('worker', 1, '1 minute')")
     intent = Jsonb({"call_id": "c9", "name": "pay"})
-    db.execute("select agent.record_step(%s, 1, 2, 'intent', %s)", [run, intent])
-    db.execute("select agent.park_run(%s, 1, 'needs_review', null, true, null, 0, 0)", [run])
+    db.execute("select agent_internal.record_step(%s, 1, 2, 'intent', %s)", [run, intent])
+    db.execute(
+        "select agent_internal.park_run(%s, 1, 'needs_review', null, true, null, 0, 0)", [run]
+    )
     user.types("resolve", str(run), "--did-not-happen", "--note", "the bank was down").worked()
     said = user.types("show", str(run)).worked().out
     assert "pay failed" in said

@@ -62,7 +62,7 @@ def test_a_worker_works_what_another_process_took_in(user: User, empty: str) -> 
             " select 'manual', id, version, %s::jsonb, '1' from agent.attachment",
             [change],
         )
-        conn.execute("update agent.queue set queued = true")
+        conn.execute("update agent_internal.queue set queued = true")
         until(conn, "select state = 'succeeded' from agent.run")
         assert worker.ends(signal.SIGTERM) == 0
 
@@ -132,7 +132,8 @@ def test_an_older_schema_stops_the_daemon(user: User, empty: str) -> None:
     user.types("init").worked()
     with psycopg.connect(empty) as conn:
         conn.execute(
-            "delete from agent.migration where name = (select max(name) from agent.migration)"
+            "delete from agent_internal.migration where name = (select max(name) from"
+            " agent_internal.migration)"
         )
     for command in ("run", "worker"):
         stopped = user.types(command)

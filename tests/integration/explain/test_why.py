@@ -49,7 +49,7 @@ def run(db: Connection[Any], key: str, state: str = "pending", error: str | None
     row = db.execute("select max(id) from agent.attachment").fetchone()
     assert row is not None
     given["a"] = row[0]
-    db.execute("select agent.insert_runs(1, %s)", [Jsonb([given])])
+    db.execute("select agent_internal.insert_runs(1, %s)", [Jsonb([given])])
 
 
 def why(user: User, key: str = "1") -> Json:

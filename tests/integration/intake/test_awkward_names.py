@@ -60,7 +60,8 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
         "$$ declare r jsonb; begin execute q into r using p; return r; end $$"
     )
     cursor = await conn.execute(
-        "select run_it(agent.bind_relation(%(text)s, %(table)s, p -> 'key', p -> 'set'), p)"
+        "select run_it(agent_internal.bind_relation(%(text)s, %(table)s, p -> 'key', p ->"
+        " 'set'), p)"
         "  from (select %(given)s::jsonb) as g (p)",
         {"text": text, "table": attachment.relation_oid, "given": Jsonb(parameter)},
     )
@@ -71,7 +72,7 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     assert question is not None
     text, key = question
     cursor = await conn.execute(
-        "select seen from agent.row_visibility(current_user, %s, null, %s, %s)",
+        "select seen from agent_internal.row_visibility(current_user, %s, null, %s, %s)",
         [attachment.relation_oid, text, Jsonb(key)],
     )
     assert await cursor.fetchone() == (True,)

@@ -60,7 +60,7 @@ async def test_rows_that_were_there_are_worked_once_each(conn: AsyncConnection, 
         "select state, rows_done >= 1200, rows_total = rows_done, runs, error,"
         " finished_at > started_at from agent.backfill",
     ) == [("done", True, True, 1200, None, True)]
-    assert await value(conn, "select count(*) from agent.backfill_seen") == 0
+    assert await value(conn, "select count(*) from agent_internal.backfill_seen") == 0
 
 
 async def test_a_backfilled_row_looks_like_an_inserted_one(conn: AsyncConnection, dsn: str) -> None:
@@ -272,4 +272,4 @@ async def test_detaching_ends_a_backfill(conn: AsyncConnection, dsn: str) -> Non
         await d.until("select state = 'done' from agent.backfill")
     again = "select count(*) from agent.run_overview where attachment = 'again'"
     assert await value(conn, again) == 3000
-    assert await value(conn, "select count(*) from agent.backfill_seen") == 0
+    assert await value(conn, "select count(*) from agent_internal.backfill_seen") == 0

@@ -348,7 +348,7 @@ async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
         for condition, state in (
             ("nextval('public.counter') > 0", "25006"),
             ("exists (select from public.refund)", "42501"),
-            ("exists (select from agent.secret)", "42501"),
+            ("exists (select from agent_internal.secret)", "42501"),
             ("pg_read_file('/etc/hostname') <> ''", "42501"),
             ("refund_user(1) = ''", "42883"),
             ("pg_sleep(60) is null", "57014"),

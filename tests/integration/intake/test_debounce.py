@@ -69,7 +69,7 @@ async def test_without_a_ordering_key_all_changes_join(conn: AsyncConnection) ->
     made = await intake(conn, stream)
     await take(made, stream, *(transaction(n * 100, row(on, n)) for n in range(1, 6)))
     assert await value(conn, "select count(*) from agent.run") == 1
-    assert await value(conn, "select count(*) from agent.merged_change") == 4
+    assert await value(conn, "select count(*) from agent_internal.merged_change") == 4
 
 
 async def test_each_change_starts_the_window_anew_but_not_for_ever(conn: AsyncConnection) -> None:
@@ -123,7 +123,10 @@ async def test_a_change_that_arrives_again_joins_nothing_twice(conn: AsyncConnec
         *transaction(100, row(on, 1, "a")),
         *transaction(200, row(on, 2, "a")),
     ]
-    count = "select (select count(*) from agent.run), (select count(*) from agent.merged_change)"
+    count = (
+        "select (select count(*) from agent.run), (select count(*) from"
+        " agent_internal.merged_change)"
+    )
     for _ in range(2):
         await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
         await take(await intake(conn, stream), stream, batch)

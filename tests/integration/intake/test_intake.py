@@ -293,7 +293,7 @@ async def test_no_more_runs_start_than_their_model_has_room_for(conn: AsyncConne
     "waits",
     [
         "select agent.pause('support_tickets')",
-        "update agent.queue set queued = true",
+        "update agent_internal.queue set queued = true",
         "update agent.attachment set cap = 5",
     ],
 )
@@ -376,7 +376,7 @@ async def test_nobody_sees_half_of_a_large_transaction(conn: AsyncConnection, ds
         await take(made, stream, [commit])
     assert stream.confirmed == [60, 110]
     assert await value(conn, "select count(*) from agent.run") == 12001
-    assert await value(conn, "select queued from agent.queue") is True
+    assert await value(conn, "select queued from agent_internal.queue") is True
 
 
 # Attaching stands in the WAL.

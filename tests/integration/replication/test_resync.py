@@ -246,7 +246,7 @@ async def test_an_older_backfill_and_a_resync_share_the_rows(
     found = await rows(conn, runs)
     expected = [(str(n), "backfill", 0) for n in range(1, 11)]
     assert found == [*expected, ("11", "backfill", 2), ("12", "backfill", 2)]
-    assert await value(conn, "select count(*) from agent.backfill_seen") == 0
+    assert await value(conn, "select count(*) from agent_internal.backfill_seen") == 0
 
 
 async def test_all_rows_take_the_place_of_an_older_backfill(
@@ -419,4 +419,4 @@ async def test_a_login_that_is_not_the_owner_mends_no_publication(
         async with as_role(conn, runner):
             assert len(await listings.list_gaps(conn)) == 0
     await make_good(conn, dsn, Plan())
-    assert await column(conn, "select agent.publication_trouble()") == []
+    assert await column(conn, "select agent_internal.publication_trouble()") == []

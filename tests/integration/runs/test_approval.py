@@ -122,7 +122,7 @@ async def test_nobody_changes_what_was_asked(conn: AsyncConnection) -> None:
         await refused(conn, f"update agent.approval set {changed}", state="WA005")
     plain = json.dumps({"to": "ann", "amount": 50})
     other = json.dumps({"to": "ann", "amount": 51})
-    same = "agent.call_digest(run_id, 'c1', 'refund_user', %s) = digest"
+    same = "agent_internal.call_digest(run_id, 'c1', 'refund_user', %s) = digest"
     digest = f"select {same} from agent.approval"
     assert await value(conn, digest, plain) is True
     assert await value(conn, digest, other) is False
@@ -184,8 +184,8 @@ async def test_an_approver_decides_and_reads_but_does_no_more(conn: AsyncConnect
                 "update agent.run set state = 'pending'",
                 "insert into agent.step values (1, 9, 'decision', '{}')",
                 "delete from agent.approval",
-                "select agent.tick()",
-                "select * from agent.secret",
+                "select agent_internal.tick()",
+                "select * from agent_internal.secret",
             ):
                 await refused(conn, statement, state="42501")
             await value(conn, "select agent.approve(%s)", approval)
@@ -203,7 +203,7 @@ async def test_a_viewer_decides_nothing(conn: AsyncConnection) -> None:
                 f"select agent.approve({approval})",
                 f"select agent.cancel({held.run_id})",
                 "update agent.approval set state = 'approved'",
-                "select * from agent.secret",
+                "select * from agent_internal.secret",
             ):
                 await refused(conn, statement, state="42501")
 

@@ -161,7 +161,7 @@ async def test_either_all_budgets_reserve_or_none(conn: AsyncConnection) -> None
     refusal = await reserve(conn, run, 2)
     assert refusal is not None
     assert refusal.budget == "narrow"
-    assert await column(conn, "select reserved_cost from agent.budget_use") == [0, 0]
+    assert await column(conn, "select reserved_cost from agent_internal.budget_use") == [0, 0]
     assert await value(conn, "select count(*) from agent.spend") == 0
 
 
@@ -186,7 +186,7 @@ async def test_a_budget_counts_what_fits_all_that_it_names(
     (run,) = await held(conn)
     await make_budget(conn, **scope)
     assert await reserve(conn, run, 0.5) is None
-    assert await value(conn, "select reserved_cost > 0 from agent.budget_use") is counts
+    assert await value(conn, "select reserved_cost > 0 from agent_internal.budget_use") is counts
     (known,) = await budgets.load_scopes(conn)
     assert known.includes(SUPPORT, "fake") is counts
 
@@ -376,11 +376,13 @@ async def test_a_call_that_failed_gives_back_what_it_reserved(conn: AsyncConnect
     await reserve(conn, first, 0.5)
     await reserve(conn, second, 0.5)
     await runs.park_run(conn, first, RunState.WAITING_RETRY, spent=NOTHING, reserved=True)
-    assert await value(conn, "select reserved_cost from agent.budget_use") == Decimal("0.5")
+    assert await value(conn, "select reserved_cost from agent_internal.budget_use") == Decimal(
+        "0.5"
+    )
     await runs.finish_run(
         conn, second, RunState.FAILED, result=None, error=None, spent=NOTHING, reserved=True
     )
-    assert await value(conn, "select reserved_cost from agent.budget_use") == 0
+    assert await value(conn, "select reserved_cost from agent_internal.budget_use") == 0
     assert await value(conn, "select count(*) from agent.spend") == 0
 
 
@@ -393,7 +395,9 @@ async def test_what_a_dead_worker_reserved_is_given_back_with_its_lease(
     (run,) = await held(conn)
     await reserve(conn, run, 0.5)
     await runs.tick(conn)
-    assert await value(conn, "select reserved_cost from agent.budget_use") == Decimal("0.5")
+    assert await value(conn, "select reserved_cost from agent_internal.budget_use") == Decimal(
+        "0.5"
+    )
     await set_clock(conn, "1 minute")
     await runs.tick(conn)
     assert await rows(conn, LEFT) == [(0, 0, 0, 0)]
@@ -407,7 +411,7 @@ async def test_the_next_attempt_gives_back_what_the_last_one_reserved(
     await make_budget(conn)
     await reserve(conn, run, 0.9)
     await runs.park_run(conn, run, RunState.PENDING, spent=NOTHING)
-    await run_all(conn, "update agent.queue set queued = true")
+    await run_all(conn, "update agent_internal.queue set queued = true")
     (again,) = await claim(conn, worker="w2")
     assert again.lease == run.lease + 1
     assert await reserve(conn, again, 0.8) is None
@@ -464,13 +468,15 @@ async def test_the_clockwork_waits_for_no_budget(conn: AsyncConnection, dsn: str
     await reserve(conn, run, 0.5)
     await set_clock(conn, "1 minute")
     async with session(dsn) as other:
-        await run_all(other, "begin; select from agent.budget_use for no key update")
+        await run_all(other, "begin; select from agent_internal.budget_use for no key update")
         await run_all(conn, "set lock_timeout = '2s'")
         await runs.tick(conn)
         await run_all(other, "rollback")
-    assert await value(conn, "select reserved_cost from agent.budget_use") == Decimal("0.5")
+    assert await value(conn, "select reserved_cost from agent_internal.budget_use") == Decimal(
+        "0.5"
+    )
     await runs.tick(conn)
-    assert await value(conn, "select reserved_cost from agent.budget_use") == 0
+    assert await value(conn, "select reserved_cost from agent_internal.budget_use") == 0
 
 
 async def waiting(conn: AsyncConnection) -> tuple[Claim, Refusal]:
@@ -484,7 +490,7 @@ async def waiting(conn: AsyncConnection) -> tuple[Claim, Refusal]:
     return run, refusal
 
 
-IS_DUE = "next_attempt_at <= agent.now()"
+IS_DUE = "next_attempt_at <= agent_internal.now()"
 
 
 async def test_a_run_waits_for_its_budget_without_using_an_attempt(conn: AsyncConnection) -> None:
@@ -494,7 +500,10 @@ async def test_a_run_waits_for_its_budget_without_using_an_attempt(conn: AsyncCo
     state, attempt, error = await one_run(conn, "state::text, attempt, error", run.run_id)
     assert (state, attempt) == ("waiting_retry", 0)
     assert error == {"budget": "all", "reason": refusal.reason}
-    at = "next_attempt_at - agent.period_end('day', agent.now()) between '-1 s' and '1 s'"
+    at = (
+        "next_attempt_at - agent_internal.period_end('day', agent_internal.now()) between '-1"
+        " s' and '1 s'"
+    )
     assert await one_run(conn, at, run.run_id) == (True,)
     assert await value(conn, "select waiting from agent.budget_overview") == 1
 
@@ -643,7 +652,7 @@ async def test_counters_that_do_not_add_up_are_found(conn: AsyncConnection) -> N
     await make_budget(conn)
     await reserve(conn, run, 0.5)
     assert await rows(conn, "select * from agent.broken_invariant") == []
-    await run_all(conn, "update agent.budget_use set reserved_cost = 0.6")
+    await run_all(conn, "update agent_internal.budget_use set reserved_cost = 0.6")
     assert await column(conn, "select rule from agent.broken_invariant") == [
         "what is reserved of a budget is not the sum of its reservations"
     ]
@@ -665,9 +674,9 @@ async def test_a_run_that_waits_for_its_budget_goes_on_when_it_is_raised(
         await d.ended(1)
         await run_all(
             conn, "update agent.budget set on_exceeded = 'wait', max_cost = spent_cost + 0.05"
-            " from agent.budget_use"
+            " from agent_internal.budget_use"
         )  # fmt: skip
-        await run_all(conn, "update agent.budget_use set spent_cost = spent_cost + 0.049")
+        await run_all(conn, "update agent_internal.budget_use set spent_cost = spent_cost + 0.049")
         await run_all(conn, "insert into support_tickets (issue) values ('two')")
         await d.until("select exists (select from agent.run where state = 'waiting_retry')")
         assert len(model.requests) == 1
@@ -745,7 +754,9 @@ async def test_nothing_is_open_while_a_model_is_asked(conn: AsyncConnection, dsn
     async with daemon(conn, dsn, {"fake": model}) as d:
         await run_all(conn, "insert into support_tickets (issue) values ('one')")
         await d.until("select exists (select from agent.spend where settled_at is null)")
-        await run_all(conn, "begin; select from agent.budget_use for update nowait; commit")
+        await run_all(
+            conn, "begin; select from agent_internal.budget_use for update nowait; commit"
+        )
         assert await value(
             conn, "select count(*) from pg_stat_activity where datname = current_database()"
             " and state like 'idle in transaction%'"
@@ -823,7 +834,7 @@ def test_the_list_says_what_is_left(user: User, db: Connection) -> None:
     assert user.types("budgets").worked().err == "no budgets: add them to agents.yaml\n"
     user.writes(AGENTS + BUDGETS)
     user.types("apply").worked()
-    db.execute("update agent.budget_use set spent_cost = 150, reserved_cost = 2.5")
+    db.execute("update agent_internal.budget_use set spent_cost = 150, reserved_cost = 2.5")
     everything, tickets = user.types("budgets", "--json").worked().json
     assert (everything["spent_cost"], everything["reserved_cost"]) == (150, 2.5)
     assert (tickets["agent"], tickets["model"], tickets["max_tokens"]) == (
@@ -859,14 +870,14 @@ async def test_the_doctor_looks_at_budgets(conn: AsyncConnection) -> None:
     assert await examined(conn) == ["ok: 2 budgets have something left"]
     await run_all(
         conn,
-        "update agent.budget_use set spent_cost = 0.97;"
+        "update agent_internal.budget_use set spent_cost = 0.97;"
         "update agent.model set input_price = null where name = 'fake';"
         "alter table agent.budget disable trigger check_budget;"
         "update agent.budget set agent = 'gone' where name = 'calls'",
     )
     until_midnight = await value(
         conn,
-        "select to_char(agent.period_end('day', now()) at time zone 'UTC',"
+        "select to_char(agent_internal.period_end('day', now()) at time zone 'UTC',"
         " 'YYYY-MM-DD HH24:MI \"UTC\"')",
     )
     assert await examined(conn) == [

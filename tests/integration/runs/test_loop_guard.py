@@ -156,7 +156,9 @@ async def test_a_forged_message_makes_nobody_an_agent(conn: AsyncConnection, dsn
         attached = await attach(conn, "name=a", "a")
         await value(conn, "select agent.pause('a')")
         what = f"7 {attached} 0"
-        genuine = await value(conn, "select agent.sign_write(%s, pg_current_xact_id())", what)
+        genuine = await value(
+            conn, "select agent_internal.sign_write(%s, pg_current_xact_id())", what
+        )
         emit = "select pg_logical_emit_message(true, 'walagent', %s)"
         for content in (f"{what} {'0' * 64}", f"{what} {genuine}", what, "nudge", ""):
             async with conn.transaction():
@@ -164,7 +166,7 @@ async def test_a_forged_message_makes_nobody_an_agent(conn: AsyncConnection, dsn
                 await run_all(conn, "insert into a (note) values ('user')")
         async with conn.transaction():
             await run_all(conn, "insert into a (note) values ('user')")
-            own = "agent.sign_write(%s, pg_current_xact_id())"
+            own = "agent_internal.sign_write(%s, pg_current_xact_id())"
             await value(conn, f"{emit[:-3]}%s || ' ' || {own})", what, what)
         await d.caught_up()
         assert await found(conn) == [("a", str(n), None, 0, "pending") for n in range(1, 7)]
@@ -178,8 +180,8 @@ async def test_the_key_is_for_owner_and_runner_alone(conn: AsyncConnection, dsn:
             await value(conn, f"select agent.grant_{grant}(%s)", name)
         async with session(dsn, user=name) as own:
             for statement in (
-                "select key from agent.secret",
-                "select agent.sign_write('7 1 0', pg_current_xact_id())",
-                "select agent.begin_write(1, 1)",
+                "select key from agent_internal.secret",
+                "select agent_internal.sign_write('7 1 0', pg_current_xact_id())",
+                "select agent_internal.begin_write(1, 1)",
             ):
                 await refused(own, statement, state="42501")

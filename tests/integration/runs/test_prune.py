@@ -23,7 +23,7 @@ async def test_only_runs_that_ended_long_ago_are_removed(conn: AsyncConnection) 
         await runs.record_step(conn, one, NewStep(0, StepKind.NOTE, {}))
     await run_all(
         conn,
-        "insert into agent.merged_change"
+        "insert into agent_internal.merged_change"
         " select attachment_id, generation, commit_lsn, ordinal + 1, id, change from agent.run;"
         "insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at,"
         " state) select id, 'c', 't', '{}', '', 'x', now(), 'expired' from agent.run",
@@ -38,8 +38,8 @@ async def test_only_runs_that_ended_long_ago_are_removed(conn: AsyncConnection) 
     assert await value(conn, "select agent.prune('9 days')") == 2
     left = [held[2].run_id, late.run_id]
     assert await column(conn, "select id from agent.run order by 1") == left
-    for table in ("step", "merged_change", "approval"):
-        assert await column(conn, f"select run_id from agent.{table}") == [held[2].run_id]
+    for table in ("agent.step", "agent_internal.merged_change", "agent.approval"):
+        assert await column(conn, f"select run_id from {table}") == [held[2].run_id]
     assert len(await rows(conn, "select * from agent.attachment_version")) == 1
 
 
@@ -100,12 +100,14 @@ async def test_every_old_run_is_found_among_those_that_stay(conn: AsyncConnectio
     for kept in added[1:6]:
         await conn.execute(DECIDED, [kept])
     young = await add_runs(conn, await attach(conn, "name=young"), *[None] * 5)
-    await conn.execute("update agent.run set created_at = agent.now() where id = any (%s)", [young])
+    await conn.execute(
+        "update agent.run set created_at = agent_internal.now() where id = any (%s)", [young]
+    )
     assert await pruning.prune(conn, WEEK, None, batch=2) == 4
     assert await column(conn, "select id from agent.run order by 1") == [*added[1:6], *young]
-    assert await rows(conn, "select * from agent.prune_some('7 days', null, %s, 2)", added[-1]) == [
-        (0, None)
-    ]
+    assert await rows(
+        conn, "select * from agent_internal.prune_some('7 days', null, %s, 2)", added[-1]
+    ) == [(0, None)]
 
 
 async def test_a_run_that_somebody_holds_is_left_for_the_next_time(
@@ -132,12 +134,12 @@ async def test_workers_and_rows_of_backfills_that_are_gone_are_removed(
         " values ('dead', now() - interval '2 days'), ('alive', now() - interval '2 hours');"
         "insert into agent.backfill (attachment_id, version, state)"
         " values (1, 1, 'running'), (2, 1, 'done');"
-        "insert into agent.backfill_seen (attachment_id, key)"
+        "insert into agent_internal.backfill_seen (attachment_id, key)"
         " values (1, 'a'), (2, 'b'), (3, 'c')",
     )
     await pruning.prune(conn, WEEK, None)
     assert await column(conn, "select name from agent.worker") == ["alive"]
-    assert await column(conn, "select attachment_id from agent.backfill_seen") == [1]
+    assert await column(conn, "select attachment_id from agent_internal.backfill_seen") == [1]
     await pruning.prune(conn, timedelta(hours=1), None)
     assert await column(conn, "select name from agent.worker") == []
 

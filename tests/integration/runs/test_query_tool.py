@@ -118,7 +118,7 @@ HOSTILE = [
     "select 1; insert into written values (1)",
     "select set_config('role', 'postgres', false)",
     "select pg_sleep(60)",
-    "select * from agent.secret",
+    "select * from agent_internal.secret",
     "select * from sale for update",
     "copy sale to '/tmp/x'",
     "select pg_read_file('/etc/passwd')",
@@ -327,7 +327,7 @@ async def test_both_ways_of_asking_about_a_role_agree(conn: AsyncConnection) -> 
                 asked_by_name = await value(
                     conn,
                     "select coalesce(string_agg(reason, '; '), '')"
-                    " from (select reason from agent.writing_rights(%s) limit 3) w",
+                    " from (select reason from agent_internal.writing_rights(%s) limit 3) w",
                     name,
                 )
                 assert asked_by_name == reasons, grant

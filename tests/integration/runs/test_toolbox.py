@@ -213,7 +213,7 @@ async def test_a_tool_runs_as_the_role_of_its_attachment(conn: AsyncConnection, 
     await run_all(
         conn,
         FUNCTIONS + "create function peek() returns text language sql"
-        " as 'select key::text from agent.secret'",
+        " as 'select key::text from agent_internal.secret'",
     )
     async with role(conn) as name:
         await run_all(conn, f"grant select on support_tickets to {name}")

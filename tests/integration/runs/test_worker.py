@@ -43,7 +43,7 @@ async def one(conn: AsyncConnection, spec: str = SPEC, count: int = 1) -> int:
 
 async def worked(d: Daemon, state: str = "") -> tuple[Any, ...]:
     """Wait until the one run has ended, or is in *state*; give state, result and error."""
-    wanted = f"state = '{state}'" if state else "agent.is_final(state)"
+    wanted = f"state = '{state}'" if state else "agent_internal.is_final(state)"
     await d.until(f"select bool_and({wanted}) and count(*) > 0 from agent.run")
     return (await rows(d.conn, STATE))[0]
 
@@ -159,9 +159,9 @@ async def test_a_provider_that_fails_is_asked_again_later(conn: AsyncConnection,
             assert error["reason"]
             assert await value(conn, "select attempt from agent.run") == attempt
             await set_clock(conn, f"{attempt * 10} minutes")
-            await value(conn, "select agent.tick()")
+            await value(conn, "select agent_internal.tick()")
             await d.until(
-                "select attempt = %s or agent.is_final(state) from agent.run", attempt + 1
+                "select attempt = %s or agent_internal.is_final(state) from agent.run", attempt + 1
             )
         assert await worked(d) == ("succeeded", "ok", None)
     assert await value(conn, "select attempt from agent.run") == 3
@@ -374,7 +374,7 @@ async def test_a_question_that_nobody_answers_is_not_a_refusal(
         await one(conn, f"{SPEC}, approve=[refund_user]")
         await worked(d, "waiting_approval")
         await set_clock(conn, "8 days")
-        await value(conn, "select agent.tick()")
+        await value(conn, "select agent_internal.tick()")
         assert await worked(d) == ("succeeded", "ok", None)
     answer = model.requests[-1].messages[-1].parts[0]
     assert "nobody decided" in getattr(answer, "content", "")
@@ -606,7 +606,7 @@ async def test_a_row_whose_version_is_gone_fails_its_run_alone(
         attached = await attach(conn, f"name=b, {SPEC}")
         await add_runs(conn, attached, "1", c=CHANGE, v=99)
         await run_all(conn, "notify walagent_runs")
-        await d.until("select count(*) = 2 from agent.run where agent.is_final(state)")
+        await d.until("select count(*) = 2 from agent.run where agent_internal.is_final(state)")
     failed = await rows(
         conn, "select state::text, error ->> 'reason' from agent.run where id > %s", first
     )

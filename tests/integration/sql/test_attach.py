@@ -553,7 +553,7 @@ async def test_a_columns_schema_says_what_the_catalog_says(
     found = dict(
         await rows(
             conn,
-            "select attname, agent.column_schema(attrelid, attname) from pg_attribute"
+            "select attname, agent_internal.column_schema(attrelid, attname) from pg_attribute"
             " where attrelid = 'all_types'::regclass and attnum > 0",
         )
     )
@@ -606,7 +606,7 @@ async def test_a_table_lets_all_of_its_agents_go(conn: AsyncConnection) -> None:
     await attach(conn, "name=a")
     await attach(conn, "name=b")
     assert await value(conn, "select agent.detach('public.support_tickets')") == 2
-    assert await value(conn, "select count(*) from agent.queue") == 0
+    assert await value(conn, "select count(*) from agent_internal.queue") == 0
     error = await refused(conn, "select agent.detach('support_ticket')", state="WA013")
     assert 'nothing is attached under the name "support_ticket"' in told(error)
 
@@ -628,12 +628,12 @@ async def test_pausing_makes_no_version(conn: AsyncConnection) -> None:
     assert await rows(conn, "select paused, paused_reason, version from agent.attachment") == [
         (True, "lunch", 1)
     ]
-    assert await value(conn, "select paused from agent.queue") is True
+    assert await value(conn, "select paused from agent_internal.queue") is True
     await value(conn, "select agent.resume('desk')")
     assert await rows(conn, "select paused, paused_reason, version from agent.attachment") == [
         (False, None, 1)
     ]
-    assert await value(conn, "select paused from agent.queue") is False
+    assert await value(conn, "select paused from agent_internal.queue") is False
     assert await value(conn, "select count(*) from agent.attachment_version") == 1
 
 

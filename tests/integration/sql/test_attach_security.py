@@ -224,18 +224,27 @@ async def test_who_is_in_the_way_is_named_by_the_one_that_owns_the_schema(
 async def test_a_developer_reads_no_run_and_no_key(conn: AsyncConnection) -> None:
     """Rows of other people's tables are in the runs; the key would let it sign write-backs."""
     async with developer(conn) as dev, as_role(conn, dev):
-        for table in ("run", "step", "approval", "secret", "checkpoint", "attachment_version",
-                      "merged_change", "queue", "backfill_seen", "worker", "gap"):  # fmt: skip
+        for table in (
+            "run",
+            "step",
+            "approval",
+            "checkpoint",
+            "attachment_version",
+            "worker",
+            "gap",
+        ):
             await refused(conn, f"select * from agent.{table}", state="42501")
+        for table in ("secret", "merged_change", "queue", "backfill_seen"):
+            await refused(conn, f"select * from agent_internal.{table}", state="42501")
         for statement in (
-            "select agent.publish_relation('pg_class'::regclass)",
+            "select agent_internal.publish_relation('pg_class'::regclass)",
             "select agent.grant_runner(current_user)",
             "select agent.grant_developer(current_user)",
             "select agent.grant_approver(current_user)",
-            "select agent.pause_broken(1, '')",
-            "select agent.begin_write(1, 1)",
-            "select agent.sign_write('1 1 0', pg_current_xact_id())",
-            "select agent.tick()",
+            "select agent_internal.pause_broken(1, '')",
+            "select agent_internal.begin_write(1, 1)",
+            "select agent_internal.sign_write('1 1 0', pg_current_xact_id())",
+            "select agent_internal.tick()",
             "select agent.cancel(1)",
             "select agent.resolve(1, true)",
             "select agent.prune('0')",
@@ -248,12 +257,12 @@ async def test_a_developer_reads_no_run_and_no_key(conn: AsyncConnection) -> Non
 async def test_trigger_functions_cannot_be_called_or_borrowed(conn: AsyncConnection) -> None:
     """They run with the owner's rights: nobody may hang them on a table of their own."""
     async with developer(conn) as dev, as_role(conn, dev):
-        for name in ("freeze_attachment", "forget_attachment", "continue_decided"):
-            await refused(conn, f"select agent.{name}()")
+        for name in ("freeze_attachment", "delete_attachment_state", "continue_decided"):
+            await refused(conn, f"select agent_internal.{name}()")
             await refused(
                 conn,
                 f"create trigger x after insert on {dev}.notes for each row"
-                f" execute function agent.{name}()",
+                f" execute function agent_internal.{name}()",
                 state="42501",
             )
 
@@ -262,18 +271,18 @@ async def test_nothing_of_ours_is_open_to_everybody(conn: AsyncConnection) -> No
     """Neither the schema, nor a table, nor a function."""
     functions = (
         "select p.oid::regprocedure::text from pg_proc p"
-        " where p.pronamespace = 'agent'::regnamespace"
+        " where p.pronamespace::regnamespace::text in ('agent', 'agent_internal')"
         " and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a"
         "              where a.grantee = 0)"
     )
     assert await column(conn, functions) == []
     tables = (
         "select c.relname from pg_class c, aclexplode(c.relacl) a"
-        " where c.relnamespace = 'agent'::regnamespace and a.grantee = 0"
+        " where c.relnamespace::regnamespace::text in ('agent', 'agent_internal') and a.grantee = 0"
     )
     assert await column(conn, tables) == []
     async with role(conn) as name, as_role(conn, name):
-        await refused(conn, "select agent.now()", state="42501")
+        await refused(conn, "select agent_internal.now()", state="42501")
 
 
 async def test_whatever_runs_with_the_owners_rights_looks_nowhere_else(
@@ -281,7 +290,9 @@ async def test_whatever_runs_with_the_owners_rights_looks_nowhere_else(
 ) -> None:
     """Every such function has a search_path of its own, with pg_temp at its end."""
     loose = (
-        "select proname from pg_proc where pronamespace = 'agent'::regnamespace and prosecdef"
+        "select proname from pg_proc where pronamespace::regnamespace::text in ('agent',"
+        " 'agent_internal')"
+        " and prosecdef"
         " and not coalesce(proconfig @> '{\"search_path=pg_catalog, pg_temp\"}', false)"
     )
     assert await column(conn, loose) == []
@@ -290,7 +301,8 @@ async def test_whatever_runs_with_the_owners_rights_looks_nowhere_else(
 async def test_every_object_has_a_comment(conn: AsyncConnection) -> None:
     """Tables and views are explained where people look at them."""
     silent = (
-        "select relname from pg_class where relnamespace = 'agent'::regnamespace"
+        "select relname from pg_class where relnamespace::regnamespace::text in ('agent',"
+        " 'agent_internal')"
         " and relkind in ('r', 'v') and obj_description(oid, 'pg_class') is null"
     )
     assert await column(conn, silent) == []
@@ -306,8 +318,8 @@ async def test_a_grant_for_one_part_is_not_one_for_another(
         async with as_role(conn, name):
             for other in ("runner", "approver", "viewer", "developer"):
                 await refused(conn, f"select agent.grant_{other}(current_user)", state="42501")
-            for table in ("model", "attachment_version", "secret"):
+            for table in ("agent.model", "agent.attachment_version", "agent_internal.secret"):
                 if grant != "runner":
-                    await refused(conn, f"delete from agent.{table}", state="42501")
+                    await refused(conn, f"delete from {table}", state="42501")
             await refused(conn, "create table agent.mine (id int)", state="42501")
-            await refused(conn, "select agent.publish_relation('pg_class')", state="42501")
+            await refused(conn, "select agent_internal.publish_relation('pg_class')", state="42501")

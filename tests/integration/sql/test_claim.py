@@ -36,7 +36,7 @@ async def test_a_claim_brings_all_that_is_needed_to_start(conn: AsyncConnection)
     (run_id,) = await add_runs(conn, attachment, "a", d=2, u=77)
     await run_all(
         conn,
-        "insert into agent.merged_change"
+        "insert into agent_internal.merged_change"
         " select attachment_id, 1, '0/999', n, id, jsonb_build_object('n', n)"
         "  from agent.run, generate_series(2, 1, -1) n",
     )
@@ -50,7 +50,7 @@ async def test_a_claim_brings_all_that_is_needed_to_start(conn: AsyncConnection)
     step = NewStep(0, StepKind.REPLY, {"parts": [], "stop": "end"}, usage, 0.5, 12)
     await runs.record_step(conn, held, step)
     await run_all(conn, "update agent.run set state = 'pending', lease_expires_at = null")
-    await run_all(conn, "update agent.queue set queued = true")
+    await run_all(conn, "update agent_internal.queue set queued = true")
     (again,) = await claim(conn)
     assert again.steps == (step.recorded,)
     assert again.steps[0].tokens == 4321
@@ -180,7 +180,7 @@ async def test_a_claim_that_finds_nothing_is_cheap_until_something_comes(
     """The attachment leaves the round; new runs bring it back."""
     attachment = await desk(conn)
     assert await claim(conn) == []
-    queued = "select queued from agent.queue"
+    queued = "select queued from agent_internal.queue"
     assert await value(conn, queued) is False
     await add_runs(conn, attachment, None)
     assert await value(conn, queued) is True
@@ -215,10 +215,12 @@ async def test_a_run_that_is_being_collected_is_not_claimed(conn: AsyncConnectio
     """Until its time has come."""
     attachment = await desk(conn)
     (run_id,) = await add_runs(conn, attachment, "a")
-    await run_all(conn, "update agent.run set not_before = agent.now() + interval '1 minute'")
+    await run_all(
+        conn, "update agent.run set not_before = agent_internal.now() + interval '1 minute'"
+    )
     assert await claim(conn) == []
     await set_clock(conn, "2 minutes")
-    await value(conn, "select agent.tick()")
+    await value(conn, "select agent_internal.tick()")
     assert ids(await claim(conn)) == [run_id]
 
 
@@ -230,7 +232,7 @@ async def test_a_worker_that_lost_the_lease_commits_nothing(
     await add_runs(conn, attachment, None)
     (old,) = await claim(conn, lease=timedelta(seconds=1))
     await set_clock(conn, "1 minute")
-    await value(conn, "select agent.tick()")
+    await value(conn, "select agent_internal.tick()")
     (new,) = await claim(conn, worker="w2")
     assert (new.run_id, new.lease, new.attempt) == (old.run_id, 2, 2)
     call = ToolCall("c", "refund_user", {"amount": 1})
@@ -254,7 +256,7 @@ async def test_a_worker_that_lost_the_lease_commits_nothing(
             assert with_lease == "WA001"
         await refused(
             late,
-            "select agent.call_tool(%s, %s, 0, 'c', 'refund_user', 'postgres',"
+            "select agent_internal.call_tool(%s, %s, 0, 'c', 'refund_user', 'postgres',"
             " 'insert into refund values (1, 1) returning null::jsonb', '{}')",
             old.run_id,
             old.lease,

@@ -23,10 +23,10 @@ async def test_a_heartbeat_extends_every_lease_of_the_worker(conn: AsyncConnecti
     await set_clock(conn, "20 seconds")
     assert await runs.heartbeat(conn, "w1", held, LEASE) == {}
     await set_clock(conn, "45 seconds")
-    await value(conn, "select agent.tick()")
+    await value(conn, "select agent_internal.tick()")
     assert set(await column(conn, "select state::text from agent.run")) == {"running"}
     await set_clock(conn, "51 seconds")
-    await value(conn, "select agent.tick()")
+    await value(conn, "select agent_internal.tick()")
     assert set(await column(conn, "select state::text from agent.run")) == {"pending"}
 
 
@@ -68,7 +68,9 @@ async def test_a_heartbeat_waits_for_no_write(conn: AsyncConnection, dsn: str) -
         await set_clock(conn, "20 seconds")
         assert await runs.heartbeat(conn, "w1", held, LEASE) == {}
         await run_all(worker, "rollback")
-    extended = "select id from agent.run where lease_expires_at > agent.now() + interval '25 s'"
+    extended = (
+        "select id from agent.run where lease_expires_at > agent_internal.now() + interval '25 s'"
+    )
     assert await column(conn, extended) == [other.run_id]
 
 

@@ -31,7 +31,7 @@ BROKEN = {
     "a lease ran out and nobody took the run": """
         update agent.run set lease_expires_at = now() - interval '6 minutes' where id = 1""",
     "a change is in two runs": """
-        insert into agent.merged_change
+        insert into agent_internal.merged_change
         select attachment_id, generation, commit_lsn, ordinal, 2, change
           from agent.run where id = 1""",
 }

@@ -41,7 +41,7 @@ async def test_runs_of_one_ordering_key_are_worked_one_after_the_other(
 
 async def set_queued(conn: AsyncConnection) -> None:
     """What a worker says with its next claim."""
-    await run_all(conn, "update agent.queue set queued = true")
+    await run_all(conn, "update agent_internal.queue set queued = true")
 
 
 async def test_runs_without_a_ordering_key_keep_no_order(conn: AsyncConnection) -> None:
@@ -78,7 +78,8 @@ async def test_a_run_that_waits_for_a_person_holds_its_ordering_key(conn: AsyncC
     await add_runs(conn, await desk(conn, "tools=[refund_user], approve=[refund_user]"), "a", "a")
     (first,) = await claim(conn)
     await conn.execute(
-        "select agent.ask_approval(%s, %s, 0, 'c', 'refund_user', '{}', 'somebody', '1 day', 0, 0)",
+        "select agent_internal.ask_approval(%s, %s, 0, 'c', 'refund_user', '{}', 'somebody', '1"
+        " day', 0, 0)",
         [first.run_id, first.lease],
     )
     await set_queued(conn)
@@ -125,7 +126,7 @@ async def test_a_lost_worker_holds_a_ordering_key_no_longer_than_its_lease(
     first, _ = await add_runs(conn, await desk(conn), "a", "a")
     await claim(conn)
     await set_clock(conn, "1 minute")
-    await value(conn, "select agent.tick()")
+    await value(conn, "select agent_internal.tick()")
     assert ids(await claim(conn, worker="w2")) == [first]
 
 

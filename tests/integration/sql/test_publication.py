@@ -131,7 +131,7 @@ async def test_attaching_gives_up_when_the_table_stays_busy(
 ) -> None:
     """It says what it waited for, and leaves nothing behind."""
     await run_all(
-        conn, DESK + "alter function agent.freeze_attachment() set lock_timeout = '100ms'"
+        conn, DESK + "alter function agent_internal.freeze_attachment() set lock_timeout = '100ms'"
     )
     async with session(dsn) as writer:
         await run_all(writer, "begin; insert into support_tickets (issue) values ('x')")

@@ -39,7 +39,7 @@ async def test_the_first_statement_ever_shown_works_as_it_stands(conn: AsyncConn
 
 async def parsed(conn: AsyncConnection, spec: str) -> Json:
     """What a spec says."""
-    return await value(conn, "select agent.parse_spec(%s)", spec)
+    return await value(conn, "select agent_internal.parse_spec(%s)", spec)
 
 
 READ: list[tuple[str, Json]] = [
@@ -116,7 +116,7 @@ async def test_a_broken_spec_says_where_it_is_broken(
     """The key and the place are named."""
     for spec, tells in BROKEN:
         with subtests.test(spec):
-            error = await refused(conn, "select agent.parse_spec(%s)", spec, state="WA010")
+            error = await refused(conn, "select agent_internal.parse_spec(%s)", spec, state="WA010")
             assert tells in told(error)
 
 
@@ -172,7 +172,8 @@ async def everything(conn: AsyncConnection) -> list[tuple[Json, ...]]:
     return await rows(
         conn,
         "select (select count(*) from agent.agent), (select count(*) from agent.attachment),"
-        " (select count(*) from agent.attachment_version), (select count(*) from agent.queue),"
+        " (select count(*) from agent.attachment_version), (select count(*) from"
+        " agent_internal.queue),"
         " (select count(*) from agent.backfill), (select count(*) from pg_publication_rel),"
         " (select count(*) from pg_class where relname like 'walagent%%')",
     )
@@ -227,7 +228,7 @@ async def attached(conn: AsyncConnection) -> Json:
         "              where p.tablename = 'support_tickets') as published"
         "  from agent.attachment t join agent.agent g on g.name = t.agent"
         "       join agent.attachment_version v on v.attachment_id = t.id"
-        "       join agent.queue l on l.attachment_id = t.id",
+        "       join agent_internal.queue l on l.attachment_id = t.id",
     )
 
 
@@ -372,7 +373,9 @@ def test_any_text_is_read_as_a_small_model_of_the_language_reads_it(dsn: str, te
         expected = "WA010"
     with psycopg.connect(dsn, autocommit=True) as sync:
         try:
-            (found,) = sync.execute("select agent.parse_spec(%s)", [text]).fetchone() or (None,)
+            (found,) = sync.execute("select agent_internal.parse_spec(%s)", [text]).fetchone() or (
+                None,
+            )
         except psycopg.Error as error:
             found = error.sqlstate
     assert found == expected
@@ -401,6 +404,6 @@ def test_whatever_is_quoted_comes_back(dsn: str, meaning: dict[str, Json]) -> No
         for key, said in meaning.items()
     )
     with psycopg.connect(dsn, autocommit=True) as sync:
-        row = sync.execute("select agent.parse_spec(%s)::text", [text]).fetchone()
+        row = sync.execute("select agent_internal.parse_spec(%s)::text", [text]).fetchone()
     assert row is not None
     assert json.loads(row[0]) == meaning

@@ -30,7 +30,7 @@ def reply(seq: int) -> NewStep:
 
 
 CALL_TOOL = (
-    "select agent.call_tool(%s, %s, %s, 'c1', 'refund_user', current_user, %s,"
+    "select agent_internal.call_tool(%s, %s, %s, 'c1', 'refund_user', current_user, %s,"
     " '{\"amount\": 7}', 'public')"
 )
 PAY = "insert into refund values (1, ($1 ->> 'amount')::numeric) returning to_jsonb('paid'::text)"
@@ -81,11 +81,11 @@ async def test_a_step_is_recorded_once(conn: AsyncConnection) -> None:
 async def test_no_step_is_recorded_after_one_that_is_missing(conn: AsyncConnection) -> None:
     """A promoted standby may lack the latest steps: what was to follow them is nobody's."""
     held = await held_run(conn)
-    record = "select agent.record_step(%s, %s, 1, 'reply', '{}')"
+    record = "select agent_internal.record_step(%s, %s, 1, 'reply', '{}')"
     await refused(conn, record, held.run_id, held.lease, state="WA001")
     await refused(conn, CALL_TOOL, held.run_id, held.lease, 1, PAY, state="WA001")
     finish = (
-        "select agent.finish_with_step(%s, %s, 1, 'reply', '{}', null, null, 1,"
+        "select agent_internal.finish_with_step(%s, %s, 1, 'reply', '{}', null, null, 1,"
         " 'succeeded', null, null, 0, null)"
     )
     await refused(conn, finish, held.run_id, held.lease, state="WA001")
@@ -148,7 +148,7 @@ update agent.run
    set state = %(state)s::agent.run_state,
        lease_expires_at = case when %(state)s = 'running' then now() end,
        next_attempt_at = case when %(state)s = 'waiting_retry' then now() end,
-       finished_at = case when agent.is_final(%(state)s::agent.run_state) then now() end
+       finished_at = case when agent_internal.is_final(%(state)s::agent.run_state) then now() end
 """
 
 

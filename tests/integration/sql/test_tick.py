@@ -111,7 +111,8 @@ async def test_an_approval_that_nobody_gave_expires(conn: AsyncConnection) -> No
     await add_runs(conn, await desk(conn, "tools=[refund_user], approve=[refund_user]"), None)
     (held,) = await claim(conn)
     await conn.execute(
-        "select agent.ask_approval(%s, %s, 0, 'c', 'refund_user', '{}', 'x', '1 hour', 0, 0)",
+        "select agent_internal.ask_approval(%s, %s, 0, 'c', 'refund_user', '{}', 'x', '1 hour',"
+        " 0, 0)",
         [held.run_id, held.lease],
     )
     await set_clock(conn, "59 minutes")
@@ -169,11 +170,11 @@ async def test_hints_that_a_crash_left_wrong_are_mended(conn: AsyncConnection) -
         f"update agent.run set blocked_by = {first} where id = {second};"
         f"update agent.run set state = 'pending', lease_expires_at = null, blocked_by = 999"
         f" where id = {third};"
-        "update agent.queue set used = 7, queued = false",
+        "update agent_internal.queue set used = 7, queued = false",
     )
     assert await claim(conn) == []
     await runs.tick(conn)
-    assert await rows(conn, "select used, queued from agent.queue") == [(0, True)]
+    assert await rows(conn, "select used, queued from agent_internal.queue") == [(0, True)]
     assert ids(await claim(conn)) == [second, third]
 
 

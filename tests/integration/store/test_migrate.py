@@ -33,7 +33,7 @@ def test_a_new_database_is_migrated_once(user: User, empty: str) -> None:
     again = user.types("migrate").worked()
     assert (again.out, again.err) == ("", "the schema is up to date\n")
     with psycopg.connect(empty) as conn:
-        done = conn.execute("select name from agent.migration order by 1").fetchall()
+        done = conn.execute("select name from agent_internal.migration order by 1").fetchall()
     assert [name for (name,) in done] == ALL
 
 
@@ -48,7 +48,7 @@ def test_an_edited_migration_stops_everything(user: User, empty: str) -> None:
     """The database is not what the files say; a person must look."""
     user.types("migrate").worked()
     with psycopg.connect(empty) as conn:
-        conn.execute("update agent.migration set sha256 = 'x' where name = %s", [ALL[0]])
+        conn.execute("update agent_internal.migration set sha256 = 'x' where name = %s", [ALL[0]])
     for command in (["migrate"], ["migrate", "--plan"], ["run"], ["init"]):
         refused = user.types(*command)
         assert refused.code == 3
@@ -60,7 +60,9 @@ def test_a_newer_database_is_left_alone(user: User, empty: str) -> None:
     """An older program would write what the newer one does not expect."""
     user.types("migrate").worked()
     with psycopg.connect(empty) as conn:
-        conn.execute("insert into agent.migration (name, sha256) values ('9999_new.sql', 'x')")
+        conn.execute(
+            "insert into agent_internal.migration (name, sha256) values ('9999_new.sql', 'x')"
+        )
     refused = user.types("migrate")
     assert refused.code == 3
     assert "9999_new.sql, which this walagent does not know" in refused.err
@@ -72,7 +74,7 @@ def test_somebody_elses_schema_is_left_alone(user: User, empty: str) -> None:
         conn.execute("create schema agent create table mine (id int)")
     refused = user.types("migrate")
     assert refused.code == 3
-    assert "walagent migrate did not make it" in refused.err
+    assert "walagent did not create it" in refused.err
 
 
 def test_what_fails_halfway_goes_on_where_it_stopped(user: User, empty: str) -> None:

@@ -19,7 +19,7 @@ def tag(content: bytes, prefix: str = PREFIX) -> Tag:
 
 
 def signed(what: bytes = WHAT, xid: int = XID, key: bytes = KEY) -> Tag:
-    """A tag as agent.begin_write leaves it."""
+    """A tag as agent_internal.begin_write leaves it."""
     return tag(what + b" " + sign(what, xid, key))
 
 

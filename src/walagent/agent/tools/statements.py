@@ -9,7 +9,7 @@ from walagent.attachment import Attachment, Tool
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
 
-# What agent.bind_relation() writes in, with NUL for the percent sign: no name holds one.
+# What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
 _TABLE, _KEY, _SET = sql.SQL("\x001$s"), sql.SQL("\x002$s"), sql.SQL("\x003$s")
 
 
@@ -25,7 +25,8 @@ def statement_of(
 ) -> tuple[str, dict[str, Json]]:
     """Compose the statement that carries a call out, and its parameter.
 
-    One of update_row is for agent.bind_relation(), which writes in what the table is called.
+    One of update_row is for agent_internal.bind_relation(), which writes in what the table is
+    called.
 
     Raises:
         ToolFailedError: update_row on a row that the WAL did not name.
@@ -40,7 +41,7 @@ def sight_statement(
 ) -> tuple[str, dict[str, Json]] | None:
     """Compose the question whether the row of a change can be seen; None without a key.
 
-    For agent.bind_relation(), which writes in what the table is called.
+    For agent_internal.bind_relation(), which writes in what the table is called.
     """
     key = _row_key(attachment, change)
     if key is None:
@@ -111,7 +112,9 @@ def _row_key(attachment: Attachment, change: Mapping[str, Any]) -> dict[str, Jso
 
 
 def _template(text: sql.SQL, key: Mapping[str, Json], columns: Sequence[str] = ()) -> str:
-    """Fill a statement in as far as is known here; the rest is for agent.bind_relation()."""
+    """Fill a statement in as far as is known here; the rest is for
+    agent_internal.bind_relation().
+    """
     pairs = ((sql.Identifier("t", name), sql.Identifier("k", name)) for name in key)
     written = text.format(
         table=_TABLE,

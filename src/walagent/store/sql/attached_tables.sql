@@ -17,10 +17,10 @@ select a.name as attachment,
        coalesce(pg_has_role(current_user, s.oid, case when current_setting('server_version_num')::integer >= 160000
                                                       then 'set' else 'member' end), false) as may_read_as,
        case when s.oid is not null
-            then (select string_agg(w.reason, '; ') from agent.writing_rights(q.reads_as::name) w) end as could_write,
+            then (select string_agg(w.reason, '; ') from agent_internal.writing_rights(q.reads_as::name) w) end as could_write,
        a.paused,
        a.paused_reason,
-       agent.drift_of(a.definition) as lost
+       agent_internal.drift_of(a.definition) as lost
   from agent.attachment a
        left join pg_class c on c.oid = a.relation
        left join pg_roles r on r.rolname = a.run_as

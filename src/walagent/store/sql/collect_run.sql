@@ -1,5 +1,5 @@
 -- Let a change join the run of its ordering key that is still collecting, or start one that collects.
--- The lock holds that run still: agent.tick() passes a locked one by, so it cannot start between.
+-- The lock holds that run still: agent_internal.tick() passes a locked one by, so it cannot start between.
 with collecting as (
     select r.id, r.created_at
       from agent.run r
@@ -8,7 +8,7 @@ with collecting as (
        and r.state = 'pending' and r.not_before is not null
        -- A claim hands over all changes of a run as one document, and a model reads it as one.
        and (select count(*) < 1000 and coalesce(sum(m.size), 0) < 4 << 20
-              from agent.merged_change m where m.run_id = r.id)
+              from agent_internal.merged_change m where m.run_id = r.id)
      order by r.id + 0
      limit 1
        for no key update
@@ -21,11 +21,11 @@ with collecting as (
      where not exists (select from agent.run r
                         where (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
                             = (x.a, %(generation)s, x.l, x.o))
-       and not exists (select from agent.merged_change c
+       and not exists (select from agent_internal.merged_change c
                         where (c.attachment_id, c.generation, c.commit_lsn, c.ordinal)
                             = (x.a, %(generation)s, x.l, x.o))
 ), joined as (
-    insert into agent.merged_change (attachment_id, generation, commit_lsn, ordinal, run_id, change)
+    insert into agent_internal.merged_change (attachment_id, generation, commit_lsn, ordinal, run_id, change)
     select g.a, %(generation)s, g.l, g.o, c.id, g.c
       from given g cross join collecting c
     on conflict do nothing
@@ -33,7 +33,7 @@ with collecting as (
 ), extended as (
     -- Each change starts the window anew, but ten windows after the first the run goes.
     update agent.run r
-       set not_before = least(agent.now() + make_interval(secs => %(debounce)s),
+       set not_before = least(agent_internal.now() + make_interval(secs => %(debounce)s),
                               r.created_at + make_interval(secs => 10 * %(debounce)s))
       from joined j
      where r.id = j.run_id
@@ -41,7 +41,7 @@ with collecting as (
 ), started as (
     insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
                            change, key, ordering_key, max_attempts, cause_run, depth, not_before)
-    select a, v, %(generation)s, l, o, t, c, k, n, m, u, d, agent.now() + make_interval(secs => %(debounce)s)
+    select a, v, %(generation)s, l, o, t, c, k, n, m, u, d, agent_internal.now() + make_interval(secs => %(debounce)s)
       from given
      where not exists (select from collecting)
     on conflict on constraint run_once_per_change do nothing

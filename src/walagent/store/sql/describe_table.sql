@@ -1,7 +1,7 @@
 -- A table's schema, name and primary key.
 select n.nspname as schema,
        c.relname as name,
-       agent.key_columns(c.oid) as key_columns
+       agent_internal.key_columns(c.oid) as key_columns
   from pg_catalog.pg_class c
        join pg_catalog.pg_namespace n on n.oid = c.relnamespace
  where c.oid = %(relation)s

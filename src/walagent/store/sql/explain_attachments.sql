@@ -7,7 +7,7 @@ select v.definition,
        a.attached_at,
        v.active_from is not null as active,
        b.state as backfill,
-       agent.drift_of(a.definition) as lost
+       agent_internal.drift_of(a.definition) as lost
   from agent.attachment a
        join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
        left join lateral (select * from agent.backfill l where l.attachment_id = a.id

@@ -2,7 +2,7 @@
 select t.name,
        to_regclass(t.name)::oid::bigint,
        case when to_regclass(t.name) is null
-            then agent.suggest(t.name, (select array_agg(c.relname::text)
+            then agent_internal.suggest(t.name, (select array_agg(c.relname::text)
                                           from pg_catalog.pg_class c
                                          where c.relkind in ('r', 'p') and pg_catalog.pg_table_is_visible(c.oid)
                                            and c.relnamespace <> 'pg_catalog'::regnamespace)) end

@@ -10,7 +10,7 @@ with given as (
     select id, key, generation, commit_lsn, ordinal, change from mine
     union all
     select m.id, m.key, c.generation, c.commit_lsn, c.ordinal, c.change
-      from mine m join agent.merged_change c on c.run_id = m.id
+      from mine m join agent_internal.merged_change c on c.run_id = m.id
 )
 select distinct on (g.key)
        g.key,

@@ -11,7 +11,7 @@ with existing as (
        set generation = agent.checkpoint.generation + 1, system_id = excluded.system_id,
            timeline = excluded.timeline, plugin = excluded.plugin, commit_lsn = excluded.commit_lsn,
            end_lsn = excluded.end_lsn, committed_at = excluded.committed_at, abandoned_at = null,
-           epoch = agent.checkpoint.epoch + 1, updated_at = agent.now()
+           epoch = agent.checkpoint.epoch + 1, updated_at = agent_internal.now()
     returning generation
 ), ended as (
     update agent.attachment_version v

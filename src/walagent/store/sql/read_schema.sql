@@ -64,7 +64,7 @@ select jsonb_build_object(
   from pg_class c join pg_namespace n on n.oid = c.relnamespace
  where c.relkind in ('r', 'p', 'v', 'm', 'f')
    and not c.relispartition
-   and n.nspname not in ('pg_catalog', 'information_schema', 'agent') and n.nspname not like 'pg\_%%'
+   and n.nspname not in ('pg_catalog', 'information_schema', 'agent', 'agent_internal') and n.nspname not like 'pg\_%%'
    and (%(schemas)s::text[] is null or n.nspname = any (%(schemas)s::text[]))
    and has_schema_privilege(n.oid, 'usage')
    and (has_table_privilege(c.oid, 'select') or has_any_column_privilege(c.oid, 'select'))

@@ -10,7 +10,7 @@ with shown as materialized (
       from pg_class c join pg_namespace n on n.oid = c.relnamespace
      where c.relkind in ('r', 'p', 'v', 'm', 'f')
        and not c.relispartition
-       and n.nspname not in ('pg_catalog', 'information_schema', 'agent') and n.nspname not like 'pg\_%%'
+       and n.nspname not in ('pg_catalog', 'information_schema', 'agent', 'agent_internal') and n.nspname not like 'pg\_%%'
        and (%(schemas)s::text[] is null or n.nspname = any (%(schemas)s::text[]))
 ), parts (name, line) as (
     select 'relation', concat_ws(':', oid, written, case when relkind in ('r', 'm') and reltuples >= 0

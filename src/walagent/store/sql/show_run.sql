@@ -30,7 +30,7 @@ select r.id,
        v.definition ->> 'model' as model,
        v.definition ->> 'run_as' as run_as,
        (select coalesce(jsonb_agg(m.change order by m.commit_lsn, m.ordinal), '[]')
-          from agent.merged_change m
+          from agent_internal.merged_change m
          where m.run_id = r.id) as merged,
        (select coalesce(jsonb_agg(jsonb_build_object(
                    'seq', s.seq, 'kind', s.kind, 'content', s.content, 'recorded_at', s.recorded_at,

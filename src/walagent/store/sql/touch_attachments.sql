@@ -2,4 +2,4 @@
 -- makes it of one that has lost its ground.
 update agent.attachment
    set version = version + 1
- where agent = any (%(agents)s) and name <> all (%(but)s) and agent.drift_of(definition) is null
+ where agent = any (%(agents)s) and name <> all (%(but)s) and agent_internal.drift_of(definition) is null
