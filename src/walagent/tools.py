@@ -1,7 +1,7 @@
 """What a tool written in Python needs: the decorator, its context, its error."""
 
 from walagent.agent.tools.python import ToolContext, tool
-from walagent.attachment import Effect
 from walagent.errors import ToolFailedError
+from walagent.tool import Effect
 
 __all__ = ["Effect", "ToolContext", "ToolFailedError", "tool"]

@@ -1,16 +1,18 @@
 """Values for tests of the pure parts: attachments, tools, steps, changes, as plain as can be."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from walagent.agent.transcript import reply_to_json, result_to_json
-from walagent.attachment import Attachment, Effect, Tool
+from walagent.agent_spec import AgentSpec, Authority, Target
+from walagent.attachment import Attachment, Trigger
 from walagent.change import Change, Column, Op, Relation, Row
 from walagent.lsn import Lsn
 from walagent.message import Json, Reply, Stop, Text, ToolCall
 from walagent.run import Claim, Step, StepKind
+from walagent.tool import Effect, Tool
 
 AMOUNT: Mapping[str, Json] = {
     "type": "object",
@@ -44,22 +46,28 @@ def tool(name: str = "refund", **changes: Json) -> Tool:
 
 
 def attachment(*tools: Tool, **changes: Json) -> Attachment:
-    """An agent on the table tickets."""
+    """An agent on the table tickets; *changes* are fields of any of its parts."""
     plain = Attachment(
         id=1,
         version=1,
         name="tickets",
-        agent="tickets",
-        relation_oid=TICKETS.oid,
-        schema=TICKETS.schema,
-        table=TICKETS.name,
-        ops=frozenset({Op.INSERT}),
-        key_columns=("id",),
-        run_as="app",
-        model="fake",
-        tools=tools,
+        target=Target(TICKETS.oid, TICKETS.schema, TICKETS.name, key_columns=("id",)),
+        trigger=Trigger(ops=frozenset({Op.INSERT})),
+        agent=AgentSpec("tickets", "fake", tools=tools),
+        authority=Authority("app"),
     )
-    return replace(plain, **changes)
+    return changed(plain, **changes)
+
+
+def changed(attachment: Attachment, **changes: Json) -> Attachment:
+    """Give an attachment with other fields, each in the part that has it."""
+    for part in ("target", "trigger", "agent", "authority", "queueing"):
+        value = getattr(attachment, part)
+        own = {f.name for f in fields(value)} & changes.keys() - {"name"}
+        if own:
+            part_changes = {name: changes.pop(name) for name in own}
+            attachment = replace(attachment, **{part: replace(value, **part_changes)})
+    return replace(attachment, **changes)
 
 
 def claim(*steps: Step, change: Mapping[str, Any] | None = None, **changes: Json) -> Claim:

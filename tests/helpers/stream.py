@@ -56,7 +56,7 @@ def transaction(at: int, *inside: Change | Tag) -> list[Item]:
 
 def inserted(on: Attachment, row: Row) -> Change:
     """A row inserted into an attachment's table."""
-    relation = Relation(on.relation_oid, on.schema, on.table)
+    relation = Relation(on.target.relation_oid, on.target.schema, on.target.table)
     return Change(Lsn(0), 0, Op.INSERT, relation, row, None)
 
 

@@ -6,8 +6,8 @@ from functools import lru_cache
 import orjson
 from jsonschema import Draft202012Validator
 
-from walagent.attachment import Tool
 from walagent.message import Json
+from walagent.tool import Tool
 
 _MOST = 3  # problems told at once
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import orjson
 
 from walagent.agent.transcript import reply_from_json
-from walagent.attachment import Attachment, Effect, Tool
+from walagent.attachment import Attachment
 from walagent.message import Json, Reply, Stop, ToolCall
 from walagent.run import Step, StepKind
+from walagent.tool import Effect, Tool
 
 MAX_CORRECTIONS = 2  # times that a wrong reply goes back to the model before the run fails
 _CUT = frozenset({Stop.LENGTH, Stop.REFUSAL})  # ends at which a reply may not be whole
@@ -153,7 +154,7 @@ def _next_call(
             if corrections(recent) >= MAX_CORRECTIONS:
                 return Fail(f"the model did not correct itself: {reason}")
             return Refuse(call, reason)
-        tool = attachment.tool(call.name)
+        tool = attachment.agent.tool(call.name)
         assert tool is not None  # noqa: S101 - _what_is_wrong has just found it
         return _start(call, tool, after)
     return AskModel()
@@ -175,9 +176,9 @@ def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
 
 
 def _what_is_wrong(call: ToolCall, attachment: Attachment, check: Check) -> str | None:
-    tool = attachment.tool(call.name)
+    tool = attachment.agent.tool(call.name)
     if tool is None:
-        known = ", ".join(tool.name for tool in attachment.tools) or "none"
+        known = ", ".join(tool.name for tool in attachment.agent.tools) or "none"
         return f'there is no tool "{call.name[:64]}"; the tools are: {known}'
     if call.arguments is None:
         return f"the arguments of {call.name} are not a JSON object"
@@ -204,9 +205,9 @@ def must_call(steps: Sequence[Step], attachment: Attachment) -> str | None:
 
     What `tool_choice` asks for counts until a tool has answered.
     """
-    if attachment.tool_choice == "auto" or any(_is_answer(step) for step in steps):
+    if attachment.agent.tool_choice == "auto" or any(_is_answer(step) for step in steps):
         return None
-    return attachment.tool_choice
+    return attachment.agent.tool_choice
 
 
 def corrections(steps: Sequence[Step]) -> int:
@@ -228,7 +229,7 @@ def _used_up(steps: Sequence[Step], attachment: Attachment) -> str | None:
     """Name the limit that the run has reached, if its next move would go beyond it."""
     if _has_ended(steps):
         return None
-    limits = attachment.limits
+    limits = attachment.agent.limits
     replies = [step for step in steps if step.kind == StepKind.REPLY]
     open_calls = bool(replies) and not _is_settled(steps)
     if not open_calls and len(replies) >= limits.max_steps:

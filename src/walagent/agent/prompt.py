@@ -44,16 +44,16 @@ def build_request(
     claim: Claim, steps: Sequence[Step], attachment: Attachment, *, mark: str, spec: ModelSpec
 ) -> Request:
     """Build the next request of a run to the model *spec* from what is recorded."""
-    limits = attachment.limits
-    own = attachment.system_prompt
+    limits = attachment.agent.limits
+    own = attachment.agent.system_prompt
     return Request(
         system=f"{own}\n\n{_RULES}" if own else _RULES,
         messages=messages(opening(_visible(claim.changes, attachment), mark), steps),
-        tools=tuple(tool.spec for tool in attachment.tools),
+        tools=tuple(tool.spec for tool in attachment.agent.tools),
         choice=_choice(must_call(steps, attachment), attachment),
         max_tokens=limits.max_output_tokens or spec.max_output_tokens,
-        parameters=attachment.parameters,
-        examples=attachment.examples,
+        parameters=attachment.agent.parameters,
+        examples=attachment.agent.examples,
         timeout=spec.timeout,
         run_id=claim.run_id,
     )
@@ -63,9 +63,9 @@ def _visible(
     changes: Sequence[Mapping[str, Any]], attachment: Attachment
 ) -> Sequence[Mapping[str, Any]]:
     """Leave out what the run keeps only for its tools' bound arguments."""
-    if attachment.columns is None:
+    if attachment.target.columns is None:
         return changes
-    keep = attachment.columns.union(attachment.key_columns)
+    keep = attachment.target.columns.union(attachment.target.key_columns)
     return [{**change, **_kept(change, keep)} for change in changes]
 
 
@@ -81,6 +81,6 @@ def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:
 
 
 def _choice(must: str | None, attachment: Attachment) -> ToolChoice:
-    if must is None or not attachment.tools:
+    if must is None or not attachment.agent.tools:
         return ToolChoice("auto")
     return ToolChoice("required") if must == "required" else ToolChoice("named", must)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import Field, model_validator
 
-from walagent.attachment import is_tool_name, mcp_tool_name
 from walagent.config.base import Name, Part
 from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.config.sections import (
@@ -20,6 +19,7 @@ from walagent.config.sections import (
     Tools,
     Workers,
 )
+from walagent.tool import is_tool_name, mcp_tool_name
 
 
 class Config(Part):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from psycopg import AsyncConnection
 
 from walagent.attachment import Attachment
-from walagent.change import Change, Op, Relation
+from walagent.change import Change, Op
 from walagent.config import Config
 from walagent.errors import ConfigError
 from walagent.explain.verdict import Facts, Reason, Verdict, explain_attachment, reader_reasons
@@ -99,9 +99,9 @@ async def _condition(
     conn: Connection, attachment: Attachment, row: PresentRow | None
 ) -> tuple[ConditionState, str]:
     """Evaluator the condition on the row as it is now, as if it had just been inserted."""
-    if attachment.condition is None or row is None:
+    if attachment.trigger.condition is None or row is None:
         return "none", ""
-    relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
+    relation = attachment.target.as_relation()
     change = Change(Lsn(0), 0, Op.INSERT, relation, dict(row.values), None)
     matched = Match(attachment, change, None)
     for verdict in await Evaluator(conn).evaluate([matched]):

@@ -97,7 +97,7 @@ def _missing(facts: Facts) -> Iterator[Reason]:
     if facts.condition == "raises":
         yield Reason("condition", f"its condition raises an error on this row: {facts.problem}")
     if facts.condition == "false":
-        text = f"its condition is not true of the row now: {attachment.condition}"
+        text = f"its condition is not true of the row now: {attachment.trigger.condition}"
         yield Reason("condition", text)
     yield from _earlier(facts.attached, facts.row)
     yield from _possible(attachment)
@@ -119,18 +119,18 @@ def _earlier(attached: Attached, row: PresentRow | None) -> Iterator[Reason]:
 
 
 def _possible(attachment: Attachment) -> Iterator[Reason]:
-    wanted = ", ".join(op.value for op in Op if op in attachment.ops)
-    if attachment.ops < {Op.INSERT, Op.UPDATE, Op.DELETE}:
+    wanted = ", ".join(op.value for op in Op if op in attachment.trigger.ops)
+    if attachment.trigger.ops < {Op.INSERT, Op.UPDATE, Op.DELETE}:
         yield Reason("operation", f"it acts on {wanted} alone", certain=False)
-    if attachment.columns is not None and Op.UPDATE in attachment.ops:
-        columns = ", ".join(sorted(attachment.columns))
+    if attachment.target.columns is not None and Op.UPDATE in attachment.trigger.ops:
+        columns = ", ".join(sorted(attachment.target.columns))
         yield Reason("columns", f"an update must touch one of {columns}", certain=False)
-    if Op.UPDATE in attachment.ops or Op.DELETE in attachment.ops:
+    if Op.UPDATE in attachment.trigger.ops or Op.DELETE in attachment.trigger.ops:
         yield Reason("own_write", "it does not act on what its own runs write", certain=False)
     yield Reason(
         "depth",
-        f"it acts on agents' writes up to {attachment.max_depth} agents deep"
-        if attachment.max_depth
+        f"it acts on agents' writes up to {attachment.trigger.max_depth} agents deep"
+        if attachment.trigger.max_depth
         else "it does not act on what agents write",
         certain=False,
     )

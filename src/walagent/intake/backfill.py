@@ -19,7 +19,7 @@ from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
-from walagent.change import Change, Op, Relation, Row
+from walagent.change import Change, Op, Row
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
 from walagent.intake.new_runs import state_of
@@ -116,8 +116,10 @@ class Backfill:
         self, attachment: Attachment, cursor: Mapping[str, Any] | None
     ) -> Sequence[PresentRow]:
         """Read the next rows in key order, as the role that the agent runs as."""
-        table = sql.Identifier(attachment.schema, attachment.table)
-        keys = sql.SQL(", ").join(sql.Identifier("t", name) for name in attachment.key_columns)
+        table = sql.Identifier(attachment.target.schema, attachment.target.table)
+        keys = sql.SQL(", ").join(
+            sql.Identifier("t", name) for name in attachment.target.key_columns
+        )
         after = sql.SQL("")
         if cursor is not None:
             after = sql.SQL(
@@ -158,7 +160,7 @@ async def read_as(conn: AsyncConnection[Any], attachment: Attachment) -> None:
         sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(value))
         for name, value in TEXT_FORMS.items()
     ]
-    words.append(sql.SQL("set local role {}").format(sql.Identifier(attachment.run_as)))
+    words.append(sql.SQL("set local role {}").format(sql.Identifier(attachment.authority.run_as)))
     await conn.execute(sql.SQL("; ").join(words))
 
 
@@ -188,7 +190,7 @@ async def runs_of(
     Raises:
         BrokenAttachmentError: the condition cannot be asked of the table any more.
     """
-    relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
+    relation = attachment.target.as_relation()
     matches = {
         row.key: Match(attachment, Change(Lsn(0), n, Op.INSERT, relation, row.values, None), None)
         for n, row in enumerate(rows)
@@ -226,7 +228,7 @@ def _row(
         name: None if cell is None else PARSERS[kind_of(oid)](cell.decode())
         for (name, oid), cell in zip(names[:own], cells, strict=False)
     }
-    cursor = {name: _json(values[name]) for name in attachment.key_columns}
+    cursor = {name: _json(values[name]) for name in attachment.target.key_columns}
     rest = tuple(None if cell is None else cell.decode() for cell in cells[own:])
     return PresentRow(values, document.key_of(values, attachment) or "", cursor, rest)
 

@@ -126,7 +126,7 @@ class Gathering:
         match read_attaching(change):
             case Attached(attachment, definition) if self.registry.put(attachment):
                 effects.append(Effect(attachment.id, attachment.version, definition, lsn))
-                if attachment.backfill and attachment.version == 1:
+                if attachment.trigger.backfill and attachment.version == 1:
                     self._backfilling.add(attachment.id)
                 self.attached.append(attachment)
             case Detached(attachment_id):

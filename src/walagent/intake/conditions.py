@@ -81,7 +81,7 @@ class Evaluator:
             attachment = match.attachment
             if reason := match.lack or moved.get(attachment.id):
                 verdicts[n] = Deferred(match, reason)
-            elif attachment.condition is None:
+            elif attachment.trigger.condition is None:
                 continue
             elif found := predicate.oversized(attachment, match.change):
                 verdicts[n] = _too_large(match, *found)
@@ -102,11 +102,11 @@ class Evaluator:
         if not self._by_name or not matches:
             return {}
         attachments = {match.attachment.id: match.attachment for match in matches}.values()
-        now = await tables.oids_of(self._conn, {a.relation for a in attachments})
+        now = await tables.oids_of(self._conn, {a.target.relation for a in attachments})
         return {
-            a.id: f"{a.schema}.{a.table} is another table now, or none"
+            a.id: f"{a.target.schema}.{a.target.table} is another table now, or none"
             for a in attachments
-            if now.get(a.relation) != a.relation_oid
+            if now.get(a.target.relation) != a.target.relation_oid
         }
 
     async def _evaluate_group(self, group: _Numbered) -> Mapping[int, bool | Verdict]:
@@ -200,7 +200,7 @@ class Evaluator:
         return text
 
     async def _shape(self, attachment: Attachment, relation: Relation) -> Shape:
-        oid = attachment.relation_oid
+        oid = attachment.target.relation_oid
         columns = predicate.needed(attachment, relation)
         then, now = await tables.column_types(self._conn, oid, columns)
         return Shape(then, now, await tables.name_of(self._conn, oid))
@@ -230,7 +230,7 @@ def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
         sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(setting))
         for name, setting in settings.items()
     ]
-    return sql.SQL("; ").join([role.format(sql.Identifier(attachment.run_as)), *words])
+    return sql.SQL("; ").join([role.format(sql.Identifier(attachment.authority.run_as)), *words])
 
 
 def match_of(verdict: Verdict) -> Match:

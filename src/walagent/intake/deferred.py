@@ -8,7 +8,7 @@ attachment means now.
 from dataclasses import replace
 
 from walagent.attachment import Attachment
-from walagent.change import Change, Op, Relation
+from walagent.change import Change, Op
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Evaluator, Verdict
 from walagent.intake.deferred_codec import read_change
@@ -82,7 +82,7 @@ async def evaluate_deferred(
 
 async def _check_condition(pool: Pool, attachment: Attachment) -> None:
     """Raise BrokenAttachmentError if the condition cannot be asked of the table as it is now."""
-    relation = Relation(attachment.relation_oid, attachment.schema, attachment.table)
+    relation = attachment.target.as_relation()
     change = Change(Lsn(0), 0, Op.INSERT, relation, {}, None)
     async with pool.connection() as conn:
         reason = await Evaluator(conn).why_not_at_all(Match(attachment, change, None))
@@ -91,7 +91,7 @@ async def _check_condition(pool: Pool, attachment: Attachment) -> None:
 
 
 async def _verdict(pool: Pool, attachment: Attachment, change: Change) -> Verdict | None:
-    if change.op not in attachment.ops:
+    if change.op not in attachment.trigger.ops:
         return None
     missing = lack(attachment, change.relation, change.op)
     if not missing and not touches(change, attachment):

@@ -20,6 +20,7 @@ def new_run(begin: Begin, found: Verdict | TooDeep, room: Room = ROOM) -> NewRun
     deferred = None
     if isinstance(found, Deferred):
         deferred, shown["deferred"] = write_change(change), True
+    collects = state is RunState.PENDING and not deferred
     return NewRun(
         attachment_id=attachment.id,
         attachment_version=attachment.version,
@@ -29,8 +30,8 @@ def new_run(begin: Begin, found: Verdict | TooDeep, room: Room = ROOM) -> NewRun
         change=shown,
         key=document.key_of(document.row_of(change), attachment),
         ordering_key=document.ordering_key_of(change, attachment),
-        max_attempts=attachment.max_attempts,
-        debounce=attachment.debounce if state is RunState.PENDING and not deferred else None,
+        max_attempts=attachment.queueing.max_attempts,
+        debounce=attachment.queueing.debounce if collects else None,
         cause_run=None if origin is None else origin.run_id,
         depth=0 if origin is None else origin.depth + 1,
         state=state,
@@ -62,6 +63,6 @@ def state_of(found: Verdict | TooDeep, room: Room = ROOM) -> tuple[RunState, dic
         case TooDeep(attachment, _, origin):
             reason = (
                 f"agents have answered agents {origin.depth + 1} times in a row, and"
-                f" {attachment.name} allows {attachment.max_depth} (max_depth)"
+                f" {attachment.name} allows {attachment.trigger.max_depth} (max_depth)"
             )
             return RunState.SKIPPED, {"reason": reason}

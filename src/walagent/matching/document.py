@@ -54,7 +54,7 @@ def document(change: Change, attachment: Attachment, room: Room = ROOM) -> dict[
     truncated: dict[str, int] = {}
     # A json column keeps its text: it may hold what jsonb refuses, and a run is kept as jsonb.
     parsed = {n for n, kind in json_columns(attachment, relation).items() if kind == "jsonb"}
-    first = attachment.bound.union(attachment.key_columns)
+    first = attachment.agent.bound.union(attachment.target.key_columns)
     for side, row in (("new", change.new), ("old", change.old)):
         if row is not None:
             visible = _visible(row, attachment)
@@ -74,7 +74,7 @@ def json_columns(attachment: Attachment, relation: Relation) -> Mapping[str, str
 
     A domain's oid tells nothing; what it was made of is known from when the agent was attached.
     """
-    kinds = dict(attachment.json_columns)
+    kinds = dict(attachment.target.json_columns)
     for column in relation.columns:
         if column.type_oid in _JSON:
             kinds[column.name] = _JSON[column.type_oid]
@@ -110,9 +110,9 @@ def _exact(value: Value, *, is_json: bool) -> Value | orjson.Fragment:
 
 
 def _visible(row: Row, attachment: Attachment) -> Iterable[tuple[str, Value]]:
-    if attachment.columns is None:
+    if attachment.target.columns is None:
         return row.items()
-    keep = attachment.columns.union(attachment.key_columns, attachment.bound)
+    keep = attachment.target.columns.union(attachment.target.key_columns, attachment.agent.bound)
     return ((name, value) for name, value in row.items() if name in keep)
 
 
@@ -186,7 +186,7 @@ def cut_off(change: Change, attachment: Attachment, room: Room = ROOM) -> tuple[
 def _given(change: Change, attachment: Attachment) -> Iterable[tuple[str, str]]:
     """The texts of a row that tools are given: its key, and what their arguments are bound to."""
     row = row_of(change)
-    for name in (*attachment.key_columns, *sorted(attachment.bound)):
+    for name in (*attachment.target.key_columns, *sorted(attachment.agent.bound)):
         if isinstance(value := row.get(name), str):
             yield name, value
 
@@ -198,7 +198,7 @@ def row_of(change: Change) -> Row:
 
 def key_of(row: Row | Mapping[str, Any], attachment: Attachment) -> str | None:
     """The row's primary key as text, for people and for `walagent why`."""
-    return joined(row, attachment.key_columns)
+    return joined(row, attachment.target.key_columns)
 
 
 def ordering_key_of(change: Change, attachment: Attachment) -> str | None:
@@ -207,7 +207,11 @@ def ordering_key_of(change: Change, attachment: Attachment) -> str | None:
     An update that changes the key keeps the ordering key of the old one, so it stays behind what
     came before it.
     """
-    columns = attachment.key_columns if attachment.ordering_key is None else attachment.ordering_key
+    columns = (
+        attachment.target.key_columns
+        if attachment.queueing.ordering_key is None
+        else attachment.queueing.ordering_key
+    )
     row = row_of(change)
     if change.op is Op.UPDATE and change.old and all(name in change.old for name in columns):
         row = change.old

@@ -25,7 +25,7 @@ def lack(attachment: Attachment, relation: Relation, op: Op) -> str:
     if op not in {Op.UPDATE, Op.DELETE} or relation.oid == 0:  # 0: nobody told its identity
         return ""
     told = {column.name for column in relation.columns if column.in_key}
-    for name in attachment.old_columns:
+    for name in attachment.trigger.old_columns:
         if name not in told:
             return (
                 f'the replica identity of {table} does not carry the old "{name}" any more,'
@@ -36,11 +36,13 @@ def lack(attachment: Attachment, relation: Relation, op: Op) -> str:
 
 def _needs(attachment: Attachment) -> Iterator[tuple[str, str]]:
     """Every column that is needed, and what for."""
-    yield from ((name, "was in its primary key") for name in attachment.key_columns)
-    yield from ((name, "the condition reads") for name in attachment.condition_columns)
-    yield from ((name, "is named in columns") for name in sorted(attachment.columns or ()))
-    yield from ((name, "the ordering_key is made of") for name in attachment.ordering_key or ())
-    yield from ((name, "is named in writes") for name in attachment.writes)
-    for tool in attachment.tools:
+    yield from ((name, "was in its primary key") for name in attachment.target.key_columns)
+    yield from ((name, "the condition reads") for name in attachment.trigger.condition_columns)
+    yield from ((name, "is named in columns") for name in sorted(attachment.target.columns or ()))
+    yield from (
+        (name, "the ordering key is made of") for name in attachment.queueing.ordering_key or ()
+    )
+    yield from ((name, "is named in writes") for name in attachment.target.writes)
+    for tool in attachment.agent.tools:
         for argument, column in tool.bind.items():
             yield column, f'tool {tool.name} is given as "{argument}"'

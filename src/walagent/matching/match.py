@@ -48,15 +48,15 @@ def matches(
         lacks: by attachment what its table does not have any more.
     """
     for attachment in attachments:
-        if change.op not in attachment.ops:
+        if change.op not in attachment.trigger.ops:
             continue
         if origin is not None and origin.attachment_id == attachment.id:
             continue
         lack = lacks.get(attachment.id, "") if lacks else ""
         if not lack and not touches(change, attachment):
             continue
-        if origin is not None and origin.depth + 1 > attachment.max_depth:
-            if attachment.max_depth > 0:
+        if origin is not None and origin.depth + 1 > attachment.trigger.max_depth:
+            if attachment.trigger.max_depth > 0:
                 yield TooDeep(attachment, change, origin)
             continue
         yield Match(attachment, change, origin, lack)
@@ -67,11 +67,11 @@ def touches(change: Change, attachment: Attachment) -> bool:
 
     Where the WAL does not carry the old value (replica identity other than full), it may.
     """
-    if change.op is not Op.UPDATE or attachment.columns is None or change.new is None:
+    if change.op is not Op.UPDATE or attachment.target.columns is None or change.new is None:
         return True
     old = change.old or {}
     return any(
         name not in old or old[name] != value
         for name, value in change.new.items()
-        if name in attachment.columns and value is not UNCHANGED
+        if name in attachment.target.columns and value is not UNCHANGED
     )

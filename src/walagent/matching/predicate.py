@@ -36,16 +36,18 @@ def needed(attachment: Attachment, relation: Relation) -> Sequence[tuple[str, in
     None: all that the table has, for the relation was not described.
     """
     described = {column.name: column.type_oid for column in relation.columns}
-    if attachment.whole_row:
+    if attachment.trigger.whole_row:
         return list(described.items()) or None
-    names = dict.fromkeys((*attachment.condition_columns, *attachment.key_columns))
+    names = dict.fromkeys((*attachment.trigger.condition_columns, *attachment.target.key_columns))
     return [(name, described.get(name, 0)) for name in names]
 
 
 def oversized(attachment: Attachment, change: Change) -> tuple[str, int] | None:
     """Find a value that the condition reads and that is longer than it may be, with its length."""
     for row in (change.new, change.old):
-        for name in row if row and attachment.whole_row else attachment.condition_columns:
+        for name in (
+            row if row and attachment.trigger.whole_row else attachment.trigger.condition_columns
+        ):
             value = row.get(name) if row else None
             if isinstance(value, str) and len(value) > MAX_EVALUATED:
                 return name, len(value)
@@ -70,7 +72,7 @@ def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -
         "       cross join lateral {new}\n"
         "       cross join lateral {old}"
     ).format(
-        condition=sql.SQL(attachment.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
+        condition=sql.SQL(attachment.trigger.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
         present=_present_row(attachment, shape, columns) if looks_up else sql.SQL(""),
         new=_record(
             "new", "coalesce(present.part, '{}') || given.new" if looks_up else "given.new",
@@ -81,7 +83,7 @@ def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -
 
 
 def _is_read(name: str, attachment: Attachment) -> bool:
-    return attachment.whole_row or name in attachment.condition_columns
+    return attachment.trigger.whole_row or name in attachment.trigger.condition_columns
 
 
 def _record(alias: str, given: str, columns: Sequence[str], shape: Shape) -> sql.Composable:
@@ -111,7 +113,7 @@ def _present_row(
     A column that is gone is asked for all the same: what it held is lost, and that must not pass
     for NULL.
     """
-    keys = [name for name in attachment.key_columns if name in shape.now]
+    keys = [name for name in attachment.target.key_columns if name in shape.now]
     return sql.SQL(
         "       left join lateral (\n"
         "           select to_jsonb(part) as part\n"
@@ -122,7 +124,7 @@ def _present_row(
     ).format(
         columns=sql.SQL(", ").join(sql.Identifier("t", name) for name in columns),
         wanted=_typed(keys, shape.now),
-        table=sql.Identifier(*(shape.table or attachment.relation)),
+        table=sql.Identifier(*(shape.table or attachment.target.relation)),
         same=sql.SQL(" and ").join(
             sql.SQL("t.{0} = wanted.{0}").format(sql.Identifier(name)) for name in keys
         ),
@@ -150,8 +152,8 @@ def _side(attachment: Attachment, relation: Relation, row: Row | None) -> dict[s
     if row is None:
         return None
     kinds = json_columns(attachment, relation)
-    if not attachment.whole_row:
-        row = {name: row[name] for name in attachment.condition_columns if name in row}
+    if not attachment.trigger.whole_row:
+        row = {name: row[name] for name in attachment.trigger.condition_columns if name in row}
     return row_json(row, kinds)
 
 
@@ -174,6 +176,6 @@ def _key(attachment: Attachment, change: Change) -> dict[str, Any] | None:
         value is UNCHANGED and name not in old and _is_read(name, attachment)
         for name, value in new.items()
     )
-    if not missing or not attachment.key_columns:
+    if not missing or not attachment.target.key_columns:
         return None
-    return row_json({name: new[name] for name in attachment.key_columns if name in new})
+    return row_json({name: new[name] for name in attachment.target.key_columns if name in new})

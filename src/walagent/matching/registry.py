@@ -84,16 +84,16 @@ class Registry:
             return False
         self.remove(attachment.id)
         self._by_id[attachment.id] = attachment
-        self._by_oid.setdefault(attachment.relation_oid, []).append(attachment)
-        self._by_name.setdefault(attachment.relation, []).append(attachment)
+        self._by_oid.setdefault(attachment.target.relation_oid, []).append(attachment)
+        self._by_name.setdefault(attachment.target.relation, []).append(attachment)
         self._lacks.clear()
         return True
 
     def remove(self, attachment_id: int) -> None:
         """Let an attachment be gone."""
         if former := self._by_id.pop(attachment_id, None):
-            _take_out(self._by_oid, former.relation_oid, attachment_id)
-            _take_out(self._by_name, former.relation, attachment_id)
+            _take_out(self._by_oid, former.target.relation_oid, attachment_id)
+            _take_out(self._by_name, former.target.relation, attachment_id)
             self._lacks.clear()
 
     def of(self, relation: Relation) -> list[Attachment]:

@@ -12,13 +12,13 @@ from psycopg import AsyncConnection
 
 from walagent.agent.tools.callee import Callee
 from walagent.agent.tools.offered import Offered
-from walagent.attachment import Effect, Tool, mcp_tool_name
 from walagent.config import Config, McpServer
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.log import log
 from walagent.message import Json
 from walagent.store.tools import fingerprints, known_tools, register_mcp_tool
+from walagent.tool import Effect, Tool, mcp_tool_name
 
 Connection = AsyncConnection[Any]
 _AGAIN: Final = 60.0  # seconds until a server that was away is asked again

@@ -320,7 +320,7 @@ class _Resync:
             run
             for run in runs
             if not is_known(
-                run["c"], formers.get(run["k"]), told[run["k"]], column, attachment.writes
+                run["c"], formers.get(run["k"]), told[run["k"]], column, attachment.target.writes
             )
         ]
 

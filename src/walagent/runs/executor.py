@@ -114,7 +114,8 @@ class Work:
         begun = bool(self._steps)
         if not await self._sight.allows(self._attachment, self._claim.change, begun=begun):
             await check_drift(self._shop.pool, self._attachment)
-            reason = f"{self._attachment.run_as} cannot see this row (row level security, or gone)"
+            role = self._attachment.authority.run_as
+            reason = f"{role} cannot see this row (row level security, or gone)"
             return await self._end(RunState.SKIPPED, error={"reason": reason})
         while True:
             state = await self._carry_out(self._next())
@@ -144,8 +145,8 @@ class Work:
                         self._claim,
                         self._seq,
                         call,
-                        self._attachment.run_as,
-                        self._attachment.approval_seconds,
+                        self._attachment.authority.run_as,
+                        self._attachment.authority.approval_seconds,
                         self.spent,
                     )
                 return RunState.WAITING_APPROVAL
@@ -162,7 +163,7 @@ class Work:
 
     async def _ask_model(self) -> RunState | None:
         """Ask, then record: no row waits for a model.  The last reply is recorded with the end."""
-        model = self._shop.model_of(self._attachment.model)
+        model = self._shop.model_of(self._attachment.agent.model)
         request = self._request(model)
         await self._reserve(model.spec, request)
         faults.hit("model.asking")
@@ -207,7 +208,7 @@ class Work:
         Raises:
             LimitReachedError: it does not; nothing was asked.
         """
-        spec, limit = model.spec, self._attachment.limits.max_cost
+        spec, limit = model.spec, self._attachment.agent.limits.max_cost
         request = build_request(
             self._claim,
             self._steps,

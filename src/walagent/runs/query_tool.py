@@ -12,13 +12,14 @@ from typing import Any, Final
 import orjson
 from psycopg import AsyncConnection
 
-from walagent.attachment import Attachment, Tool
+from walagent.attachment import Attachment
 from walagent.errors import StatementRefusedError
 from walagent.guard.query import Guard, Limits
 from walagent.guard.redact import without_values
 from walagent.guard.role import reading_as
 from walagent.message import Json, ToolCall
 from walagent.rows.rows import Rows
+from walagent.tool import Tool
 
 # Less than what is kept of any tool's answer, so that what is cut is cut between two rows.
 _MOST: Final = 60_000  # bytes of an answer
@@ -40,7 +41,7 @@ async def answer_query(  # noqa: PLR0913, PLR0917 - connection, call and bounds
         RoleRefusedError: the tool's role is gone, is not ours to take on, or could write.
     """
     within = replace(limits, seconds=min(limits.seconds, tool.timeout))
-    path = attachment.search_path or "pg_catalog"
+    path = attachment.authority.search_path or "pg_catalog"
     answer: dict[str, Json] = {"call_id": call.id, "name": call.name}
     try:
         async with reading_as(conn, tool.role):

@@ -26,7 +26,7 @@ from walagent.agent.tools.callee import Callee, NoServers, Servers
 from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
-from walagent.attachment import Attachment, Effect, Tool
+from walagent.attachment import Attachment
 from walagent.encodings import misfit
 from walagent.errors import (
     OutcomeUnknownError,
@@ -46,6 +46,7 @@ from walagent.store import runs
 from walagent.store.connections import Pool
 from walagent.store.errors import is_conflict, is_passing
 from walagent.store.runs import NewStep
+from walagent.tool import Effect, Tool
 
 # Seconds for which a call is tried again while others are in the way.  Their transactions are
 # short as a rule; where one is not, the run waits without a slot.
@@ -213,12 +214,12 @@ class Toolbox:
                     seq,
                     call.id,
                     call.name,
-                    attachment.run_as,
+                    attachment.authority.run_as,
                     text,
                     Jsonb(parameter),
-                    attachment.search_path,
+                    attachment.authority.search_path,
                     tool.kind == "builtin",
-                    attachment.relation_oid if tool.kind == "builtin" else None,
+                    attachment.target.relation_oid if tool.kind == "builtin" else None,
                 ],
             )
             row = await cursor.fetchone()
@@ -281,7 +282,9 @@ class Toolbox:
         began = False
         try:
             async with conn.transaction():  # a savepoint
-                await runs.become(conn, attachment.run_as, attachment.search_path)
+                await runs.become(
+                    conn, attachment.authority.run_as, attachment.authority.search_path
+                )
                 began = True
                 text = _text(await function.call(context, arguments))
                 await conn.execute("set constraints all immediate")

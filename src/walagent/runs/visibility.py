@@ -36,7 +36,12 @@ class Visibility:
         asked_at = time.monotonic()
         async with self._pool.connection() as conn:
             seen, row_security = await runs.sees(
-                conn, attachment.run_as, attachment.relation_oid, _columns(attachment), text, key
+                conn,
+                attachment.authority.run_as,
+                attachment.target.relation_oid,
+                _columns(attachment),
+                text,
+                key,
             )
         if not row_security:
             self._until[version] = asked_at + _FRESH
@@ -51,7 +56,7 @@ def _question(
 
 def _columns(attachment: Attachment) -> list[str] | None:
     """What the agent is shown of a row, and what its tools are given; None: all of it."""
-    if attachment.columns is None:
+    if attachment.target.columns is None:
         return None
-    bound = {column for tool in attachment.tools for column in tool.bind.values()}
-    return sorted(attachment.columns | bound)
+    bound = {column for tool in attachment.agent.tools for column in tool.bind.values()}
+    return sorted(attachment.target.columns | bound)

@@ -258,7 +258,7 @@ class Worker:
         self._done[claim.attachment_id] += 1
         attachment = self._definitions.get((claim.attachment_id, claim.attachment_version))
         more = was_full or self._more or self._held
-        if more or attachment is None or attachment.cap is not None:
+        if more or attachment is None or attachment.queueing.cap is not None:
             self._wake.set()
 
     def _forget(self, run_id: int) -> None:
@@ -274,7 +274,7 @@ class Worker:
         try:
             attachment = await self._definition(claim)
             work = Work(self._shop, claim, attachment, self._sight)
-            async with awake_for(attachment.limits.max_seconds) as wake:
+            async with awake_for(attachment.agent.limits.max_seconds) as wake:
                 with translating():
                     state = await work.carry_on()
             if work.unblocked:
@@ -309,12 +309,12 @@ class Worker:
                 found = await attachments.attachment_version(conn, *key)
             if found is None:
                 raise WalagentError(f"version {key[1]} of attachment {key[0]} is gone")
-            await self._shop.prepare(found.model)
+            await self._shop.prepare(found.agent.model)
             self._definitions[key] = found
             newest = max(
                 version for attachment, version in self._definitions if attachment == key[0]
             )
-            self._models[key[0]] = self._definitions[key[0], newest].model
+            self._models[key[0]] = self._definitions[key[0], newest].agent.model
         return self._definitions[key]
 
     async def _settle(self, claim: Claim, work: Work | None, outcome: Outcome) -> RunState | None:

@@ -55,7 +55,7 @@ async def start(conn: Connection, job: BackfillJob) -> None:
         "   set state = 'running', started_at = agent_internal.now(),"
         "       rows_total = (select greatest(reltuples, 0)::bigint from pg_class where oid = %s)"
         " where attachment_id = %s and generation = %s",
-        [job.attachment.relation_oid, job.attachment.id, job.generation],
+        [job.attachment.target.relation_oid, job.attachment.id, job.generation],
     )
 
 
@@ -125,7 +125,7 @@ async def insert_runs(
             "attachment": attachment.id,
             "version": attachment.version,
             "generation": generation,
-            "max_attempts": attachment.max_attempts,
+            "max_attempts": attachment.queueing.max_attempts,
             "runs": orjson.dumps(runs, default=exact).decode(),
         },
     )

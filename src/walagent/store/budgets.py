@@ -29,7 +29,7 @@ class Scope:
     def includes(self, attachment: Attachment, model: str) -> bool:
         """Whether calls of *model* by *attachment* count."""
         return (
-            self.agent in {None, attachment.agent}
+            self.agent in {None, attachment.agent.name}
             and self.attachment in {None, attachment.name}
             and self.model in {None, model}
         )
@@ -73,7 +73,16 @@ async def reserve(  # noqa: PLR0913, PLR0917 - run, place, and what is asked for
     """
     cursor = await conn.execute(
         "select agent_internal.reserve(%s, %s, %s, %s, %s, %s, %s, %s::numeric)",
-        [claim.run_id, claim.lease, seq, attachment.agent, attachment.name, model, tokens, cost],
+        [
+            claim.run_id,
+            claim.lease,
+            seq,
+            attachment.agent.name,
+            attachment.name,
+            model,
+            tokens,
+            cost,
+        ],
     )
     row = await cursor.fetchone()
     raw = row[0] if row else None

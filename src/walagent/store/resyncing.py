@@ -112,7 +112,9 @@ async def open_changed(  # noqa: PLR0913, PLR0917 - what to look for, and how to
         known=bound(span.known_until),
         since=bound(span.since),
         table=_table(attachment),
-        keys=sql.SQL(", ").join(sql.Identifier("t", name) for name in attachment.key_columns),
+        keys=sql.SQL(", ").join(
+            sql.Identifier("t", name) for name in attachment.target.key_columns
+        ),
     )
     await conn.execute(statement)
 
@@ -190,4 +192,4 @@ async def note_backfill(
 
 
 def _table(attachment: Attachment) -> sql.Identifier:
-    return sql.Identifier(attachment.schema, attachment.table)
+    return sql.Identifier(attachment.target.schema, attachment.target.table)

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from walagent.attachment import Effect
 from walagent.message import Json
 from walagent.store.queries import query
+from walagent.tool import Effect
 
 Connection = AsyncConnection[Any]
 

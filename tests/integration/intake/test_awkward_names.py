@@ -35,7 +35,7 @@ async def test_a_condition_reads_columns_of_any_name(conn: AsyncConnection[Any])
     await conn.execute(_TABLE)
     attachment = await attachment_version(conn, 1, 1)
     assert attachment is not None
-    relation = Relation(0, attachment.schema, attachment.table)
+    relation = Relation(0, attachment.target.schema, attachment.target.table)
     rows = (_ROW, {**_ROW, "new": 3}, {**_ROW, "present": None})
     matches = [
         Match(attachment, Change(Lsn(1), n, Op.INSERT, relation, row, None), None)
@@ -51,7 +51,7 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     await conn.execute("""insert into "sch.ema"."Ta ""ble" (t, "we""ird") values (1, '100%')""")
     attachment = await attachment_version(conn, 1, 1)
     assert attachment is not None
-    tool = attachment.tool("update_row")
+    tool = attachment.agent.tool("update_row")
     assert tool is not None
     arguments = {"present": "it's", "whole": 5}
     text, parameter = statement_of(tool, attachment, arguments, {"new": _ROW})
@@ -63,7 +63,7 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
         "select run_it(agent_internal.bind_relation(%(text)s, %(table)s, p -> 'key', p ->"
         " 'set'), p)"
         "  from (select %(given)s::jsonb) as g (p)",
-        {"text": text, "table": attachment.relation_oid, "given": Jsonb(parameter)},
+        {"text": text, "table": attachment.target.relation_oid, "given": Jsonb(parameter)},
     )
     assert await cursor.fetchone() == ("updated",)
     cursor = await conn.execute('''select present, whole from "sch.ema"."Ta ""ble"''')
@@ -73,6 +73,6 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     text, key = question
     cursor = await conn.execute(
         "select seen from agent_internal.row_visibility(current_user, %s, null, %s, %s)",
-        [attachment.relation_oid, text, Jsonb(key)],
+        [attachment.target.relation_oid, text, Jsonb(key)],
     )
     assert await cursor.fetchone() == (True,)

@@ -321,7 +321,7 @@ async def of_table(conn: AsyncConnection, **changes: Json) -> Attachment:
 
 def insert(row: Row, on: Attachment) -> Match:
     """An inserted row that an attachment may act on."""
-    relation = Relation(on.relation_oid, on.schema, on.table)
+    relation = Relation(on.target.relation_oid, on.target.schema, on.target.table)
     return Match(on, change(Op.INSERT, row, relation=relation), None)
 
 

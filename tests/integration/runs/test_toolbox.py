@@ -13,7 +13,7 @@ from tests.helpers.queue import add_runs, claim
 from walagent import faults
 from walagent.agent.loop import RunTool
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
-from walagent.attachment import Attachment, Effect
+from walagent.attachment import Attachment
 from walagent.errors import ConflictError, StepBrokenError, ToolBrokenError, ToolFailedError
 from walagent.faults import Crash
 from walagent.message import Json, ToolCall
@@ -23,6 +23,7 @@ from walagent.store.connections import open_pool
 from walagent.store.errors import translating
 from walagent.store.runs import NewStep
 from walagent.store.tools import register_python_tools
+from walagent.tool import Effect
 
 STEPS = "select kind, content from agent.step order by run_id, seq"
 
@@ -38,7 +39,7 @@ class Bench:
 
     async def call(self, name: str, /, **arguments: Json) -> NewStep:
         """Carry a call out; give its last step."""
-        found = self.attachment.tool(name)
+        found = self.attachment.agent.tool(name)
         assert found is not None, name
         call = ToolCall(f"c{self.seq}", name, arguments)
         with translating():
@@ -687,7 +688,7 @@ async def test_a_lost_idempotent_call_is_made_again_with_the_same_key(
             await b.call("post")
         assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent"]
         b.seq = 1
-        found = b.attachment.tool("post")
+        found = b.attachment.agent.tool("post")
         assert found is not None
         call = ToolCall("c0", "post", {})
         steps = await b.toolbox.carry_out(b.held, b.attachment, 1, RunTool(call, found, again=True))
@@ -710,7 +711,7 @@ async def test_an_outside_call_that_does_not_end_has_an_unknown_outcome(
         assert step.kind == "intent"
         assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent"]
         if name == "post":
-            found = b.attachment.tool("post")
+            found = b.attachment.agent.tool("post")
             assert found is not None
             call = ToolCall("c0", "post", {"how": "sleep"})
             move = RunTool(call, found, again=True)

@@ -14,9 +14,9 @@ from tests.helpers.queue import add_runs, one_run, set_clock
 from walagent import faults
 from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, call, in_turn
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
-from walagent.attachment import Effect
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 from walagent.runs.worker import Worker, WorkerSettings
+from walagent.tool import Effect
 
 STATE = "select state::text, result, error from agent.run order by id"
 SPEC = "tools=[refund_user], writes=[status], bind=[ticket_id=id]"

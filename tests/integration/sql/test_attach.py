@@ -14,9 +14,10 @@ from tests.helpers.database import (
     told,
     value,
 )
-from walagent.attachment import Attachment, Effect
+from walagent.attachment import Attachment
 from walagent.change import Op
 from walagent.message import Json
+from walagent.tool import Effect
 
 
 async def frozen(conn: AsyncConnection) -> Attachment:
@@ -240,7 +241,7 @@ async def test_a_condition_may_say_what_sql_can_say_about_a_row(
         with subtests.test(condition):
             async with conn.transaction(force_rollback=True):
                 await value(conn, CONDITION, condition)
-                assert list((await frozen(conn)).condition_columns) == columns
+                assert list((await frozen(conn)).trigger.condition_columns) == columns
                 kept = await value(conn, "select condition from agent.attachment")
                 assert kept == condition
 
@@ -254,7 +255,7 @@ async def test_a_condition_keeps_its_meaning_on_any_search_path(conn: AsyncConne
         + "create type mood as enum ('good', 'bad'); alter table support_tickets add mood mood;",
     )
     await value(conn, CONDITION, "new.mood > 'good'::mood and length(new.status) > 3")
-    condition = (await frozen(conn)).condition
+    condition = (await frozen(conn)).trigger.condition
     assert condition == "((new.mood > 'good'::app.mood) AND (length(new.status) > 3))"
 
 
@@ -267,7 +268,7 @@ async def test_no_table_name_smuggles_text_into_a_condition(conn: AsyncConnectio
         "select agent.attach(%s::regclass, 'fake', name => 'sly', condition => 'new.id = 1')",
         f'"{name}"',
     )
-    assert (await frozen(conn)).condition == "(new.id = 1)"
+    assert (await frozen(conn)).trigger.condition == "(new.id = 1)"
     await run_all(conn, "update agent.attachment set server_filter = true")
     filters = "select pg_get_expr(prqual, prrelid) from pg_publication_rel where prqual is not null"
     assert await column(conn, filters) == ["(id = 1)"]
@@ -407,8 +408,8 @@ async def test_a_tool_with_a_schema_in_its_name_can_be_required(conn: AsyncConne
     await run_all(conn, DESK + FUNCTIONS)
     await attach(conn, "tools=[app.feel], tool_choice=app.feel, approve=[app.feel]")
     found = await frozen(conn)
-    assert found.tool_choice == found.tools[0].name == "app_feel"
-    assert found.tools[0].approval
+    assert found.agent.tool_choice == found.agent.tools[0].name == "app_feel"
+    assert found.agent.tools[0].approval
 
 
 async def test_run_as_must_be_able_to_execute_the_tool(conn: AsyncConnection) -> None:
@@ -440,7 +441,7 @@ async def test_writes_bring_the_tool_that_writes(conn: AsyncConnection) -> None:
     """With the columns' own types, lists and comments as its schema."""
     await run_all(conn, DESK + "comment on column support_tickets.category is 'What it is about.'")
     await attach(conn, "writes=[status, category]")
-    (tool,) = (await frozen(conn)).tools
+    (tool,) = (await frozen(conn)).agent.tools
     assert (tool.name, tool.effect) == ("update_row", Effect.TRANSACTIONAL)
     assert tool.input_schema["properties"] == {
         "status": {"type": "string"},
@@ -575,12 +576,23 @@ async def test_what_is_frozen_is_read_back_complete(conn: AsyncConnection) -> No
         " ordering_key=[status], debounce=2s, max_cost=0.25, max_depth=0",
     )
     found = await frozen(conn)
-    assert (found.id, found.version, found.relation) == (attached, 1, ("public", "support_tickets"))
-    assert found.ops == {Op.INSERT, Op.DELETE}
-    assert (found.key_columns, found.ordering_key) == (("id",), ("status",))
-    assert (found.columns, found.condition_columns) == (frozenset({"amount"}), ("amount",))
-    assert (found.debounce, found.limits.max_cost, found.max_depth) == (2.0, 0.25, 0)
-    assert found.approval_seconds == 7 * 86400
+    assert (found.id, found.version, found.target.relation) == (
+        attached,
+        1,
+        ("public", "support_tickets"),
+    )
+    assert found.trigger.ops == {Op.INSERT, Op.DELETE}
+    assert (found.target.key_columns, found.queueing.ordering_key) == (("id",), ("status",))
+    assert (found.target.columns, found.trigger.condition_columns) == (
+        frozenset({"amount"}),
+        ("amount",),
+    )
+    assert (found.queueing.debounce, found.agent.limits.max_cost, found.trigger.max_depth) == (
+        2.0,
+        0.25,
+        0,
+    )
+    assert found.authority.approval_seconds == 7 * 86400
 
 
 async def test_a_name_is_given_once(conn: AsyncConnection) -> None:

@@ -21,9 +21,11 @@ from walagent.agent.loop import (
     must_call,
     next_move,
 )
-from walagent.attachment import Attachment, Effect, Limits
+from walagent.agent_spec import RunLimits
+from walagent.attachment import Attachment
 from walagent.message import Stop, ToolCall
 from walagent.run import Step, StepKind
+from walagent.tool import Effect
 
 REFUND = tool()
 ESCALATE = tool("escalate", input_schema={"type": "object", "properties": {}})
@@ -281,13 +283,13 @@ ASKED = attachment(tool(approval=True))
 
 def test_a_tool_with_approval_waits_for_a_person() -> None:
     """Nothing is carried out before."""
-    assert move(Steps().reply(CALL), ASKED) == AskApproval(CALL, ASKED.tools[0])
+    assert move(Steps().reply(CALL), ASKED) == AskApproval(CALL, ASKED.agent.tools[0])
 
 
 def test_an_approved_call_is_carried_out() -> None:
     """The very call that was asked about."""
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "approved")
-    assert move(steps, ASKED) == RunTool(CALL, ASKED.tools[0])
+    assert move(steps, ASKED) == RunTool(CALL, ASKED.agent.tools[0])
 
 
 def test_a_rejected_call_is_refused_with_the_reason() -> None:
@@ -315,14 +317,14 @@ def test_a_decision_holds_for_its_own_call_only() -> None:
     """The approval of one call does not let a second one through."""
     first, second = wants(call_id="a"), wants(call_id="b", amount=5000)
     steps = Steps().reply(first, second).approval(first).decision(first, "approved").result(first)
-    assert move(steps, ASKED) == AskApproval(second, ASKED.tools[0])
+    assert move(steps, ASKED) == AskApproval(second, ASKED.agent.tools[0])
 
 
 def test_a_decision_does_not_outlive_its_reply() -> None:
     """A later call with the same id and other arguments is asked about anew."""
     later = wants(amount=5000)
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "approved").result(CALL)
-    assert move(steps.reply(later), ASKED) == AskApproval(later, ASKED.tools[0])
+    assert move(steps.reply(later), ASKED) == AskApproval(later, ASKED.agent.tools[0])
 
 
 def test_wrong_arguments_are_refused_before_a_person_is_asked() -> None:
@@ -337,26 +339,28 @@ def test_wrong_arguments_are_refused_before_a_person_is_asked() -> None:
 def test_a_lost_call_is_made_again_where_that_is_harmless(effect: Effect) -> None:
     """With the mark that it is not the first time, so that no second intent is recorded."""
     on = attachment(tool(effect=effect))
-    assert move(Steps().reply(CALL).intent(CALL), on) == RunTool(CALL, on.tools[0], again=True)
+    assert move(Steps().reply(CALL).intent(CALL), on) == RunTool(
+        CALL, on.agent.tools[0], again=True
+    )
 
 
 def test_a_lost_call_of_an_unsafe_tool_goes_to_a_person() -> None:
     """It may have acted: nobody but a person can find out."""
     on = attachment(tool(effect=Effect.UNSAFE))
-    assert move(Steps().reply(CALL).intent(CALL), on) == AskReview(CALL, on.tools[0])
+    assert move(Steps().reply(CALL).intent(CALL), on) == AskReview(CALL, on.agent.tools[0])
 
 
 def test_an_unsafe_tool_is_started_when_it_was_not() -> None:
     """Only a recorded intent makes the outcome unknown."""
     on = attachment(tool(effect=Effect.UNSAFE))
-    assert move(Steps().reply(CALL), on) == RunTool(CALL, on.tools[0])
+    assert move(Steps().reply(CALL), on) == RunTool(CALL, on.agent.tools[0])
 
 
 def test_an_approved_and_lost_call_is_not_approved_again() -> None:
     """The decision stands; the effect class decides about the loss."""
     on = attachment(tool(effect=Effect.UNSAFE, approval=True))
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "approved").intent(CALL)
-    assert move(steps, on) == AskReview(CALL, on.tools[0])
+    assert move(steps, on) == AskReview(CALL, on.agent.tools[0])
 
 
 # Limits.
@@ -364,7 +368,7 @@ def test_an_approved_and_lost_call_is_not_approved_again() -> None:
 
 def limited(**limits: float) -> Attachment:
     """The desk with limits."""
-    return attachment(REFUND, ESCALATE, limits=Limits(**limits))  # pyright: ignore[reportArgumentType]
+    return attachment(REFUND, ESCALATE, limits=RunLimits(**limits))  # pyright: ignore[reportArgumentType]
 
 
 def test_the_model_is_not_asked_more_often_than_allowed() -> None:

@@ -2,15 +2,15 @@
 
 import json
 import re
-from dataclasses import replace
 from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.build import Steps, attachment, claim, tool, wants
+from tests.helpers.build import Steps, attachment, changed, claim, tool, wants
 from walagent.agent.prompt import build_request, marker, opening
-from walagent.attachment import Attachment, Limits
+from walagent.agent_spec import RunLimits
+from walagent.attachment import Attachment
 from walagent.message import Example, Json, ModelSpec, Request, Text, ToolChoice, ToolSpec
 
 SECRET = b"s" * 32
@@ -116,22 +116,22 @@ def test_the_request_says_all_that_the_attachment_says() -> None:
     )
     made = request(on)
     assert made.tools == (
-        ToolSpec("refund", "Pay.", on.tools[0].input_schema),
-        ToolSpec("close", "close", on.tools[1].input_schema),
+        ToolSpec("refund", "Pay.", on.agent.tools[0].input_schema),
+        ToolSpec("close", "close", on.agent.tools[1].input_schema),
     )
     assert made.examples == (example,)
     assert made.parameters == {"effort": "low"}
     assert made.run_id == 7
     assert (made.max_tokens, made.timeout) == (4096, 77)
-    assert request(replace(on, limits=Limits(max_output_tokens=50))).max_tokens == 50
+    assert request(changed(on, limits=RunLimits(max_output_tokens=50))).max_tokens == 50
 
 
 def test_a_choice_holds_until_a_tool_has_answered() -> None:
     """Then the model is free."""
     on = attachment(tool(), tool_choice="refund")
     assert request(on).choice == ToolChoice("named", "refund")
-    assert request(replace(on, tool_choice="required")).choice == ToolChoice("required")
-    assert request(replace(on, tool_choice="auto")).choice == ToolChoice("auto")
+    assert request(changed(on, tool_choice="required")).choice == ToolChoice("required")
+    assert request(changed(on, tool_choice="auto")).choice == ToolChoice("auto")
     call = wants()
     wrong = Steps().reply(call).result(call, "no", is_error=True, correction=True)
     assert request(on, wrong).choice == ToolChoice("named", "refund")

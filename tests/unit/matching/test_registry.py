@@ -62,8 +62,8 @@ def test_an_inserted_attachment_comes_into_effect() -> None:
     assert isinstance(found, Attached)
     assert found.definition == text
     assert (found.attachment.id, found.attachment.version) == (5, 2)
-    assert found.attachment.ops == {Op.INSERT, Op.DELETE}
-    assert found.attachment.limits.max_cost == 0.5
+    assert found.attachment.trigger.ops == {Op.INSERT, Op.DELETE}
+    assert found.attachment.agent.limits.max_cost == 0.5
 
 
 def test_a_deleted_attachment_is_gone() -> None:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from walagent.agent.tools.python import ToolContext
-from walagent.attachment import Tool
 from walagent.errors import ToolFailedError
 from walagent.message import Json
+from walagent.tool import Tool
 
 
 class Callee(Protocol):

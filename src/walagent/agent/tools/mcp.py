@@ -26,9 +26,9 @@ from mcp.types import (
 from walagent.agent.tools.mcp_server import McpServer, Opened, ServerSpec, code_of
 from walagent.agent.tools.python import ToolContext
 from walagent.agent.untrusted import without_control
-from walagent.attachment import Tool, mcp_tool_name
 from walagent.errors import OutcomeUnknownError, ToolFailedError
 from walagent.message import Json
+from walagent.tool import Tool, mcp_tool_name
 
 # With these a server says that it did not begin; any other error leaves open what it did.
 _NOT_BEGUN: Final = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})

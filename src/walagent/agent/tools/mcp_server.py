@@ -20,10 +20,10 @@ from mcp.types import CONNECTION_CLOSED, CallToolResult, Implementation
 from walagent import __version__
 from walagent.agent.tools.offered import Offered
 from walagent.agent.untrusted import without_control
-from walagent.attachment import Effect, Tool
 from walagent.errors import ToolFailedError
 from walagent.log import log
 from walagent.message import Json
+from walagent.tool import Effect, Tool
 
 _KEY: Final = "walagent/idempotency-key"
 _MOST_EVENT: Final = 64 << 20  # bytes of one answer over HTTP; what is too long is cut, not lost

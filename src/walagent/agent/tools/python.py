@@ -17,9 +17,9 @@ from typing import Any, cast, get_type_hints
 from psycopg import AsyncConnection
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from walagent.attachment import Effect
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
+from walagent.tool import Effect
 
 GROUP = "walagent.tools"  # the entry-point group of packages that bring tools
 

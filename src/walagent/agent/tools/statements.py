@@ -5,9 +5,10 @@ from typing import Any
 
 from psycopg import sql
 
-from walagent.attachment import Attachment, Tool
+from walagent.attachment import Attachment
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
+from walagent.tool import Tool
 
 # What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
 _TABLE, _KEY, _SET = sql.SQL("\x001$s"), sql.SQL("\x002$s"), sql.SQL("\x003$s")
@@ -88,7 +89,7 @@ def _update_row(
     key = _row_key(attachment, change)
     if key is None:
         raise ToolFailedError("the change does not say which row it was: no key came with it")
-    columns = [name for name in arguments if name in attachment.writes]
+    columns = [name for name in arguments if name in attachment.target.writes]
     text = _template(
         sql.SQL(
             "with done as (update {table} as t set {sets}"
@@ -105,8 +106,8 @@ def _update_row(
 def _row_key(attachment: Attachment, change: Mapping[str, Any]) -> dict[str, Json] | None:
     row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
     stray = change.get("stray_bytes", ())  # what is written for these is not what they are
-    key = {name: row.get(name) for name in attachment.key_columns if name not in stray}
-    if not key or len(key) < len(attachment.key_columns):
+    key = {name: row.get(name) for name in attachment.target.key_columns if name not in stray}
+    if not key or len(key) < len(attachment.target.key_columns):
         return None
     return None if any(value is None for value in key.values()) else key
 

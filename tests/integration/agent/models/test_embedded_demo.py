@@ -1,6 +1,6 @@
 """The demo's support desk on a real server, and how well embedded/e5 works there."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psycopg
 import pytest
@@ -8,6 +8,7 @@ from psycopg import AsyncConnection, sql
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from tests.helpers.build import changed
 from walagent.agent.arguments import what_is_wrong
 from walagent.agent.models.embedded.model import NOTE, EmbeddedModel
 from walagent.agent.prompt import opening
@@ -67,11 +68,11 @@ def request(attachment: Attachment, ticket: Ticket, *more: Message) -> Request:
     row = {"id": ticket.id, "subject": ticket.subject, "body": ticket.body}
     change = {"op": "insert", "schema": "public", "table": "support_tickets", "new": row}
     return Request(
-        attachment.system_prompt,
+        attachment.agent.system_prompt,
         (Message("user", (Text(opening([change], "0123456789abcdef")),)), *more),
-        tuple(tool.spec for tool in attachment.tools),
-        examples=attachment.examples,
-        parameters=attachment.parameters,
+        tuple(tool.spec for tool in attachment.agent.tools),
+        examples=attachment.agent.examples,
+        parameters=attachment.agent.parameters,
     )
 
 
@@ -128,8 +129,8 @@ async def test_a_customer_without_payments_gets_no_refund(desk: AsyncConnection)
 async def test_the_agent_is_never_shown_what_it_is_measured_on(attachment: Attachment) -> None:
     """Worked examples are tickets marked so, labelled as they are labelled, and no others."""
     by_text = {ticket.text: expected()[ticket.id] for ticket in tickets()}
-    assert len({example.text for example in attachment.examples}) == 12
-    for example in attachment.examples:
+    assert len({example.text for example in attachment.agent.examples}) == 12
+    for example in attachment.agent.examples:
         label = by_text[example.text]
         assert label.use == "example"
         if example.tool == "update_row":
@@ -160,7 +161,7 @@ class Evaluated:
 async def evaluate(attachment: Attachment, use: str, threshold: float) -> list[Evaluated]:
     """Let the model answer all tickets of one use."""
     model = EmbeddedModel()
-    asked = replace(attachment, parameters={**attachment.parameters, "threshold": threshold})
+    asked = changed(attachment, parameters={**attachment.agent.parameters, "threshold": threshold})
     chosen = [ticket for ticket in tickets() if expected()[ticket.id].use == use]
     return [
         judge_one(await model.complete(request(asked, ticket)), expected()[ticket.id])
@@ -224,7 +225,7 @@ async def test_a_ticket_is_answered_in_one_reply_and_ended_in_the_next(
         ("refund_customer", {}),
     ]
     for call in first.calls:
-        tool = attachment.tool(call.name)
+        tool = attachment.agent.tool(call.name)
         assert tool is not None
         assert call.arguments is not None
         assert what_is_wrong(tool, call.arguments) is None
@@ -245,7 +246,7 @@ async def test_all_its_calls_satisfy_the_tools_schemas(attachment: Attachment) -
     model = EmbeddedModel()
     for ticket in tickets():
         for call in (await model.complete(request(attachment, ticket))).calls:
-            tool = attachment.tool(call.name)
+            tool = attachment.agent.tool(call.name)
             assert tool is not None
             assert call.arguments is not None
             assert what_is_wrong(tool, call.arguments) is None

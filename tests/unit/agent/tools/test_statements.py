@@ -4,9 +4,9 @@ import pytest
 
 from tests.helpers.build import attachment, tool, wants
 from walagent.agent.tools.statements import bound, sight_statement, statement_of
-from walagent.attachment import Effect
 from walagent.errors import ToolFailedError
 from walagent.message import Json
+from walagent.tool import Effect
 
 CHANGE = {"op": "update", "new": {"id": 1, "owner": 5}, "old": {"id": 1, "owner": 4}}
 UPDATE = tool("update_row", kind="builtin", target="update_row", effect=Effect.TRANSACTIONAL)

@@ -1,0 +1,124 @@
+"""Who acts, on whose behalf, and on which table: what a run needs to know besides its change.
+
+All of it is frozen: a run keeps the version that it started with.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from walagent.change import Relation
+from walagent.message import Example, Json
+from walagent.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one run may use; None: no limit."""
+
+    max_steps: int = 20  # replies of the model
+    max_tokens: int | None = None
+    max_cost: float | None = None  # US dollars
+    max_seconds: float = 600.0  # of one attempt
+    max_output_tokens: int | None = None  # of one reply
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the limits in what agent_internal.define() returned."""
+        return cls(
+            raw["max_steps"],
+            raw["max_tokens"],
+            None if raw["max_cost"] is None else float(raw["max_cost"]),
+            raw["max_seconds"],
+            raw["max_output_tokens"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """Model, prompt, tools and limits, frozen as one version."""
+
+    name: str
+    model: str
+    system_prompt: str = ""
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str = "auto"
+    examples: tuple[Example, ...] = ()
+    parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    limits: RunLimits = RunLimits()
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the agent in what agent_internal.define() returned."""
+        return cls(
+            name=raw["agent"],
+            model=raw["model"],
+            system_prompt=raw["system_prompt"],
+            tools=tuple(Tool.from_json(tool) for tool in raw["tools"]),
+            tool_choice=raw["tool_choice"],
+            examples=tuple(_example(example) for example in raw["examples"]),
+            parameters=raw["parameters"],
+            limits=RunLimits.from_json(raw),
+        )
+
+    @property
+    def bound(self) -> frozenset[str]:
+        """The columns that arguments of tools are bound to."""
+        return frozenset(column for tool in self.tools for column in tool.bind.values())
+
+    def tool(self, name: str) -> Tool | None:
+        """Find a tool by the name that the model uses."""
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """On whose behalf a run acts, and how long an approval stays open."""
+
+    run_as: str  # the role of tools and conditions
+    search_path: str = ""  # where names inside tools are looked up
+    approval_seconds: float = 604_800.0
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the authority in what agent_internal.define() returned."""
+        return cls(raw["run_as"], raw.get("search_path", ""), float(raw["approval_seconds"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that an agent is attached to, as it was when the version was made."""
+
+    relation_oid: int
+    schema: str
+    table: str
+    key_columns: tuple[str, ...]
+    columns: frozenset[str] | None = None  # what the agent is shown; None: all
+    json_columns: Mapping[str, str] = field(default_factory=dict[str, str])  # to json or jsonb
+    writes: tuple[str, ...] = ()  # what update_row may write
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Read the table in what agent_internal.define() returned."""
+        return cls(
+            relation_oid=raw["relation_oid"],
+            schema=raw["schema"],
+            table=raw["table"],
+            key_columns=tuple(raw["key_columns"]),
+            columns=None if raw["columns"] is None else frozenset(raw["columns"]),
+            json_columns=raw.get("json_columns", {}),
+            writes=tuple(raw["writes"]),
+        )
+
+    @property
+    def relation(self) -> tuple[str, str]:
+        """Schema and table."""
+        return (self.schema, self.table)
+
+    def as_relation(self) -> Relation:
+        """Give the table as changes name it."""
+        return Relation(self.relation_oid, self.schema, self.table)
+
+
+def _example(raw: Mapping[str, Any]) -> Example:
+    return Example(raw["text"], raw["tool"], raw.get("arguments", {}))
