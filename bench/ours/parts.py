@@ -9,12 +9,12 @@ from walagent import log
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.app.resources import agent_resources
 from walagent.config import Replication, Workers
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.matching.registry import Registry
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
-from walagent.runs.executor import Workshop
 from walagent.runs.models import Models
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
@@ -70,7 +70,7 @@ async def open_worker(
             specs, key = await load_models(conn), await secret_key(conn)
         limits = Limits(LimitSettings(calls=slots))
         models = Models(specs, lambda spec: build_model(spec, environ=os.environ), limits)
-        shop = Workshop(pool, Toolbox(pool, {}), model_of or models.get, key)
+        shop = agent_resources(pool, Toolbox(pool, {}), model_of or models.get, key)
         yield Worker(
             WorkerSettings("bench", slots, settings.lease, settings.poll, settings.drain), shop
         )

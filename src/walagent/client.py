@@ -17,8 +17,8 @@ from uuid import uuid4
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import Indexed
+from walagent.ask.options import Options
 from walagent.ask.outcome import Event, Outcome
-from walagent.ask.work import Options
 from walagent.config import Ask
 from walagent.config.dsn import Places
 from walagent.errors import ConfigError

@@ -10,8 +10,8 @@
     ├── PreconditionError       STOP        the server or the role is not set up for us
     │   └── LoginRefusedError   STOP        the server does not let this login in
     ├── RoleRefusedError        ASK_PERSON  an agent's role may not do what its attachment needs
-    ├── BrokenAttachmentError         ASK_PERSON  an attachment's table or tools are not what they
-    were ├── ConfigError             STOP        a file, option, spec string or name is wrong
+    ├── BrokenAttachmentError   ASK_PERSON  an attachment's table or tools have changed
+    ├── ConfigError             STOP        a file, option, spec string or name is wrong
     ├── FencedError             YIELD_RUN   a newer reader took over the checkpoint
     ├── LeaseLostError          YIELD_RUN   another worker has the run by now
     ├── StepTakenError          YIELD_RUN   the step is recorded already

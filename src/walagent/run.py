@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from walagent.agent_spec import AgentSpec, Authority, Target
 from walagent.lsn import Lsn
 from walagent.message import Json
 
@@ -50,10 +51,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run in a worker's hands, with the fence that every one of its writes checks."""
+    """A run in the hands of a worker, with the fence that each of its writes checks."""
 
     run_id: int
-    attachment_id: int
+    attachment_id: int  # 0: none
     attachment_version: int
     lease: int
     attempt: int
@@ -68,11 +69,53 @@ class Claim:
     started_at: datetime
     merged: tuple[Mapping[str, Any], ...] = ()
     steps: tuple[Step, ...] = ()
+    kind: str = "agent"
+    queue_id: int = 0
+    principal: str | None = None
+    question: Mapping[str, Any] | None = None
 
     @property
     def changes(self) -> tuple[Mapping[str, Any], ...]:
         """All changes that the run is about, in commit order."""
         return (self.change, *self.merged)
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether its change is not evaluated yet; if the run has begun, a person has decided."""
+        return bool(self.change.get("deferred")) and not self.steps
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What is executed: the claim, who acts, on whose behalf, and on which table.
+
+    Nothing after the claim knows attachments or sessions.
+
+    Args:
+        source: the attachment's name, for budgets and logs; "" where there is none.
+    """
+
+    claim: Claim
+    agent: AgentSpec
+    authority: Authority
+    target: Target | None = None
+    source: str = ""
+
+    @property
+    def run_id(self) -> int:
+        """The run's id."""
+        return self.claim.run_id
+
+    @property
+    def table(self) -> Target:
+        """The table that the run is about.
+
+        Raises:
+            LookupError: it is about none; the caller belongs to another kind of run.
+        """
+        if self.target is None:
+            raise LookupError(f"run {self.run_id} of kind {self.claim.kind} is about no table")
+        return self.target
 
 
 @dataclass(frozen=True, slots=True)

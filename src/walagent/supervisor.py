@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from walagent.ask.answering import GEMINI
+from walagent.ask.options import MOST_RETRIES, Options
 from walagent.ask.outcome import Outcome
 from walagent.ask.plan import Plan
-from walagent.ask.work import MOST_RETRIES, Options
 from walagent.client import AsyncClient
 from walagent.config import Ask
 from walagent.errors import WalagentError

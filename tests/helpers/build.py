@@ -11,7 +11,7 @@ from walagent.attachment import Attachment, Trigger
 from walagent.change import Change, Column, Op, Relation, Row
 from walagent.lsn import Lsn
 from walagent.message import Json, Reply, Stop, Text, ToolCall
-from walagent.run import Claim, Step, StepKind
+from walagent.run import Claim, RunSpec, Step, StepKind
 from walagent.tool import Effect, Tool
 
 AMOUNT: Mapping[str, Json] = {
@@ -90,6 +90,11 @@ def claim(*steps: Step, change: Mapping[str, Any] | None = None, **changes: Json
         steps=steps,
     )
     return replace(plain, **changes)
+
+
+def run_of(on: Attachment, held: Claim) -> RunSpec:
+    """What a claim of an attachment's run is to execute."""
+    return RunSpec(held, on.agent, on.authority, on.target, on.name)
 
 
 def change(

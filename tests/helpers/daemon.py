@@ -15,11 +15,12 @@ from tests.helpers.database import DEADLINE, rows, run_all, value
 from walagent.agent.models.scripted.model import Answer, ScriptedModel
 from walagent.agent.tools.callee import Servers
 from walagent.agent.tools.python import PythonTool
+from walagent.app.resources import agent_resources
 from walagent.config import Replication
 from walagent.faults import Crash
 from walagent.message import Json
 from walagent.replication.reader import Reader
-from walagent.runs.executor import Workshop
+from walagent.runs.resources import Resources
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments, runs
@@ -36,7 +37,7 @@ class Daemon:
     """What runs, and ways to stop, crash and restart its parts."""
 
     def __init__(
-        self, conn: AsyncConnection, dsn: str, shop: Workshop, *, login: str, plugin: str
+        self, conn: AsyncConnection, dsn: str, shop: Resources, *, login: str, plugin: str
     ) -> None:
         self.conn = conn
         self.shop = shop
@@ -199,7 +200,7 @@ async def daemon(
     await registered.register_python_tools(conn, found.values())
     key = await attachments.secret_key(conn)
     async with open_pool(login or dsn, size=10, application="walagent test") as pool:
-        shop = Workshop(pool, Toolbox(pool, found, servers=servers), models.__getitem__, key)
+        shop = agent_resources(pool, Toolbox(pool, found, servers=servers), models.__getitem__, key)
         made = Daemon(conn, dsn, shop, login=login or dsn, plugin=plugin)
         try:
             if "worker" in parts:

@@ -1,17 +1,17 @@
-"""What a run does next: a pure function of its recorded steps.
+"""What an agent's run does next: a pure function of its recorded steps.
 
-A fresh run, a run after a crash, a run that a person has approved and a run in a test all take
-the same way: the steps are the state.  The worker carries the move out and records it.
+A fresh run, a run after a crash, a run that a person has approved and a run in a test all take the
+same path: the steps are the state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import orjson
 
-from walagent.agent.transcript import reply_from_json
-from walagent.attachment import Attachment
+from walagent.agent.transcript import reply_from_json, result_to_json
+from walagent.agent_spec import AgentSpec
 from walagent.message import Json, Reply, Stop, ToolCall
+from walagent.moves import Act, Ask, Call, Move, Note, Wait, fail, succeed
 from walagent.run import Step, StepKind
 from walagent.tool import Effect, Tool
 
@@ -20,74 +20,10 @@ _CUT = frozenset({Stop.LENGTH, Stop.REFUSAL})  # ends at which a reply may not b
 MAX_SAME_CALLS = 3  # the same call with the same result this often is an endless loop
 
 
-@dataclass(frozen=True, slots=True)
-class AskModel:
-    """Ask the model for its next reply."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunTool:
-    """Carry out a call; `again` when it was started before and its outcome was lost."""
-
-    call: ToolCall
-    tool: Tool
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Answer a call with an error, without carrying it out.
-
-    `correction`: the call itself was wrong, as opposed to refused by a person.
-    """
-
-    call: ToolCall
-    reason: str
-    correction: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Correct:
-    """Tell the model, in words, what was wrong with its reply."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class AskApproval:
-    """Ask a person about a call."""
-
-    call: ToolCall
-    tool: Tool
-
-
-@dataclass(frozen=True, slots=True)
-class AskReview:
-    """Ask a person what became of a call."""
-
-    call: ToolCall
-    tool: Tool
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """End the run with a result."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """End the run without one."""
-
-    reason: str
-
-
-Move = AskModel | RunTool | Refuse | Correct | AskApproval | AskReview | Finish | Fail
 Check = Callable[[Tool, Mapping[str, Json]], str | None]  # what is wrong with the arguments
 
 
-def next_move(steps: Sequence[Step], attachment: Attachment, check: Check) -> Move:
+def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
     """Decide from the recorded steps alone.
 
     Args:
@@ -100,16 +36,31 @@ def next_move(steps: Sequence[Step], attachment: Attachment, check: Check) -> Mo
     after = () if at is None else steps[at + 1 :]
     if reply is not None and reply.stop in _CUT and not any(_is_retry(step) for step in after):
         return _refuse_cut(reply, after)
-    if reason := _used_up(recent, attachment):
-        return Fail(reason)
+    if reason := _used_up(recent, agent):
+        return fail(reason)
     if reply is None:
-        return AskModel()
+        return Ask()
     if reply.calls and reply.stop not in _CUT:
-        must = must_call(steps, attachment)
-        return _next_call(reply, after, recent, attachment, _checked(check, must))
+        must = must_call(steps, agent)
+        return _next_call(reply, after, recent, agent, _checked(check, must))
     if any(step.kind == StepKind.NOTE for step in after):
-        return AskModel()
-    return _judge_words(reply, steps, recent, attachment)
+        return Ask()
+    return _judge_words(reply, steps, recent, agent)
+
+
+def refuse(call: ToolCall, reason: str, *, correction: bool = True) -> Note:
+    """Answer a call with an error, without carrying it out.
+
+    Args:
+        correction: the call itself was wrong, as opposed to refused by a person.
+    """
+    content = result_to_json(call, reason, is_error=True)
+    return Note(StepKind.RESULT, {**content, "correction": True} if correction else content)
+
+
+def correct(text: str) -> Note:
+    """Tell the model what was wrong with its reply."""
+    return Note(StepKind.NOTE, {"text": text, "correction": True})
 
 
 def _refuse_cut(reply: Reply, after: Sequence[Step]) -> Move:
@@ -121,10 +72,10 @@ def _refuse_cut(reply: Reply, after: Sequence[Step]) -> Move:
     answered = {step.content["call_id"] for step in after if step.kind == StepKind.RESULT}
     for call in reply.calls:
         if call.id not in answered:
-            return Refuse(call, "not carried out: the reply was not whole")
+            return refuse(call, "not carried out: the reply was cut off")
     if reply.stop is Stop.REFUSAL:
-        return Fail(f"the model refused: {reply.text[:500]}")
-    return Fail("the model was cut off by its token limit; raise max_output_tokens")
+        return fail(f"the model refused: {reply.text[:500]}")
+    return fail("the model was cut off by its token limit; raise max_output_tokens")
 
 
 def _checked(check: Check, must: str | None) -> Check:
@@ -142,7 +93,7 @@ def _next_call(
     reply: Reply,
     after: Sequence[Step],
     recent: Sequence[Step],
-    attachment: Attachment,
+    agent: AgentSpec,
     check: Check,
 ) -> Move:
     """Take the first call without an answer; when all are answered, ask the model again."""
@@ -150,14 +101,14 @@ def _next_call(
     for call in reply.calls:
         if call.id in answered:
             continue
-        if reason := _what_is_wrong(call, attachment, check):
+        if reason := _what_is_wrong(call, agent, check):
             if corrections(recent) >= MAX_CORRECTIONS:
-                return Fail(f"the model did not correct itself: {reason}")
-            return Refuse(call, reason)
-        tool = attachment.agent.tool(call.name)
+                return fail(f"the model did not correct itself: {reason}")
+            return refuse(call, reason)
+        tool = agent.tool(call.name)
         assert tool is not None  # noqa: S101 - _what_is_wrong has just found it
         return _start(call, tool, after)
-    return AskModel()
+    return Ask()
 
 
 def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
@@ -165,20 +116,20 @@ def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
     if tool.approval:
         decision = _of_call(after, StepKind.DECISION, call)
         if decision is None:
-            return AskApproval(call, tool)
+            return Wait("approval", call, tool)
         if decision.content["decision"] != "approved":
-            return Refuse(call, _refusal(decision.content), correction=False)
+            return refuse(call, _refusal(decision.content), correction=False)
     if _of_call(after, StepKind.INTENT, call) is None:
-        return RunTool(call, tool)
+        return Act((Call(call, tool),))
     if tool.effect is Effect.UNSAFE:
-        return AskReview(call, tool)
-    return RunTool(call, tool, again=True)
+        return Wait("review", call, tool)
+    return Act((Call(call, tool, again=True),))
 
 
-def _what_is_wrong(call: ToolCall, attachment: Attachment, check: Check) -> str | None:
-    tool = attachment.agent.tool(call.name)
+def _what_is_wrong(call: ToolCall, agent: AgentSpec, check: Check) -> str | None:
+    tool = agent.tool(call.name)
     if tool is None:
-        known = ", ".join(tool.name for tool in attachment.agent.tools) or "none"
+        known = ", ".join(tool.name for tool in agent.tools) or "none"
         return f'there is no tool "{call.name[:64]}"; the tools are: {known}'
     if call.arguments is None:
         return f"the arguments of {call.name} are not a JSON object"
@@ -186,28 +137,28 @@ def _what_is_wrong(call: ToolCall, attachment: Attachment, check: Check) -> str 
 
 
 def _judge_words(
-    reply: Reply, steps: Sequence[Step], recent: Sequence[Step], attachment: Attachment
+    reply: Reply, steps: Sequence[Step], recent: Sequence[Step], agent: AgentSpec
 ) -> Move:
     """A reply without calls ends the run, if it may."""
-    if must_call(steps, attachment) is not None:
+    if must_call(steps, agent) is not None:
         if corrections(recent) >= MAX_CORRECTIONS:
-            return Fail("the model answered in words where a tool call is required")
-        return Correct("A tool call is required here. Answer with a call of one of the tools.")
+            return fail("the model answered in words where a tool call is required")
+        return correct("A tool call is required here. Answer with a call of one of the tools.")
     if reply.text.strip() or any(_is_answer(step) for step in steps):
-        return Finish(reply.text)
+        return succeed(reply.text)
     if corrections(recent) >= MAX_CORRECTIONS:
-        return Fail("the model answered nothing")
-    return Correct("Your answer was empty. Do the task, or say that there is nothing to do.")
+        return fail("the model answered nothing")
+    return correct("Your answer was empty. Do the task, or say that there is nothing to do.")
 
 
-def must_call(steps: Sequence[Step], attachment: Attachment) -> str | None:
+def must_call(steps: Sequence[Step], agent: AgentSpec) -> str | None:
     """Say which tool the model must call next: a name, "required" for any, None for no must.
 
     What `tool_choice` asks for counts until a tool has answered.
     """
-    if attachment.agent.tool_choice == "auto" or any(_is_answer(step) for step in steps):
+    if agent.tool_choice == "auto" or any(_is_answer(step) for step in steps):
         return None
-    return attachment.agent.tool_choice
+    return agent.tool_choice
 
 
 def corrections(steps: Sequence[Step]) -> int:
@@ -225,11 +176,11 @@ def _is_answer(step: Step) -> bool:
     return step.kind == StepKind.RESULT and not step.content.get("correction")
 
 
-def _used_up(steps: Sequence[Step], attachment: Attachment) -> str | None:
+def _used_up(steps: Sequence[Step], agent: AgentSpec) -> str | None:
     """Name the limit that the run has reached, if its next move would go beyond it."""
     if _has_ended(steps):
         return None
-    limits = attachment.agent.limits
+    limits = agent.limits
     replies = [step for step in steps if step.kind == StepKind.REPLY]
     open_calls = bool(replies) and not _is_settled(steps)
     if not open_calls and len(replies) >= limits.max_steps:

@@ -12,9 +12,9 @@ import orjson
 
 from walagent.agent.loop import must_call
 from walagent.agent.transcript import messages
-from walagent.attachment import Attachment
+from walagent.agent_spec import AgentSpec, Target
 from walagent.message import Json, ModelSpec, Request, ToolChoice
-from walagent.run import Claim, Step
+from walagent.run import RunSpec, Step
 
 _RULES = """\
 You act on changes in a PostgreSQL database. Each task shows what changed as JSON between two \
@@ -40,32 +40,30 @@ def _digits(value: object) -> orjson.Fragment:
     return orjson.Fragment(str(value))  # a Decimal: the one thing in a change that JSON has not
 
 
-def build_request(
-    claim: Claim, steps: Sequence[Step], attachment: Attachment, *, mark: str, spec: ModelSpec
-) -> Request:
-    """Build the next request of a run to the model *spec* from what is recorded."""
-    limits = attachment.agent.limits
-    own = attachment.agent.system_prompt
+def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
+    """Build the next request of a run from what is recorded."""
+    agent = run.agent
+    own = agent.system_prompt
     return Request(
         system=f"{own}\n\n{_RULES}" if own else _RULES,
-        messages=messages(opening(_visible(claim.changes, attachment), mark), steps),
-        tools=tuple(tool.spec for tool in attachment.agent.tools),
-        choice=_choice(must_call(steps, attachment), attachment),
-        max_tokens=limits.max_output_tokens or spec.max_output_tokens,
-        parameters=attachment.agent.parameters,
-        examples=attachment.agent.examples,
-        timeout=spec.timeout,
-        run_id=claim.run_id,
+        messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),
+        tools=tuple(tool.spec for tool in agent.tools),
+        choice=_choice(must_call(steps, agent), agent),
+        max_tokens=agent.limits.max_output_tokens or model.max_output_tokens,
+        parameters=agent.parameters,
+        examples=agent.examples,
+        timeout=model.timeout,
+        run_id=run.run_id,
     )
 
 
 def _visible(
-    changes: Sequence[Mapping[str, Any]], attachment: Attachment
+    changes: Sequence[Mapping[str, Any]], target: Target | None
 ) -> Sequence[Mapping[str, Any]]:
-    """Leave out what the run keeps only for its tools' bound arguments."""
-    if attachment.target.columns is None:
+    """Leave out what the run keeps only for bound arguments of its tools."""
+    if target is None or target.columns is None:
         return changes
-    keep = attachment.target.columns.union(attachment.target.key_columns)
+    keep = target.columns.union(target.key_columns)
     return [{**change, **_kept(change, keep)} for change in changes]
 
 
@@ -80,7 +78,7 @@ def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:
     return kept
 
 
-def _choice(must: str | None, attachment: Attachment) -> ToolChoice:
-    if must is None or not attachment.agent.tools:
+def _choice(must: str | None, agent: AgentSpec) -> ToolChoice:
+    if must is None or not agent.tools:
         return ToolChoice("auto")
     return ToolChoice("required") if must == "required" else ToolChoice("named", must)

@@ -3,7 +3,7 @@
 The messages only ever grow at their end, so the prefix of a run's requests stays byte-equal.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from walagent.message import (
@@ -11,6 +11,7 @@ from walagent.message import (
     Message,
     Part,
     Reply,
+    Request,
     Stop,
     Text,
     Thinking,
@@ -43,6 +44,22 @@ def reply_from_json(content: Mapping[str, Any]) -> Reply:
         model=content.get("model", ""),
         note=content.get("note", ""),
     )
+
+
+def request_to_json(request: Request) -> dict[str, Json]:
+    """Write what a request says, for people: instructions and texts, without schemas of tools."""
+    return {
+        "system": request.system,
+        "messages": [
+            {"role": message.role, "text": "\n".join(_texts(message))}
+            for message in request.messages
+        ],
+        "tools": [tool.name for tool in request.tools],
+    }
+
+
+def _texts(message: Message) -> Iterator[str]:
+    return (part.text for part in message.parts if isinstance(part, Text))
 
 
 def result_to_json(call: ToolCall, content: str, *, is_error: bool) -> dict[str, Json]:

@@ -20,6 +20,7 @@ from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import PythonTool, find_tools
+from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.config import Config, McpServer
@@ -35,7 +36,6 @@ from walagent.mcp.clients import Clients, Status, keep_registered, make_clients,
 from walagent.message import ModelSpec
 from walagent.replication.reader import Reader
 from walagent.runs.backoff import pause_after
-from walagent.runs.executor import Workshop
 from walagent.runs.models import Models
 from walagent.runs.query_tool import LIMITS
 from walagent.runs.toolbox import Toolbox
@@ -98,15 +98,8 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         ) as pool,
         _signals() as signals,
     ):
-        shop = Workshop(
-            pool,
-            Toolbox(pool, found, _reading(config), clients),
-            models.get,
-            key,
-            models.tight,
-            models.prepare,
-            room=_room(config),
-        )
+        toolbox = Toolbox(pool, found, _reading(config), clients)
+        resources = agent_resources(pool, toolbox, models, key, _room(config))
         settings = WorkerSettings(
             name,
             config.workers.slots,
@@ -114,7 +107,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             config.workers.poll,
             config.workers.drain,
         )
-        worker = Worker(settings, shop)
+        worker = Worker(settings, resources)
         daemon = _Daemon(
             config, logins, hooks, systemd, worker, models, name, clients, reading=reading
         )

@@ -14,10 +14,11 @@ from walagent.agent.models.limits import Limits
 from walagent.app.serve import make_model, process_name
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog, Settings
-from walagent.ask.executor import Executor
+from walagent.ask.options import Options
+from walagent.ask.question import Desk
 from walagent.ask.search import Searcher, SearchSpec, make_searcher
+from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
-from walagent.ask.work import Desk, Options
 from walagent.config import Ask
 from walagent.config.dsn import Places
 from walagent.config.environment import Environment
@@ -52,7 +53,7 @@ class Reading:
     """What reading takes: the state's connections, the analyst's, and the schema."""
 
     pool: Pool
-    executor: Executor
+    statements: Statements
     catalog: Catalog
 
 
@@ -85,7 +86,7 @@ async def open_asker(
         stack.push_async_callback(chosen.aclose)
         desk = Desk(
             reading.pool,
-            reading.executor,
+            reading.statements,
             chosen,
             reading.catalog,
             settings.rows,
@@ -111,12 +112,12 @@ async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]
             pool = await stack.enter_async_context(
                 open_pool(places.dsn, size=3, application="walagent ask")
             )
-        executor = Executor(guards, searcher=searcher_of(settings))
+        statements = Statements(guards, searcher=searcher_of(settings))
         shown = Settings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
         )
         vectors = await _vectors(pool) if settings.vectors else None
-        yield Reading(pool, executor, Catalog(pool, executor, shown, vectors))
+        yield Reading(pool, statements, Catalog(pool, statements, shown, vectors))
 
 
 async def _vectors(pool: Pool) -> Vectors:

@@ -5,24 +5,18 @@ When this process dies, the same session goes on where it was.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from typing import Final
 
 from walagent.ask.catalog import Indexed
 from walagent.ask.context import SchemaContext
+from walagent.ask.options import Options
 from walagent.ask.outcome import Event, Outcome, Waiting
-from walagent.ask.work import Desk, Options, Work
+from walagent.ask.question import LEASE, Desk, Question
 from walagent.errors import (
-    BudgetExceededError,
     ConfigError,
-    DatabaseLostError,
     LeaseLostError,
-    ModelLimitedError,
-    ModelUnauthorizedError,
-    ModelUnavailableError,
 )
 from walagent.rows.rows import Rows
-from walagent.run import RunState
 from walagent.store import questions
 from walagent.store.errors import translating
 from walagent.store.question_runs import Answered, find_answered, last_answered
@@ -30,15 +24,7 @@ from walagent.store.questions import Asked
 
 LONGEST: Final = 20_000  # characters of a question
 LONGEST_NAME: Final = 200  # characters of a session's name
-LEASE: Final = timedelta(seconds=10)  # who goes on after a kill waits so long
 _LOOK: Final = 1.0  # seconds between two looks at what another process does
-# After these the question waits for its session to go on.
-_LATER: Final = (
-    DatabaseLostError,
-    ModelLimitedError,
-    ModelUnavailableError,
-    ModelUnauthorizedError,
-)
 
 
 def check_question(text: str) -> None:
@@ -95,9 +81,10 @@ class Asker:
         check_session(session)
         with translating():
             async with self._desk.pool.connection() as conn, conn.transaction():
-                asked = await questions.begin_question(
-                    conn, session, text, self._options.to_json(), self._name, LEASE
-                )
+                question = await questions.ask(conn, session, text, self._options.to_json())
+                asked = await questions.claim_question(conn, question, self._name, LEASE)
+        if asked is None:
+            raise LeaseLostError("another process has claimed the question")
         return await self._work(asked, session, self._options, on_event)
 
     async def resume(
@@ -121,12 +108,15 @@ class Asker:
         return await self._work(asked, session, options, on_event)
 
     async def _left_behind(self, session: str) -> tuple[Asked | None, float | None]:
-        """Claim the question that nobody finished; else say for how long it is somebody's."""
+        """Claim the unfinished question of a session; else give for how long it is held."""
         async with self._desk.pool.connection() as conn, conn.transaction():
-            asked = await questions.resume_question(conn, session, self._name, LEASE)
-            if asked is not None:
-                return asked, None
-            return None, await questions.question_under_way(conn, session)
+            question = await questions.resume_session(conn, session)
+            if question is None:
+                return None, None
+            if question.wait is not None:
+                return None, question.wait
+            asked = await questions.claim_question(conn, question, self._name, LEASE)
+            return (None, _LOOK) if asked is None else (asked, None)
 
     async def history(self, session: str) -> Sequence[str]:
         """Give the answered questions of a session, oldest first."""
@@ -159,7 +149,7 @@ class Asker:
             StatementRefusedError: it may not run.
         """
         with translating():
-            return await self._desk.executor.read(sql)
+            return await self._desk.statements.read(sql)
 
     async def index(self) -> Indexed:
         """Read the schema anew, also where nothing seems to have changed, and keep it.
@@ -183,52 +173,6 @@ class Asker:
         with translating():
             async with self._desk.pool.connection() as conn:
                 past = await questions.past(conn, session)
-            work = Work(self._desk, options, asked, session, past, on_event)
-            beating = asyncio.create_task(self._beat(asked), name="heartbeat")
-            working = asyncio.create_task(work.run(), name="question")
-            try:
-                await asyncio.wait({beating, working}, return_when=asyncio.FIRST_COMPLETED)
-                if not working.done():
-                    beating.result()  # raises: the run is not ours any more
-                return await working
-            except BaseException as error:
-                await self._let_go(asked, work, error)
-                raise
-            finally:
-                for task in (beating, working):
-                    task.cancel()
-                await asyncio.gather(beating, working, return_exceptions=True)
-
-    async def _beat(self, asked: Asked) -> None:
-        """Extend the lease for as long as it is ours."""
-        while True:
-            await asyncio.sleep(LEASE.total_seconds() / 3)
-            async with self._desk.pool.connection() as conn:
-                if not await questions.hold_question(conn, self._name, asked.claim, LEASE):
-                    raise LeaseLostError("the question was cancelled, or another process has it")
-
-    async def _let_go(self, asked: Asked, work: Work, error: BaseException) -> None:
-        """Say what became of a question that was not answered.
-
-        A turn that the person cancels is cancelled; what may work later waits for its session, and
-        what a budget does not allow does, if there is something to go on with.
-        """
-        if isinstance(error, LeaseLostError):
-            return
-        said, spent = str(error), work.spent
-        async with asyncio.timeout(5), self._desk.pool.connection() as conn:
-            if isinstance(error, BudgetExceededError) and work.begun:
-                refusal = error.refusal
-                await questions.park_question(conn, asked.claim, spent, refusal=refusal)
-                return
-            if isinstance(error, _LATER):
-                await questions.park_question(conn, asked.claim, spent, reason=said)
-                return
-            cancelled = isinstance(error, asyncio.CancelledError)
-            await questions.end_question(
-                conn,
-                asked.claim,
-                RunState.CANCELLED if cancelled else RunState.FAILED,
-                spent,
-                reason="cancelled by who asked" if cancelled else said,
-            )
+        question = Question(self._desk, options, past, asked, session)
+        with translating():
+            return await question.answer(self._name, on_event)

@@ -36,6 +36,7 @@ class Candidate:
     written: Mapping[str, Json] | None
     plan: Plan | None = None
     mistake: str = ""
+    planned_at: int = 0  # the step with the planner's reply
     results: dict[str, StepResult] = field(default_factory=dict[str, StepResult])
 
     @property
@@ -84,12 +85,14 @@ class Chosen:
     of: int
 
 
-def read_candidate(number: int, arguments: Mapping[str, Json] | None) -> Candidate:
+def read_candidate(
+    number: int, arguments: Mapping[str, Json] | None, planned_at: int = 0
+) -> Candidate:
     """Read what the planner has answered for one of them."""
     try:
-        return Candidate(number, arguments, read_plan(arguments))
+        return Candidate(number, arguments, read_plan(arguments), planned_at=planned_at)
     except InvalidCallError as error:
-        return Candidate(number, arguments, mistake=str(error))
+        return Candidate(number, arguments, mistake=str(error), planned_at=planned_at)
 
 
 def ready_steps(steps: Sequence[PlanStep], results: Mapping[str, Any]) -> Sequence[PlanStep]:

@@ -12,7 +12,6 @@ from hashlib import sha256
 from typing import Any, Final
 
 from walagent.ask.context import SchemaContext, describe_schema, has_few_words, title
-from walagent.ask.executor import Executor
 from walagent.ask.retrieval import Index
 from walagent.ask.samples import (
     DISTINCT,
@@ -22,6 +21,7 @@ from walagent.ask.samples import (
     sampled_columns,
     sampling_statement,
 )
+from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
 from walagent.errors import StatementRefusedError, WalagentError
 from walagent.guard.query import Guard, Limits
@@ -101,7 +101,7 @@ class Catalog:
     def __init__(
         self,
         pool: Pool,
-        executor: Executor,
+        executor: Statements,
         settings: Settings | None = None,
         vectors: Vectors | None = None,
     ) -> None:

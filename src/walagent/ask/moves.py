@@ -1,4 +1,4 @@
-"""What a question's run does next: a pure function of its recorded steps, as `agent.loop` is.
+"""What a question's run does next: a pure function of its recorded steps, as in `agent.loop`.
 
 Recorded are, in this order and as often as it takes: the planner's reply, the result of each step
 of its plan, the critic's verdicts, and the reply that answers.  A plain question takes two replies.
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from walagent.agent.transcript import reply_from_json
 from walagent.ask.candidates import (
     Candidate,
     Chosen,
@@ -16,70 +17,18 @@ from walagent.ask.candidates import (
     read_candidate,
     ready_steps,
 )
-from walagent.ask.plan import Plan, PlanStep, read_plan, waves
+from walagent.ask.options import MAX_REPLANS, Options
+from walagent.ask.plan import Plan, PlanStep, StepType, read_plan, waves
 from walagent.ask.results import StepResult
 from walagent.errors import InvalidCallError
-from walagent.message import Json
-from walagent.run import Step, StepKind
+from walagent.message import Json, ToolCall
+from walagent.moves import Act, Ask, Call, End, Move, Prompt, fail
+from walagent.run import RunState, Step, StepKind
+from walagent.tool import Effect, Tool
 
 MAX_CORRECTIONS: Final = 2  # of a plan that is no plan
-MAX_REPLANS: Final = 2  # after a statement that failed, unless the question says otherwise
 MAX_REVISIONS: Final = 1  # after a verdict of the critic
 MAX_SILENCES: Final = 2  # replies without the answer that was asked for
-
-By = Literal["planner", "critic", "answer", "summary"]
-
-
-@dataclass(frozen=True, slots=True)
-class AskPlanner:
-    """Ask for a plan; `told` are the plans so far, each with what was wrong with it."""
-
-    told: Sequence[tuple[Mapping[str, Json] | None, str]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AskCandidates:
-    """Ask for several plans at once: those with these numbers are not there yet."""
-
-    numbers: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class CarryOut:
-    """Carry out steps whose needs are met, side by side: of the plan, or of a candidate."""
-
-    steps: Sequence[PlanStep]
-    candidate: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class AskCritic:
-    """Let the critic look at the plan, before, or at the results, after they are there."""
-
-    stage: Literal["plan", "results"]
-
-
-@dataclass(frozen=True, slots=True)
-class AskAnswer:
-    """Ask for the answer in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The question is dealt with."""
-
-    status: Literal["answered", "clarify", "refused"]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """It cannot be dealt with."""
-
-    reason: str
-
-
-Move = AskPlanner | AskCandidates | CarryOut | AskCritic | AskAnswer | Finish | GiveUp
 
 
 @dataclass(slots=True)
@@ -111,6 +60,7 @@ class Standing:
     answer: Mapping[str, Any] | None = None
     silences: int = 0
     written: Mapping[str, Json] | None = None  # the present plan as the planner wrote it
+    planned_at: int = 0  # the step with the present plan
     steps: dict[str, PlanStep] = field(default_factory=dict[str, PlanStep])  # of the last plan
 
     @property
@@ -148,58 +98,68 @@ def read_standing(
         elif step.kind == StepKind.RESULT:
             _read_result(standing, StepResult.from_json(step.content))
         elif step.kind == StepKind.REPLY:
-            _read_reply(standing, step.content)
+            _read_reply(standing, step)
     return standing
 
 
-def next_move(
-    steps: Sequence[Step],
-    *,
-    parallel: bool,
-    critic: bool = True,
-    replans: int = MAX_REPLANS,
-    candidates: int = 1,
-) -> Move:
-    """Decide what comes next.
-
-    Args:
-        parallel: whether steps that do not need one another go side by side.
-        critic: whether the critic looks at what is not plain.
-        replans, candidates: as for `read_standing`.
-    """
-    standing = read_standing(steps, replans=replans, candidates=candidates)
+def next_move(steps: Sequence[Step], options: Options) -> Move:
+    """Decide what comes next."""
+    standing = read_standing(steps, replans=options.retries, candidates=options.candidates)
     if standing.plan is None:
-        return _towards_a_plan(standing, parallel=parallel)
+        return _towards_a_plan(standing, options)
     if standing.plan.outcome != "steps":
         status = "clarify" if standing.plan.outcome == "clarify" else "refused"
-        return Finish(status, standing.plan.reply)
-    if critic and _wants_critic(standing, "plan"):
-        return AskCritic("plan")
+        return _end(status, standing.plan.reply)
+    if options.critic and _wants_critic(standing, "plan"):
+        return Ask((Prompt("critic", {"stage": "plan"}),))
     if standing.failed is not None:
-        return GiveUp(f"step {standing.failed.id} failed: {standing.failed.error}")
+        return fail(f"step {standing.failed.id} failed: {standing.failed.error}")
     if ready := ready_steps(standing.plan.steps, standing.results):
-        return CarryOut(ready if parallel else ready[:1])
-    if critic and _wants_critic(standing, "results"):
-        return AskCritic("results")
+        return _act(ready if options.parallel else ready[:1], standing.planned_at)
+    if options.critic and _wants_critic(standing, "results"):
+        return Ask((Prompt("critic", {"stage": "results"}),))
     if standing.answer is None and standing.silences < MAX_SILENCES:
-        return AskAnswer()
-    return Finish("answered", _said(standing.answer) or "The model found no words; see the rows.")
+        return Ask((Prompt("answer"),))
+    return _end("answered", _said(standing.answer) or "The model found no words; see the rows.")
 
 
-def _towards_a_plan(standing: Standing, *, parallel: bool) -> Move:
+def _end(status: str, text: str) -> End:
+    return End(RunState.SUCCEEDED, text, about={"status": status})
+
+
+def _act(steps: Sequence[PlanStep], planned_at: int, candidate: int = 0) -> Act:
+    about: dict[str, Json] = {"candidate": candidate} if candidate else {}
+    return Act(
+        tuple(Call(_call(step, planned_at), _TOOLS[step.type], about=about) for step in steps)
+    )
+
+
+def _call(step: PlanStep, planned_at: int) -> ToolCall:
+    """Give a step of a plan as a call; its id names the plan, too, as plans may repeat ids."""
+    return ToolCall(f"{planned_at}.{step.id}", step.type.value, step.model_dump(mode="json"))
+
+
+_TOOLS: Final[Mapping[StepType, Tool]] = {
+    kind: Tool(kind.value, "plan", kind.value, "", {"type": "object"}, Effect.READ)
+    for kind in StepType
+}
+
+
+def _towards_a_plan(standing: Standing, options: Options) -> Move:
     if standing.wanted > 1 and not standing.settled:
-        return _towards_candidates(standing, parallel=parallel)
+        return _towards_candidates(standing, options)
     if standing.corrections > MAX_CORRECTIONS:
-        return GiveUp(f"the model made no plan that can be carried out: {standing.told[-1][1]}")
-    return AskPlanner(tuple(standing.told))
+        return fail(f"the model made no plan that can be carried out: {standing.told[-1][1]}")
+    return Ask((Prompt("planner"),))
 
 
-def _towards_candidates(standing: Standing, *, parallel: bool) -> Move:
+def _towards_candidates(standing: Standing, options: Options) -> Move:
     numbers = range(1, standing.wanted + 1)
     if missing := [number for number in numbers if number not in standing.candidates]:
-        return AskCandidates(missing)
+        return Ask(tuple(Prompt("planner", {"candidate": number}) for number in missing))
     candidate = next(standing.candidates[n] for n in numbers if standing.candidates[n].ready)
-    return CarryOut(candidate.ready if parallel else candidate.ready[:1], candidate.number)
+    ready = candidate.ready if options.parallel else candidate.ready[:1]
+    return _act(ready, candidate.planned_at, candidate.number)
 
 
 def _read_candidate(standing: Standing, number: int, step: Step) -> None:
@@ -207,7 +167,7 @@ def _read_candidate(standing: Standing, number: int, step: Step) -> None:
     if standing.settled:
         return  # the result of a step that went beside one that failed
     if step.kind == StepKind.REPLY:
-        standing.candidates[number] = read_candidate(number, step.content.get("arguments"))
+        standing.candidates[number] = read_candidate(number, arguments_of(step), step.seq)
     else:
         result = StepResult.from_json(step.content)
         standing.candidates[number].results[result.id] = result
@@ -237,33 +197,41 @@ def _settle(standing: Standing) -> None:
 def _take(standing: Standing, candidate: Candidate) -> None:
     """Go on with a candidate as if it had been the only one; that others agree is its review."""
     standing.plan, standing.written = candidate.plan, candidate.written
+    standing.planned_at = candidate.planned_at
     standing.results = dict(candidate.results)
     standing.steps = {step.id: step for step in candidate.plan.steps} if candidate.plan else {}
     standing.evaluated.add("plan")
 
 
-def _read_reply(standing: Standing, content: Mapping[str, Any]) -> None:
-    match content["by"]:
+def arguments_of(step: Step) -> Mapping[str, Json] | None:
+    """Give the arguments of the call that a reply was made to give; None: it has none."""
+    calls = reply_from_json(step.content).calls
+    return calls[0].arguments if calls else None
+
+
+def _read_reply(standing: Standing, step: Step) -> None:
+    match step.content["by"]:
         case "planner":
-            _read_planner(standing, content.get("arguments"))
+            _read_planner(standing, step)
         case "critic":
-            _read_verdict(standing, content["stage"], content.get("arguments") or {})
+            _read_verdict(standing, step.content["stage"], arguments_of(step) or {})
         case "summary":
             pass  # of the questions before this one
         case _:
-            given = content.get("arguments") or {"text": content.get("text")}
+            given = arguments_of(step) or {"text": reply_from_json(step.content).text}
             standing.answer = given if _said(given) else None
             standing.silences += not _said(given)
 
 
-def _read_planner(standing: Standing, arguments: Mapping[str, Json] | None) -> None:
+def _read_planner(standing: Standing, step: Step) -> None:
+    arguments = arguments_of(step)
     try:
         plan = read_plan(arguments)
     except InvalidCallError as error:
         standing.corrections += 1
         standing.told.append((arguments, str(error)))
         return
-    standing.plan, standing.written = plan, arguments
+    standing.plan, standing.written, standing.planned_at = plan, arguments, step.seq
     standing.results = dict(_still_good(plan, standing))
     standing.steps = {step.id: step for step in plan.steps}
 

@@ -112,6 +112,16 @@ class Outcome:
         """Give these rows as a DataFrame of polars; `PreconditionError` where it is missing."""
         return self.rows.to_polars()
 
+    def answer_to_json(self) -> dict[str, Json]:
+        """Write what is kept of it after its run is pruned."""
+        kept = {"status", "answer", "sql", "assumptions", "caveats", "scope"}
+        answer = {key: value for key, value in self.to_json().items() if key in kept}
+        answer["results"] = [
+            {"id": f"{self.run_id}.{name}", "rows": len(each.rows), "columns": each.rows.names}
+            for name, each in self.results.items()
+        ]
+        return answer
+
     def to_json(self) -> dict[str, Json]:
         """Write it for programs."""
         return {

@@ -16,8 +16,8 @@ from walagent.ask.asking import LONGEST, check_question, check_session
 from walagent.ask.candidates import MOST as MOST_CANDIDATES
 from walagent.ask.catalog import Indexed
 from walagent.ask.moves import MAX_REPLANS
+from walagent.ask.options import MOST_RETRIES, Options
 from walagent.ask.outcome import Outcome
-from walagent.ask.work import MOST_RETRIES, Options
 from walagent.cli.answer import FORMATS, Format, show
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_json, say

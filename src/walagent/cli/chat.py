@@ -12,8 +12,8 @@ import click
 
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker, check_session
+from walagent.ask.options import Options
 from walagent.ask.outcome import Outcome
-from walagent.ask.work import Options
 from walagent.cli.answer import print_result, show_answer
 from walagent.cli.ask import (
     candidates_option,

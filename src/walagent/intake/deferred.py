@@ -1,8 +1,8 @@
-"""Evaluating changes late: those that came while their attachment had lost its ground.
+"""Evaluate changes that were deferred while their attachment was broken.
 
-Each has a pending run and is kept whole beside it.  When the attachment goes on, its run is claimed
-like any other; before a model hears of it, the change is matched and evaluated by what the
-attachment means now.
+Each has a pending run and is kept whole beside it.  When the attachment is resumed, its run is
+claimed like any other; before a model is asked, the change is matched and evaluated as the
+attachment is defined now.
 """
 
 from dataclasses import replace
@@ -18,66 +18,53 @@ from walagent.matching import document
 from walagent.matching.document import ROOM, Room
 from walagent.matching.drift import lack
 from walagent.matching.match import Match, touches
-from walagent.run import Claim, RunState
-from walagent.runs.error_policy import Outcome
+from walagent.moves import End
+from walagent.run import RunSpec, RunState
 from walagent.store import attachments, deferred
 from walagent.store.checkpoint import to_plain
 from walagent.store.connections import Pool
 
-_FALSE = "its change does not match: it was evaluated when the attachment could go on"
-_GONE = "its change is not there any more, and was never evaluated"
+_FALSE = "its change does not match: it was evaluated when the attachment was resumed"
+_GONE = "its change was removed before it was evaluated"
 
 
-def is_deferred(claim: Claim) -> bool:
-    """Whether nobody has evaluated the change of a run yet; of one that has begun, a person has."""
-    return bool(claim.change.get("deferred")) and not claim.steps
-
-
-async def check_drift(pool: Pool, attachment: Attachment) -> None:
-    """Raise BrokenAttachmentError if the attachment, as it is now, cannot go on."""
-    async with pool.connection() as conn:
-        reason = await attachments.drift_of(conn, attachment.id, attachment.version)
-    if reason:
-        raise BrokenAttachmentError(reason)
-
-
-async def evaluate_deferred(
-    pool: Pool, claim: Claim, attachment: Attachment, room: Room = ROOM
-) -> Claim | Outcome:
-    """Evaluator the change of a run.
+async def evaluate_deferred(run: RunSpec, *, pool: Pool, room: Room = ROOM) -> RunSpec | End:
+    """Evaluate the deferred change of a run.
 
     Args:
-        room: how much of it the run then keeps.
+        room: how much of the change the run then keeps.
 
     Returns:
-        the run as one like any other, where the change matches; else how it ends.
+        the run with its change as any other, if it matches; else how it ends.
 
     Raises:
         BrokenAttachmentError: it still cannot be evaluated.
     """
     async with pool.connection() as conn:
-        text = await deferred.deferred_change(conn, claim.run_id)
+        text = await deferred.deferred_change(conn, run.run_id)
+        attachment = await attachments.attachment_of(conn, run.claim)
     if text is None:
-        return Outcome(RunState.SKIPPED, _GONE)
+        return End(RunState.SKIPPED, reason=_GONE)
     change = read_change(text)
     verdict = await _verdict(pool, attachment, change)
     match verdict:
         case None:
-            return Outcome(RunState.SKIPPED, _FALSE)
+            return End(RunState.SKIPPED, reason=_FALSE)
         case Deferred(_, reason):
-            await check_drift(pool, attachment)
+            async with pool.connection() as conn:
+                await attachments.check_drift(conn, run.claim)
             await _check_condition(pool, attachment)
             # The attachment stands; it is this change that it cannot read.
-            return Outcome(RunState.DEAD, f"its change cannot be evaluated: {reason}")
+            return End(RunState.DEAD, reason=f"its change cannot be evaluated: {reason}")
         case _:
             state, error = state_of(verdict, room)
     if error is not None:
-        return Outcome(state, error["reason"], sqlstate=error.get("sqlstate"))
+        return End(state, reason=error["reason"], sqlstate=error.get("sqlstate"))
     shown = document.document(change, attachment, room)
     key = document.key_of(document.row_of(change), attachment)
     async with pool.connection() as conn:
-        await deferred.accept_deferred(conn, claim, shown, key)
-    return replace(claim, change=to_plain(shown), key=key)
+        await deferred.accept_deferred(conn, run.claim, shown, key)
+    return replace(run, claim=replace(run.claim, change=to_plain(shown), key=key))
 
 
 async def _check_condition(pool: Pool, attachment: Attachment) -> None:

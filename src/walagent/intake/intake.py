@@ -26,10 +26,10 @@ from walagent.matching.document import ROOM, Room
 from walagent.matching.match import Match, TooDeep
 from walagent.matching.registry import Registry
 from walagent.run import Claim, NewRun
-from walagent.runs.pausing import pause_broken
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint, Start
 from walagent.store.errors import translating
+from walagent.store.pausing import pause_broken
 
 IDLE_SECONDS = 30.0  # how long a position without runs may wait to be written down
 IDLE_BYTES = 16 << 20  # of WAL passed meanwhile
@@ -175,7 +175,7 @@ class Intake:
         """
         lost, self._lost = self._lost, {}
         for attachment, reason in lost.values():
-            await pause_broken(self._conn, attachment, reason)
+            await pause_broken(self._conn, attachment.id, attachment.name, reason)
 
     async def _check_drift(self) -> None:
         """Let somebody look at a table that was told anew."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker
-from walagent.ask.work import Options
+from walagent.ask.options import Options
 from walagent.config import Ask
 from walagent.config.dsn import Places
 from walagent.errors import WalagentError

@@ -6,8 +6,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
-from walagent.runs.pausing import pause_drifted
 from walagent.store.errors import translating
+from walagent.store.pausing import pause_drifted
 
 _EVERY = 30.0  # seconds between two looks: what leaves no trace in the WAL is seen by then
 _REST = 0.5  # seconds at least, however often tables change

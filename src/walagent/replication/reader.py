@@ -36,12 +36,12 @@ from walagent.replication.drift_watch import watch_drift
 from walagent.replication.publication_watch import watch_publications
 from walagent.replication.slot_watch import SlotWatch
 from walagent.runs.backoff import pause_after
-from walagent.runs.pausing import pause_drifted
 from walagent.runs.retention import keep_pruning
 from walagent.store import attachments, backfills, budgets, gaps, status
 from walagent.store import checkpoint as checkpoints
 from walagent.store.connections import connect
 from walagent.store.errors import translating
+from walagent.store.pausing import pause_drifted
 from walagent.wal.fanout import FanOut
 from walagent.wal.options import StreamOptions
 from walagent.wal.refusals import LOST

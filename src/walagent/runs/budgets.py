@@ -7,39 +7,40 @@ import time
 from collections.abc import Sequence
 
 from walagent import metrics
-from walagent.attachment import Attachment
 from walagent.log import log
+from walagent.run import RunSpec
 from walagent.store.budgets import Refusal, Scope
 
 _QUIET = 60.0  # seconds between two log lines about one budget; a thousand runs may meet it at once
 
 
 class Budgets:
-    """The budgets that there were when last asked; a worker asks at its start and as it beats."""
+    """The budgets as last read; a worker reads them at its start and with each heartbeat."""
 
-    def __init__(self, scopes: Sequence[Scope] = ()) -> None:
-        self._scopes = tuple(scopes)
-        self._told: dict[str, float] = {}
+    def __init__(self, scopes: Sequence[Scope] | None = ()) -> None:
+        """Know these scopes; None: they cannot be read, so that every call must be reserved."""
+        self._scopes = None if scopes is None else tuple(scopes)
+        self._noted: dict[str, float] = {}
 
     def replace(self, scopes: Sequence[Scope]) -> None:
         """Know these, and no others."""
         self._scopes = tuple(scopes)
 
-    def count(self, attachment: Attachment, model: str, *, free: bool) -> bool:
-        """Whether some budget counts calls of *model* by *attachment*.
+    def count(self, run: RunSpec, model: str, *, free: bool) -> bool:
+        """Whether some budget counts calls of *model* by *run*.
 
         Args:
             free: the model costs nothing, so that only limits of tokens matter.
         """
-        return any(
-            scope.includes(attachment, model) and (scope.counts_tokens or not free)
+        return self._scopes is None or any(
+            scope.includes(run, model) and (scope.counts_tokens or not free)
             for scope in self._scopes
         )
 
-    def tell(self, refusal: Refusal) -> None:
+    def note(self, refusal: Refusal) -> None:
         """Count a refusal, and log it, though not each of many."""
         metrics.budget_refusals.labels(refusal.budget).inc()
         now = time.monotonic()
-        if now - self._told.get(refusal.budget, -_QUIET) >= _QUIET:
-            self._told[refusal.budget] = now
+        if now - self._noted.get(refusal.budget, -_QUIET) >= _QUIET:
+            self._noted[refusal.budget] = now
             log.warning("budget.refused", budget=refusal.budget, wait=refusal.wait)

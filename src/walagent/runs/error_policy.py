@@ -50,13 +50,18 @@ class Outcome:
 _STOOD_STILL = 10
 
 
-def outcome_of(error: Exception, claim: Claim, *, stood_still: bool = False) -> Outcome:
+def outcome_of(
+    error: Exception, claim: Claim, *, stood_still: bool = False, attended: bool = False
+) -> Outcome:
     """Decide from the error and the attempts so far.
 
     Args:
         stood_still: this process was suspended meanwhile, and lost what it had open.
+        attended: a person waits and sees the error; what only a retry could show fails the run.
     """
     outcome = _outcome_of(error, claim)
+    if attended and not isinstance(error, WalagentError) and outcome.state is not None:
+        outcome = Outcome(RunState.FAILED, outcome.reason)
     if stood_still and claim.lease <= _STOOD_STILL and getattr(error, "next", None) is Next.RETRY:
         outcome = _excused(outcome, claim)
     return replace(outcome, sqlstate=getattr(error, "sqlstate", None))

@@ -1,14 +1,13 @@
 """One run, from its claim to its end: decide, act, record, again.
 
-`agent.loop.next_move` decides from the recorded steps; here its moves are carried out.  No
-transaction and no connection is held while a model is asked.
+The kind's decider decides from the recorded steps; the moves are carried out here, for all kinds.
+No transaction and no connection is held while a model is asked.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
 from typing import Any, TypeVar
@@ -16,341 +15,283 @@ from typing import Any, TypeVar
 from psycopg import AsyncConnection
 
 from walagent import faults, metrics
-from walagent.agent.arguments import what_is_wrong
-from walagent.agent.loop import (
-    AskApproval,
-    AskModel,
-    AskReview,
-    Correct,
-    Fail,
-    Finish,
-    Move,
-    Refuse,
-    RunTool,
-    next_move,
-)
 from walagent.agent.model import Model
-from walagent.agent.models.cost import cost_of, is_free, worst_case, worst_case_cost
-from walagent.agent.prompt import build_request, marker
-from walagent.agent.transcript import reply_to_json, result_to_json
-from walagent.attachment import Attachment
+from walagent.agent.models.cost import cost_of
+from walagent.agent.transcript import reply_to_json, request_to_json
 from walagent.errors import (
-    BudgetExceededError,
     DatabaseLostError,
-    LimitReachedError,
     ModelLimitedError,
-    ModelRejectedError,
-    ModelUnauthorizedError,
     ModelUnavailableError,
     RunCancelledError,
     StepTakenError,
-    WalagentError,
 )
-from walagent.intake.deferred import check_drift, evaluate_deferred, is_deferred
-from walagent.matching.document import ROOM, Room
-from walagent.message import Json, ModelSpec, Request, Usage
-from walagent.run import Claim, RunState, Step, StepKind
+from walagent.message import Json, Reply, Request
+from walagent.moves import (
+    Act,
+    Acting,
+    Ask,
+    Asking,
+    Call,
+    End,
+    Event,
+    Kind,
+    Move,
+    Note,
+    Prompt,
+    Recorded,
+    Wait,
+    fail,
+)
+from walagent.run import RunSpec, RunState, StepKind
 from walagent.runs.backoff import pause_after
-from walagent.runs.budgets import Budgets
-from walagent.runs.error_policy import Outcome
-from walagent.runs.toolbox import Toolbox
-from walagent.runs.visibility import Visibility
-from walagent.store import budgets, runs
-from walagent.store.connections import Pool
+from walagent.runs.metering import count_usage, counting
+from walagent.runs.reservation import Reservations
+from walagent.runs.resources import Resources
+from walagent.runs.step_log import StepLog
+from walagent.store import runs
 from walagent.store.errors import translating
-from walagent.store.runs import NewStep, Spent
+from walagent.store.runs import NewStep
 
 T = TypeVar("T")
+_TRIES = 3  # of one call, where a person waits for it
 
 
-async def _nothing_to_prepare(_model: str) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """What every run of a worker shares."""
-
-    pool: Pool
-    toolbox: Toolbox
-    model_of: Callable[[str], Model]
-    key: bytes  # agent_internal.secret
-    # How many runs of a model a worker with so many slots may hold, where not all of them.
-    tight: Callable[[int], Mapping[str, int]] = lambda _slots: {}
-    prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
-    budgets: Budgets = field(default_factory=Budgets)
-    room: Room = ROOM  # how much of a change a run keeps
-
-
-class Work:
-    """A claimed run in progress."""
+class Executor:
+    """Executes one claimed run."""
 
     def __init__(
-        self, shop: Workshop, claim: Claim, attachment: Attachment, sight: Visibility
+        self,
+        resources: Resources,
+        run: RunSpec,
+        watch: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        self._shop = shop
-        self._sight = sight
-        self._claim = claim
-        self._attachment = attachment
-        self._steps: list[Step] = list(claim.steps)
-        self.unblocked = False  # whether ending it let another run go
-        self.reserved = False  # whether budgets may hold a reservation for a call that goes on
+        """Take the run.
 
-    @property
-    def spent(self) -> Spent:
-        """Tokens and cost of all recorded steps."""
-        costs = [step.cost for step in self._steps if step.cost is not None]
-        return Spent(sum(step.tokens for step in self._steps), sum(costs) if costs else None)
+        Args:
+            watch: is called with what happens, while it happens.
+        """
+        self._resources = resources
+        self._kind: Kind = resources.kinds[run.claim.kind]
+        self._run = run
+        self._watch = watch
+        self.log = StepLog(resources.pool, run.claim)
+        self.reservations = Reservations(
+            resources.pool, resources.budgets, run, self.log, self._kind.patience
+        )
+        self.unblocked = False  # whether the end of this run makes another one claimable
 
-    async def carry_on(self) -> RunState:
-        """Work until the run ends or waits; return how."""
-        if is_deferred(self._claim):
-            evaluated = await evaluate_deferred(
-                self._shop.pool, self._claim, self._attachment, self._shop.room
-            )
-            if isinstance(evaluated, Outcome):
-                return await self._end(evaluated.state or RunState.SKIPPED, error=evaluated.error)
-            self._claim = evaluated
-        begun = bool(self._steps)
-        if not await self._sight.allows(self._attachment, self._claim.change, begun=begun):
-            await check_drift(self._shop.pool, self._attachment)
-            role = self._attachment.authority.run_as
-            reason = f"{role} cannot see this row (row level security, or gone)"
-            return await self._end(RunState.SKIPPED, error={"reason": reason})
+    async def execute(self) -> RunState:
+        """Execute until the run ends or waits; return its state."""
+        opened = await self._kind.opens(self._run)
+        if isinstance(opened, End):
+            return await self._end(opened)
+        self._run = opened
         while True:
             state = await self._carry_out(self._next())
             if state is not None:
                 return state
 
     def _next(self) -> Move:
-        return next_move(self._steps, self._attachment, what_is_wrong)
+        return self._kind.decider.next_move(self._run, self.log.steps)
 
     async def _carry_out(self, move: Move) -> RunState | None:
         match move:
-            case AskModel():
-                return await self._ask_model()
-            case RunTool():
-                return await self._run_tool(move)
-            case Refuse(call, reason, correction):
-                metrics.tool_calls.labels("invalid" if correction else "refused").inc()
-                content = result_to_json(call, reason, is_error=True)
-                mark = {"correction": True} if correction else {}
-                await self._record(StepKind.RESULT, {**content, **mark})
-            case Correct(text):
-                await self._record(StepKind.NOTE, {"text": text, "correction": True})
-            case AskApproval(call, _):
-                async with self._shop.pool.connection() as conn, conn.transaction():
-                    await runs.ask_approval(
-                        conn,
-                        self._claim,
-                        self._seq,
-                        call,
-                        self._attachment.authority.run_as,
-                        self._attachment.authority.approval_seconds,
-                        self.spent,
-                    )
-                return RunState.WAITING_APPROVAL
-            case AskReview(call, tool):
-                metrics.tool_calls.labels("unknown").inc()
-                reason = f"{tool.name} was started and nobody knows whether it acted"
-                await self._park(RunState.NEEDS_REVIEW, {"reason": reason, "call_id": call.id})
-                return RunState.NEEDS_REVIEW
-            case Finish(text):
-                return await self._end(RunState.SUCCEEDED, result=text)
-            case Fail(reason):
-                return await self._end(RunState.FAILED, error={"reason": reason})
+            case Ask(prompts):
+                return await _side_by_side([self._ask(*each) for each in self._numbered(prompts)])
+            case Act(calls):
+                return await _side_by_side([self._act(call) for call in calls])
+            case Note(kind, content):
+                if kind is StepKind.RESULT:
+                    outcome = "invalid" if content.get("correction") else "refused"
+                    metrics.tool_calls.labels(outcome).inc()
+                await self.log.record(kind, content)
+            case Wait():
+                return await self._wait(move)
+            case End():
+                return await self._end(move)
         return None
 
-    async def _ask_model(self) -> RunState | None:
+    # Ask.
+
+    def _numbered(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Prompt, int, bool]]:
+        """Give each call a number, and say whether it is the only one.
+
+        The number of a single call is that of its step.
+        """
+        for number, prompt in enumerate(prompts, self.log.seq):
+            yield prompt, number, len(prompts) == 1
+
+    async def _ask(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
         """Ask, then record: no row waits for a model.  The last reply is recorded with the end."""
-        model = self._shop.model_of(self._attachment.agent.model)
-        request = self._request(model)
-        await self._reserve(model.spec, request)
+        model = self._resources.model_of(self._run.agent.model)
+        self._watch(Asking(prompt))
+        request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
+        reserved = await self.reservations.reserve(number, model.spec, request)
         faults.hit("model.asking")
         started = time.monotonic()
-        with _counting(model.spec.name):
-            reply = await model.complete(request)
+        reply = await self._answer(model, request)
         faults.hit("model.answered")
         cost = cost_of(reply.usage, model.spec)
-        _count(model.spec.name, reply.usage, cost)
-        step = NewStep(
-            self._seq,
-            StepKind.REPLY,
-            reply_to_json(reply),
-            reply.usage,
-            None if cost is None else float(cost),
-            int((time.monotonic() - started) * 1000),
-        )
-        self._steps.append(step.recorded)
-        match self._next():
-            case Finish(text):
-                return await self._end(RunState.SUCCEEDED, result=text, last=step)
-            case Fail(reason):
-                return await self._end(RunState.FAILED, error={"reason": reason}, last=step)
-            case _:
-                return await self._record_reply(step)
+        count_usage(model.spec.name, reply.usage, cost)
+        content = self._content(prompt, request, reply)
+        took = int((time.monotonic() - started) * 1000)
+        async with self.log.recording:
+            step = NewStep(self.log.seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
+            answer = _Answer(prompt, reply, step, number if reserved else None)
+            return await self._keep(answer, may_end=alone)
 
-    async def _record_reply(self, step: NewStep) -> RunState | None:
-        """Record a reply after which the run goes on.  If it is cancelled, it ends with this."""
+    def _content(self, prompt: Prompt, request: Request, reply: Reply) -> dict[str, Json]:
+        content = {**reply_to_json(reply), "by": prompt.by, **prompt.about}
+        if self._kind.keeps_prompts:
+            content["request"] = request_to_json(request)
+        return content
+
+    async def _answer(self, model: Model, request: Request) -> Reply:
+        """Ask; again, while a person waits, if the provider is busy or unreachable."""
+        deadline = time.monotonic() + self._kind.patience
+        for attempt in count(1):
+            try:
+                with counting(model.spec.name):
+                    return await model.complete(request)
+            except (ModelLimitedError, ModelUnavailableError) as error:
+                wait = getattr(error, "retry_after", None) or pause_after(attempt)
+                if attempt >= _TRIES or time.monotonic() + wait > deadline:
+                    raise
+                await asyncio.sleep(wait)
+        raise AssertionError("count() has no end")
+
+    async def _keep(self, answer: "_Answer", *, may_end: bool) -> RunState | None:
+        step = answer.step
+        if may_end:
+            then = self._kind.decider.next_move(self._run, self.log.with_next(step.recorded))
+            if isinstance(then, End):
+                self.log.append(step.recorded)
+                return await self._end(then, last=step)
         try:
-            await self._keep(
-                lambda conn: runs.record_step(conn, self._claim, step, reserved=self.reserved)
-            )
+            await self._store(lambda conn: self._record(conn, answer))
         except RunCancelledError as error:
-            return await self._end(RunState.CANCELLED, error={"reason": str(error)}, last=step)
-        self.reserved = False
+            self.log.append(step.recorded)
+            return await self._end(End(RunState.CANCELLED, reason=str(error)), last=step)
+        self.log.append(step.recorded)
+        self.reservations.settled(answer.call)
+        self._watch(Recorded(step.recorded, answer.prompt))
         faults.hit("step.recorded")
         return None
 
-    def _request(self, model: Model) -> Request:
-        """Build the request, if its worst case still fits the run's limit of cost.
-
-        Raises:
-            LimitReachedError: it does not; nothing was asked.
-        """
-        spec, limit = model.spec, self._attachment.agent.limits.max_cost
-        request = build_request(
-            self._claim,
-            self._steps,
-            self._attachment,
-            mark=marker(self._shop.key, self._claim.run_id),
-            spec=spec,
-        )
-        if limit is not None:
-            worst, spent = worst_case_cost(request, spec), self.spent.cost or 0.0
-            if worst is not None and float(worst) + spent > limit:
-                raise LimitReachedError(
-                    f"the next model call may cost {float(worst):.6f} US dollars, {spent:.6f} are"
-                    f" spent and {limit} are allowed (max_cost)"
-                )
-        return request
-
-    async def _reserve(self, spec: ModelSpec, request: Request) -> None:
-        """Reserve what the call can take at most, where a budget counts it.
-
-        Raises:
-            BudgetExceededError: it does not fit now.
-            LimitReachedError: it does not fit, and waiting does not help or is not wanted.
-        """
-        if not self._shop.budgets.count(self._attachment, spec.name, free=is_free(spec)):
+    async def _record(self, conn: AsyncConnection[Any], answer: "_Answer") -> None:
+        claim, reserved = self._run.claim, answer.call is not None
+        if self._kind.on_reply is None:
+            await runs.record_step(conn, claim, answer.step, reserved=reserved, call=answer.call)
             return
-        tokens, cost = worst_case(request, spec)
-        self.reserved = True  # also when we do not hear of it
-        async with self._shop.pool.connection() as conn:
-            refusal = await budgets.reserve(
-                conn, self._claim, self._seq, self._attachment, spec.name, tokens, cost
-            )
-        if refusal is None:
-            return
-        self.reserved = False
-        self._shop.budgets.tell(refusal)
-        if refusal.wait is None:
-            raise LimitReachedError(refusal.reason)
-        raise BudgetExceededError(refusal.reason, refusal=refusal.raw)
+        async with conn.transaction():
+            await runs.record_step(conn, claim, answer.step, reserved=reserved, call=answer.call)
+            await self._kind.on_reply(conn, self._run, answer.prompt, answer.reply)
 
-    async def _run_tool(self, move: RunTool) -> RunState | None:
+    # Act.
+
+    async def _act(self, call: Call) -> RunState | None:
         """Carry a call out; one that a person has approved, only as that person saw it."""
-        if move.tool.approval:
-            async with self._shop.pool.connection() as conn:
-                approved = await runs.is_approved(conn, self._claim, move.call)
+        if call.tool.approval:
+            async with self._resources.pool.connection() as conn:
+                approved = await runs.is_approved(conn, self._run.claim, call.call)
             if not approved:
-                reason = f"this call of {move.tool.name} is not the one that was approved"
-                return await self._end(RunState.FAILED, error={"reason": reason})
-        steps = await self._shop.toolbox.carry_out(self._claim, self._attachment, self._seq, move)
-        self._steps.extend(step.recorded for step in steps)
-        failed = bool(steps[-1].content.get("is_error"))
+                reason = f"this call of {call.tool.name} is not the one that was approved"
+                return await self._end(fail(reason))
+        self._watch(Acting(call))
+        before = len(self.log.steps)
+        await self._kind.actor.carry_out(self._run, call, self.log)
+        done = next(
+            step
+            for step in self.log.steps[before:]
+            if step.kind is not StepKind.RESULT or step.content["call_id"] == call.call.id
+        )
+        failed = bool(self.log.steps[-1].content.get("is_error"))
         metrics.tool_calls.labels("failed" if failed else "ok").inc()
+        self._watch(Recorded(done, call))
         return None
 
-    @property
-    def _seq(self) -> int:
-        return self._steps[-1].seq + 1 if self._steps else 0
+    # Wait and end.
 
-    async def _record(self, kind: StepKind, content: Mapping[str, Json]) -> None:
-        step = NewStep(self._seq, kind, content)
-        async with self._shop.pool.connection() as conn:
-            await runs.record_step(conn, self._claim, step)
-        self._steps.append(step.recorded)
-
-    async def _park(self, state: RunState, error: Mapping[str, Json]) -> None:
-        async with self._shop.pool.connection() as conn:
+    async def _wait(self, move: Wait) -> RunState:
+        claim, spent = self._run.claim, self.log.spent
+        async with self._resources.pool.connection() as conn, conn.transaction():
+            if move.until == "approval":
+                role, ttl = self._run.authority.run_as, self._run.authority.approval_seconds
+                await runs.ask_approval(conn, claim, self.log.seq, move.call, role, ttl, spent)
+                return RunState.WAITING_APPROVAL
+            metrics.tool_calls.labels("unknown").inc()
+            reason = f"{move.tool.name} was started, and its outcome is unknown"
+            error = {"reason": reason, "call_id": move.call.id}
             await runs.park_run(
-                conn, self._claim, state, refund=True, error=error, spent=self.spent
+                conn, claim, RunState.NEEDS_REVIEW, refund=True, error=error, spent=spent
             )
+            return RunState.NEEDS_REVIEW
 
-    async def _end(
-        self,
-        state: RunState,
-        *,
-        result: str | None = None,
-        error: Mapping[str, Json] | None = None,
-        last: NewStep | None = None,
-    ) -> RunState:
+    async def _end(self, end: End, *, last: NewStep | None = None) -> RunState:
         faults.hit("run.finished")
-        unblocked = await self._keep(
-            lambda conn: runs.finish_run(
-                conn,
-                self._claim,
-                state,
-                result=result,
-                error=error,
-                spent=self.spent,
-                last=last,
-                reserved=self.reserved,
-            )
-        )
-        self.unblocked = bool(unblocked)
+        self.unblocked = bool(await self._store(lambda conn: self._finish(conn, end, last)))
         faults.hit("run.committed")
-        return state
+        return end.state
 
-    async def _keep(self, write: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T | None:
-        """Write what a model has answered; a lost connection is no reason to ask it again.
+    async def _finish(self, conn: AsyncConnection[Any], end: End, last: NewStep | None) -> bool:
+        if self._kind.on_end is None:
+            return await self._finish_run(conn, end, last)
+        async with conn.transaction():
+            unblocked = await self._finish_run(conn, end, last)
+            await self._kind.on_end(conn, self._run, self.log.steps, end)
+        return unblocked
 
-        Goes on for as long as the run is ours: another worker, its time or a person ends it.
+    async def _finish_run(self, conn: AsyncConnection[Any], end: End, last: NewStep | None) -> bool:
+        return await runs.finish_run(
+            conn,
+            self._run.claim,
+            end.state,
+            result=end.result,
+            error=end.error,
+            spent=self.log.spent,
+            last=last,
+            reserved=self.reservations.open,
+        )
+
+    async def _store(self, write: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T | None:
+        """Store what a model has answered; a lost connection is no reason to ask it again.
+
+        Repeats for as long as the run is ours: another worker, its time or a person ends it.
         """
         for attempt in count(1):
             try:
                 with translating():
-                    async with self._shop.pool.connection() as conn:
+                    async with self._resources.pool.connection() as conn:
                         return await write(conn)
             except DatabaseLostError:
                 await asyncio.sleep(pause_after(attempt))
             except StepTakenError:
                 if attempt == 1:
                     raise
-                return None  # it was written before, and only the answer to that was lost
+                return None  # it was stored, and only the server's answer was lost
         return None
 
 
-_OUTCOMES: Mapping[type[WalagentError], str] = {
-    ModelLimitedError: "limited",
-    ModelUnavailableError: "unavailable",
-    ModelRejectedError: "rejected",
-    ModelUnauthorizedError: "unauthorized",
-}
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """A reply that is to be recorded; the call is its number, if budgets reserved for it."""
+
+    prompt: Prompt
+    reply: Reply
+    step: NewStep
+    call: int | None
 
 
-@contextmanager
-def _counting(model: str) -> Generator[None]:
-    """Count a call by how it ends."""
-    try:
-        yield
-    except WalagentError as error:
-        held = isinstance(error, ModelLimitedError) and not error.sent
-        outcome = "held" if held else _OUTCOMES.get(type(error), "rejected")
-        metrics.model_requests.labels(model, outcome).inc()
-        raise
-    metrics.model_requests.labels(model, "ok").inc()
+async def _side_by_side(
+    parts: Sequence[Coroutine[Any, Any, RunState | None]],
+) -> RunState | None:
+    """Await all; what ends well is kept, also where another one fails."""
+    ends = await asyncio.gather(*parts, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, BaseException):
+            raise end
+    return next((end for end in ends if isinstance(end, RunState)), None)
 
 
-def _count(model: str, usage: Usage, cost: Decimal | None) -> None:
-    for kind, tokens in (
-        ("input", usage.input_tokens),
-        ("cached", usage.cached_tokens),
-        ("cache_write", usage.cache_write_tokens),
-        ("output", usage.output_tokens),
-    ):
-        if tokens:
-            metrics.model_tokens.labels(model, kind).inc(tokens)
-    if cost:
-        metrics.cost_usd.labels(model).inc(float(cost))
+def _float(cost: Decimal | None) -> float | None:
+    return None if cost is None else float(cost)

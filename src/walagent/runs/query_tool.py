@@ -6,13 +6,12 @@ read-only and rolled back.  What comes back is recorded like any other answer.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 from psycopg import AsyncConnection
 
-from walagent.attachment import Attachment
 from walagent.errors import StatementRefusedError
 from walagent.guard.query import Guard, Limits
 from walagent.guard.redact import without_values
@@ -27,21 +26,29 @@ LIMITS: Final = Limits(rows=1000, cell=4000, total=1 << 20)
 _PLAIN: Final = {16: "t".__eq__, 20: int, 21: int, 23: int}  # types that JSON has, too
 
 
-async def answer_query(  # noqa: PLR0913, PLR0917 - connection, call and bounds
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a statement may read, and where its names are looked up."""
+
+    limits: Limits = LIMITS
+    search_path: str = ""
+
+
+async def answer_query(
     conn: AsyncConnection[Any],
     tool: Tool,
     call: ToolCall,
-    attachment: Attachment,
     arguments: Mapping[str, Json],
-    limits: Limits = LIMITS,
+    bounds: Bounds,
 ) -> dict[str, Json]:
-    """Read, and give the answer as a step records it; what is refused is an answer, too.
+    """Read, and give the answer as a step records it; a refusal is an answer, too.
 
     Raises:
-        RoleRefusedError: the tool's role is gone, is not ours to take on, or could write.
+        RoleRefusedError: the tool's role is gone, cannot be assumed, or could write.
     """
+    limits = bounds.limits
     within = replace(limits, seconds=min(limits.seconds, tool.timeout))
-    path = attachment.authority.search_path or "pg_catalog"
+    path = bounds.search_path or "pg_catalog"
     answer: dict[str, Json] = {"call_id": call.id, "name": call.name}
     try:
         async with reading_as(conn, tool.role):

@@ -10,23 +10,21 @@ What is a transaction is carried out again for a moment where somebody else's wa
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import orjson
 from psycopg import AsyncConnection, Error
 from psycopg.pq import TransactionStatus
-from psycopg.types.json import Jsonb
 
 from walagent import faults
-from walagent.agent.loop import RunTool
 from walagent.agent.tools.callee import Callee, NoServers, Servers
 from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
-from walagent.attachment import Attachment
 from walagent.encodings import misfit
 from walagent.errors import (
     OutcomeUnknownError,
@@ -37,12 +35,13 @@ from walagent.errors import (
 )
 from walagent.guard.query import Limits
 from walagent.message import Json, ToolCall
-from walagent.run import Claim, StepKind
+from walagent.moves import Call, Log
+from walagent.run import Claim, RunSpec, StepKind
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.backoff import brief
-from walagent.runs.query_tool import LIMITS, answer_query
+from walagent.runs.query_tool import LIMITS, Bounds, answer_query
 from walagent.runs.tool_slots import Gate
-from walagent.store import runs
+from walagent.store import runs, tool_calls
 from walagent.store.connections import Pool
 from walagent.store.errors import is_conflict, is_passing
 from walagent.store.runs import NewStep
@@ -79,186 +78,143 @@ class Toolbox:
         self._servers = servers or NoServers()
         self._gate = Gate(pool.max_size)
 
-    async def carry_out(
-        self, claim: Claim, attachment: Attachment, seq: int, move: RunTool
-    ) -> list[NewStep]:
+    async def carry_out(self, run: RunSpec, call: Call, log: Log) -> None:
         """Carry a call out and record it.
 
         Raises (also as PostgreSQL errors):
             LeaseLostError, StepTakenError, RunCancelledError: leave the run.
-            DatabaseLostError: again later.
-            ConflictError: somebody else was in the way for long.
-            RoleRefusedError: nothing can be done as the attachment's role.
+            DatabaseLostError: retry later.
+            ConflictError: another transaction was in the way for long.
+            RoleRefusedError: the run's role cannot be assumed.
             BrokenAttachmentError: the tool fails because the attachment is not what it was.
             StepBrokenError: the tool has ended the step's transaction.
         """
-        tool, call = move.tool, move.call
-        arguments = bound(tool, call, claim.change)
-        if tool.target == "do_nothing":
-            return [await self._record(claim, seq, result_to_json(call, "ok", is_error=False))]
+        work = _Work(run, call, log.seq)
         try:
-            outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
-            if tool.kind == "mcp" or (tool.kind == "python" and outside):
-                return await self._outside(claim, seq, move, arguments)
-            return [
-                await self._insist(
-                    attachment,
-                    lambda: self._inside_call(claim, attachment, seq, move, arguments),
-                    min(_PATIENCE, tool.timeout / 2),
-                )
-            ]
+            steps = await self._dispatch(work)
         except TimeoutError:
-            text = f"{tool.name} did not end within {tool.timeout:g} s and was taken back"
-            return [await self._record(claim, seq, result_to_json(call, text, is_error=True))]
-        except ToolFailedError as error:
-            return [await self._record(claim, seq, result_to_json(call, str(error), is_error=True))]
-
-    def _inside_call(
-        self,
-        claim: Claim,
-        attachment: Attachment,
-        seq: int,
-        move: RunTool,
-        arguments: Mapping[str, Json],
-    ) -> Awaitable[NewStep]:
-        """Carry out a call that stays in the database."""
-        tool, call = move.tool, move.call
-        if tool.kind == "python":
-            return self._python_call(claim, attachment, seq, move, arguments)
-        if tool.target == "query" and tool.kind == "builtin":
-            return self._query(claim, attachment, seq, move, arguments)
-        return self._sql_call(claim, attachment, seq, tool, call, arguments)
-
-    async def _query(
-        self,
-        claim: Claim,
-        attachment: Attachment,
-        seq: int,
-        move: RunTool,
-        arguments: Mapping[str, Json],
-    ) -> NewStep:
-        """Read what the model asks for, and record it: two transactions, the first read-only."""
-        async with self._within(attachment, move.tool) as conn:
-            faults.hit("tool.started")
-            content = await answer_query(
-                conn, move.tool, move.call, attachment, arguments, self._reading
+            text = (
+                f"{call.tool.name} did not end within {call.tool.timeout:g} s and was rolled back"
             )
-        faults.hit("tool.done")
-        return await self._record(claim, seq, content)
+            steps = [await self._record(work, result_to_json(call.call, text, is_error=True))]
+        except ToolFailedError as error:
+            content = result_to_json(call.call, str(error), is_error=True)
+            steps = [await self._record(work, content)]
+        for step in steps:
+            log.append(step.recorded)
 
-    async def _record(self, claim: Claim, seq: int, content: Mapping[str, Json]) -> NewStep:
-        step = NewStep(seq, StepKind.RESULT, content)
+    async def _dispatch(self, work: "_Work") -> list[NewStep]:
+        tool = work.tool
+        if tool.target == "do_nothing":
+            return [await self._record(work, result_to_json(work.call, "ok", is_error=False))]
+        outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
+        if tool.kind == "mcp" or (tool.kind == "python" and outside):
+            return await self._outside(work)
+        return [await self._insist(work, min(_PATIENCE, tool.timeout / 2))]
+
+    async def _inside_call(self, work: "_Work") -> NewStep:
+        """Carry out a call that stays in the database."""
+        if work.tool.kind == "python":
+            return await self._python_call(work)
+        if work.tool.target == "query" and work.tool.kind == "builtin":
+            return await self._query(work)
+        return await self._sql_call(work)
+
+    async def _query(self, work: "_Work") -> NewStep:
+        """Read what the model asks for, and record it: two transactions, the first read-only."""
+        async with self._within(work) as conn:
+            faults.hit("tool.started")
+            bounds = Bounds(self._reading, work.run.authority.search_path)
+            content = await answer_query(conn, work.tool, work.call, work.arguments, bounds)
+        faults.hit("tool.done")
+        return await self._record(work, content)
+
+    async def _record(self, work: "_Work", content: Mapping[str, Json]) -> NewStep:
+        step = NewStep(work.seq, StepKind.RESULT, content)
         async with self._pool.connection() as conn:
-            await runs.record_step(conn, claim, step)
+            await runs.record_step(conn, work.run.claim, step)
         return step
 
-    async def _insist(
-        self,
-        attachment: Attachment,
-        carry_out: Callable[[], Awaitable[NewStep]],
-        patience: float,
-    ) -> NewStep:
+    async def _insist(self, work: "_Work", patience: float) -> NewStep:
         """Carry a transaction out; again where others are in the way, for *patience* seconds.
 
         Between two tries nothing is held.
         """
-        started = time.monotonic()
+        started, queue = time.monotonic(), work.run.claim.queue_id
         for attempt in count(1):
             try:
-                step = await carry_out()
+                step = await self._inside_call(work)
             except Error as error:
                 if not is_conflict(error):
                     raise
-                self._gate.jam(attachment.id, jammed=True)
+                self._gate.jam(queue, jammed=True)
                 if time.monotonic() - started > patience:
                     raise
             else:
-                self._gate.jam(attachment.id, jammed=False)
+                self._gate.jam(queue, jammed=False)
                 return step
             await asyncio.sleep(brief(attempt))
         raise AssertionError("count() has no end")
 
     @asynccontextmanager
-    async def _within(
-        self, attachment: Attachment, tool: Tool
-    ) -> AsyncGenerator[AsyncConnection[Any]]:
+    async def _within(self, work: "_Work") -> AsyncGenerator[AsyncConnection[Any]]:
         """Give a connection for as long as a tool may take.
 
         Its time begins with the connection: that the database was away is not its fault.
         """
         async with (
-            self._gate.place(attachment.id),
+            self._gate.place(work.run.claim.queue_id),
             self._pool.connection() as conn,
-            awake_for(tool.timeout),
+            awake_for(work.tool.timeout),
         ):
             yield conn
 
-    async def _sql_call(  # noqa: PLR0913, PLR0917 - run, attachment, place and call
-        self,
-        claim: Claim,
-        attachment: Attachment,
-        seq: int,
-        tool: Tool,
-        call: ToolCall,
-        arguments: Mapping[str, Json],
-    ) -> NewStep:
-        text, parameter = statement_of(tool, attachment, arguments, claim.change)
-        async with self._within(attachment, tool) as conn:
+    async def _sql_call(self, work: "_Work") -> NewStep:
+        target, authority, tool = work.run.table, work.run.authority, work.tool
+        text, parameter = statement_of(tool, target, work.arguments, work.run.claim.change)
+        builtin = tool.kind == "builtin"
+        statement = tool_calls.ToolStatement(
+            text,
+            parameter,
+            authority,
+            must_find=builtin,
+            relation=target.relation_oid if builtin else None,
+        )
+        async with self._within(work) as conn:
             _check_fits(conn, parameter)
             faults.hit("tool.started")
-            cursor = await conn.execute(
-                "select agent_internal.call_tool(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                [
-                    claim.run_id,
-                    claim.lease,
-                    seq,
-                    call.id,
-                    call.name,
-                    attachment.authority.run_as,
-                    text,
-                    Jsonb(parameter),
-                    attachment.authority.search_path,
-                    tool.kind == "builtin",
-                    attachment.target.relation_oid if tool.kind == "builtin" else None,
-                ],
+            content = await tool_calls.call_tool(
+                conn, work.run.claim, work.seq, work.call, statement
             )
-            row = await cursor.fetchone()
         faults.hit("tool.committed")
-        return NewStep(seq, StepKind.RESULT, row[0] if row else {})
+        return NewStep(work.seq, StepKind.RESULT, content)
 
-    async def _python_call(
-        self,
-        claim: Claim,
-        attachment: Attachment,
-        seq: int,
-        move: RunTool,
-        arguments: Mapping[str, Json],
-    ) -> NewStep:
-        function = self._function(move.tool)
-        async with self._within(attachment, move.tool) as conn, conn.transaction():
+    async def _python_call(self, work: "_Work") -> NewStep:
+        function, claim = self._function(work.tool), work.run.claim
+        async with self._within(work) as conn, conn.transaction():
             faults.hit("tool.started")
-            rest, started = move.tool.timeout + _MARGIN, time.monotonic()
-            transaction = await runs.begin_write(conn, claim, rest)
-            content = await self._inside(conn, claim, attachment, move.call, function, arguments)
-            if await runs.clean_session(conn) != transaction:
-                raise _broken(move.call)
+            rest, started = work.tool.timeout + _MARGIN, time.monotonic()
+            transaction = await tool_calls.begin_write(conn, claim, rest)
+            content = await self._inside(conn, work, function)
+            if await tool_calls.clean_session(conn) != transaction:
+                raise _broken(work.call)
             faults.hit("tool.done")
-            step = NewStep(seq, StepKind.RESULT, content)
+            step = NewStep(work.seq, StepKind.RESULT, content)
             await runs.record_step(conn, claim, step)
             if (took := time.monotonic() - started) > _LONG:
-                await runs.prolong(conn, claim, took)
+                await tool_calls.extend_lease(conn, claim, took)
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
         return step
 
-    async def _prepared(self, move: RunTool) -> Callee:
+    async def _prepared(self, work: "_Work") -> Callee:
         """Give what carries a call out, ready for it; nothing is begun, so there is no intent."""
-        tool = move.tool
+        tool = work.tool
         try:
             found = self._servers.callee(tool) if tool.kind == "mcp" else self._function(tool)
             await found.prepare()
         except ToolFailedError as error:
-            if not move.again:
+            if not work.again:
                 raise
             raise ToolFailedError(f"{error}; the attempt before may have acted") from error
         return found
@@ -268,25 +224,18 @@ class Toolbox:
             raise ToolFailedError(f"{tool.target} is not installed on this worker")
         return function
 
-    async def _inside(  # noqa: PLR0913, PLR0917 - as above, and the open transaction
-        self,
-        conn: AsyncConnection[Any],
-        claim: Claim,
-        attachment: Attachment,
-        call: ToolCall,
-        function: PythonTool,
-        arguments: Mapping[str, Json],
+    async def _inside(
+        self, conn: AsyncConnection[Any], work: "_Work", function: PythonTool
     ) -> dict[str, Json]:
         """Call a function on the step's own transaction; what it raises leaves nothing behind."""
+        claim, call, authority = work.run.claim, work.call, work.run.authority
         context = ToolContext(conn, _key(claim, call), claim.run_id, claim.change)
         began = False
         try:
             async with conn.transaction():  # a savepoint
-                await runs.become(
-                    conn, attachment.authority.run_as, attachment.authority.search_path
-                )
+                await tool_calls.assume_role(conn, authority.run_as, authority.search_path)
                 began = True
-                text = _text(await function.call(context, arguments))
+                text = _text(await function.call(context, work.arguments))
                 await conn.execute("set constraints all immediate")
                 await conn.execute("reset role")
         except Error as error:
@@ -302,43 +251,62 @@ class Toolbox:
             return result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
         return result_to_json(call, text, is_error=False)
 
-    async def _outside(
-        self,
-        claim: Claim,
-        seq: int,
-        move: RunTool,
-        arguments: Mapping[str, Json],
-    ) -> list[NewStep]:
+    async def _outside(self, work: "_Work") -> list[NewStep]:
         """Record the intent, act, record the result: a crash between them is seen afterwards.
 
         So is a call that did not end in time: nobody knows whether it acted.
         """
-        call, steps = move.call, list[NewStep]()
-        callee = await self._prepared(move)
-        if not move.again:
+        claim, call, again, steps = work.run.claim, work.call, work.again, list[NewStep]()
+        callee = await self._prepared(work)
+        if not again:
             content = {"call_id": call.id, "name": call.name, "idempotency_key": _key(claim, call)}
-            intent = NewStep(seq, StepKind.INTENT, content)
+            intent = NewStep(work.seq, StepKind.INTENT, content)
             async with self._pool.connection() as conn:
                 await runs.record_step(conn, claim, intent)
             steps.append(intent)
         faults.hit("tool.started")
         context = ToolContext(None, _key(claim, call), claim.run_id, claim.change)
         try:
-            async with awake_for(move.tool.timeout):
-                text = _text(await callee.call(context, arguments))
+            async with awake_for(work.tool.timeout):
+                text = _text(await callee.call(context, work.arguments))
             result = result_to_json(call, text, is_error=False)
         except (TimeoutError, OutcomeUnknownError) as error:
-            if not move.again:
+            if not again:
                 return steps
-            text = str(error) or f"{move.tool.name} did not end within {move.tool.timeout:g} s"
+            text = str(error) or f"{work.tool.name} did not end within {work.tool.timeout:g} s"
             result = result_to_json(call, f"{text}; it may have acted", is_error=True)
         except ToolFailedError as error:
             result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
         except Error as error:  # of a connection of its own, which says nothing about ours
-            raise ToolBrokenError(f"{move.tool.name} raised {_said(error)}") from error
+            raise ToolBrokenError(f"{work.tool.name} raised {_said(error)}") from error
         faults.hit("tool.done")
-        steps.append(await self._record(claim, seq + len(steps), result))
+        steps.append(await self._record(replace(work, seq=work.seq + len(steps)), result))
         return steps
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One call of one run, and the number of the step that it becomes."""
+
+    run: RunSpec
+    of: Call
+    seq: int
+
+    @property
+    def call(self) -> ToolCall:
+        return self.of.call
+
+    @property
+    def tool(self) -> Tool:
+        return self.of.tool
+
+    @property
+    def again(self) -> bool:
+        return self.of.again
+
+    @property
+    def arguments(self) -> dict[str, Json]:
+        return bound(self.tool, self.call, self.run.claim.change)
 
 
 def _check_fits(conn: AsyncConnection[Any], parameter: Json) -> None:

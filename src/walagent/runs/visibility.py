@@ -1,12 +1,10 @@
 """Whether a row may be shown to an agent.  The WAL knows no privileges, so PostgreSQL is asked."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
 
-from walagent.agent.tools.statements import sight_statement
-from walagent.attachment import Attachment
-from walagent.store import runs
+from walagent.agent.tools.statements import visibility_statement
+from walagent.run import RunSpec
+from walagent.store import tool_calls
 from walagent.store.connections import Pool
 
 # Seconds for which an answer holds where it does not depend on the row.  Under load that spares a
@@ -21,42 +19,30 @@ class Visibility:
         self._pool = pool
         self._until: dict[tuple[int, int], float] = {}
 
-    async def allows(
-        self, attachment: Attachment, change: Mapping[str, Any], *, begun: bool
-    ) -> bool:
-        """Whether the row of *change* may be shown; of a run that has begun, it has been.
+    async def allows(self, run: RunSpec, *, begun: bool) -> bool:
+        """Whether the row of the run's change may be shown; of a run that has begun, it was.
 
         Raises (as a PostgreSQL error):
-            RoleRefusedError: no row may; see `store.runs.sees`.
+            RoleRefusedError: no row may; see `store.tool_calls.row_visibility`.
         """
-        version = (attachment.id, attachment.version)
+        version = (run.claim.attachment_id, run.claim.attachment_version)
         if self._until.get(version, 0.0) > time.monotonic():
             return True
-        text, key = ("select true", None) if begun else _question(attachment, change)
+        asked = None if begun else visibility_statement(run.table, run.claim.change)
+        text, key = ("select true", None) if begun else (asked or (None, None))
+        question = tool_calls.RowQuestion(run.table.relation_oid, _columns(run), text, key)
         asked_at = time.monotonic()
         async with self._pool.connection() as conn:
-            seen, row_security = await runs.sees(
-                conn,
-                attachment.authority.run_as,
-                attachment.target.relation_oid,
-                _columns(attachment),
-                text,
-                key,
+            seen, row_security = await tool_calls.row_visibility(
+                conn, run.authority.run_as, question
             )
         if not row_security:
             self._until[version] = asked_at + _FRESH
         return seen
 
 
-def _question(
-    attachment: Attachment, change: Mapping[str, Any]
-) -> tuple[str | None, Mapping[str, Any] | None]:
-    return sight_statement(attachment, change) or (None, None)
-
-
-def _columns(attachment: Attachment) -> list[str] | None:
+def _columns(run: RunSpec) -> list[str] | None:
     """What the agent is shown of a row, and what its tools are given; None: all of it."""
-    if attachment.target.columns is None:
+    if run.table.columns is None:
         return None
-    bound = {column for tool in attachment.agent.tools for column in tool.bind.values()}
-    return sorted(attachment.target.columns | bound)
+    return sorted(run.table.columns | run.agent.bound)

@@ -6,7 +6,9 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from walagent.attachment import Attachment
+from walagent.errors import BrokenAttachmentError, WalagentError
 from walagent.message import ModelSpec
+from walagent.run import Claim
 
 Connection = AsyncConnection[Any]
 
@@ -30,6 +32,19 @@ async def attachment_version(
     )
     row = await cursor.fetchone()
     return Attachment.from_json(row[0]) if row else None
+
+
+async def attachment_of(conn: Connection, claim: Claim) -> Attachment:
+    """Load the version that a claim is pinned to.
+
+    Raises:
+        WalagentError: it does not exist.
+    """
+    attachment, version = claim.attachment_id, claim.attachment_version
+    found = await attachment_version(conn, attachment, version)
+    if found is None:
+        raise WalagentError(f"version {version} of attachment {attachment} does not exist")
+    return found
 
 
 async def secret_key(conn: Connection) -> bytes:
@@ -61,6 +76,15 @@ async def drift_of(conn: Connection, attachment_id: int, version: int) -> str | 
     )
     row = await cursor.fetchone()
     return row[0] if row else None
+
+
+async def check_drift(conn: Connection, claim: Claim) -> None:
+    """Raise BrokenAttachmentError if the attachment of a run, as it is now, cannot continue."""
+    if not claim.attachment_id:
+        return
+    reason = await drift_of(conn, claim.attachment_id, claim.attachment_version)
+    if reason:
+        raise BrokenAttachmentError(reason)
 
 
 async def pause_drifted(conn: Connection) -> list[tuple[str, str]]:

@@ -7,9 +7,8 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from walagent.attachment import Attachment
 from walagent.message import Json
-from walagent.run import Claim
+from walagent.run import Claim, RunSpec
 from walagent.store.queries import query
 from walagent.store.runs import Spent
 
@@ -26,11 +25,11 @@ class Scope:
     model: str | None
     counts_tokens: bool  # whether it limits them, so that a free model uses it up, too
 
-    def includes(self, attachment: Attachment, model: str) -> bool:
-        """Whether calls of *model* by *attachment* count."""
+    def includes(self, run: RunSpec, model: str) -> bool:
+        """Whether calls of *model* by *run* count."""
         return (
-            self.agent in {None, attachment.agent.name}
-            and self.attachment in {None, attachment.name}
+            self.agent in {None, run.agent.name}
+            and self.attachment in {None, run.source}
             and self.model in {None, model}
         )
 
@@ -57,32 +56,39 @@ async def load_scopes(conn: Connection) -> list[Scope]:
     return [Scope(*row) for row in await cursor.fetchall()]
 
 
-async def reserve(  # noqa: PLR0913, PLR0917 - run, place, and what is asked for
-    conn: Connection,
-    claim: Claim,
-    seq: int,
-    attachment: Attachment,
-    model: str,
-    tokens: int,
-    cost: Decimal | None,
-) -> Refusal | None:
-    """Reserve what a call can take at most, in every budget that counts it, or in none.
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The most that a call can use: of a model, in tokens and in US dollars (None: no price)."""
+
+    model: str
+    tokens: int
+    cost: Decimal | None
+
+
+async def reserve(conn: Connection, run: RunSpec, call: int, worst: Worst) -> Refusal | None:
+    """Reserve what a call can use at most, in every budget that counts it, or in none.
+
+    Args:
+        call: its number within the run.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError: ask nothing, leave the run.
     """
     cursor = await conn.execute(
-        "select agent_internal.reserve(%s, %s, %s, %s, %s, %s, %s, %s::numeric)",
-        [
-            claim.run_id,
-            claim.lease,
-            seq,
-            attachment.agent.name,
-            attachment.name,
-            model,
-            tokens,
-            cost,
-        ],
+        "select agent_internal.reserve("
+        " _run => %(run)s, _lease => %(lease)s, _call => %(call)s, _agent => %(agent)s,"
+        " _attachment => %(attachment)s, _model => %(model)s, _tokens => %(tokens)s,"
+        " _cost => %(cost)s::numeric)",
+        {
+            "run": run.run_id,
+            "lease": run.claim.lease,
+            "call": call,
+            "agent": run.agent.name,
+            "attachment": run.source,
+            "model": worst.model,
+            "tokens": worst.tokens,
+            "cost": worst.cost,
+        },
     )
     row = await cursor.fetchone()
     raw = row[0] if row else None

@@ -30,7 +30,7 @@ async def last_answered(conn: Connection, session: str) -> Answered | None:
     cursor = await conn.execute(
         "select q.session_id, q.asked_at, q.text, q.answer"
         "  from agent.question q join agent.session s on s.id = q.session_id"
-        " where q.session_id = %s and s.owner = session_user and q.answer is not null"
+        " where q.session_id = %s and s.owner = agent.current_principal() and q.answer is not null"
         " order by q.id desc limit 1",
         [session],
     )
@@ -47,7 +47,7 @@ async def find_answered(conn: Connection, words: str, *, most: int = 50) -> Sequ
         "select session_id, asked_at, text, answer from ("
         "  select q.id, q.session_id, q.asked_at, q.text, q.answer"
         "    from agent.question q join agent.session s on s.id = q.session_id"
-        "   where s.owner = session_user and q.answer is not null"
+        "   where s.owner = agent.current_principal() and q.answer is not null"
         "     and strpos(lower(concat_ws(' ', q.text, q.answer ->> 'answer')), lower(%s)) > 0"
         "   order by q.id desc limit %s) latest order by id",
         [words, most],

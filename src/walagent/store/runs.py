@@ -1,13 +1,12 @@
 """Runs and steps: claim, record, wait, end.  Each function is one statement of one round trip."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 from walagent.message import Json, ToolCall, Usage
 from walagent.run import Claim, RunState, Step, StepKind
@@ -28,16 +27,21 @@ class NewStep:
     duration_ms: int | None = None
 
     @property
-    def values(self) -> list[Any]:
-        """The parameters of agent_internal.record_step() after run and lease."""
-        return [
-            self.seq,
-            self.kind.value,
-            ToldJson(self.content),
-            _usage(self.usage),
-            self.cost,
-            self.duration_ms,
-        ]
+    def document(self) -> dict[str, Json]:
+        """The step as agent_internal.run_end has it."""
+        return {
+            "seq": self.seq,
+            "kind": self.kind.value,
+            "content": self.content,
+            "usage": _usage(self.usage),
+            "step_cost": self.cost,
+            "duration_ms": self.duration_ms,
+        }
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The same as parameters of a statement."""
+        return {**self.document, "content": ToldJson(self.content)}
 
     @property
     def recorded(self) -> Step:
@@ -54,33 +58,58 @@ class Spent:
     cost: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimScope:
+    """What a claim may take.
+
+    Args:
+        kinds: of runs.
+        queue: only from this one; None: from all.
+        run: only this run of the queue; None: any.
+        limits: how many runs at most, of queues that may give fewer than there are slots.
+    """
+
+    kinds: Sequence[str] = ("agent",)
+    queue: int | None = None
+    run: int | None = None
+    limits: Mapping[int, int] = field(default_factory=dict[int, int])
+
+
+EVERYTHING: Final = ClaimScope()  # that an agent does
+
+
 async def claim_runs(  # noqa: PLR0913, PLR0917 - who, how many, and of what
     conn: Connection,
     worker: str,
     slots: int,
     lease_for: timedelta,
-    done: Mapping[int, int],
-    rooms: Mapping[int, int] | None = None,
+    done: Mapping[int, int] | None = None,
+    scope: ClaimScope = EVERYTHING,
 ) -> tuple[list[Claim], bool]:
-    """Take up to *slots* runs; say too whether there were more.
+    """Claim up to *slots* runs; return them, and whether there are more.
 
     Args:
-        done: how many runs of which attachment this worker has let go of since its last claim.
-        rooms: of which attachments it takes fewer runs than it has slots.
+        done: how many runs of which queue this worker has released since its last claim.
     """
-    tight = rooms or {}
+    released = done or {}
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute(
-        "select * from agent_internal.claim_runs(%s, %s, %s, %s, %s, %s, %s)",
-        [
-            worker,
-            slots,
-            lease_for,
-            list(done),
-            list(done.values()),
-            list(tight),
-            list(tight.values()),
-        ],
+        "select * from agent_internal.claim_runs(_worker => %(worker)s, _slots => %(slots)s,"
+        " _lease => %(lease)s, _kinds => %(kinds)s, _queue => %(queue)s, _run => %(run)s,"
+        " _done_queues => %(done_queues)s, _done_counts => %(done_counts)s,"
+        " _limited => %(limited)s, _limits => %(limits)s)",
+        {
+            "worker": worker,
+            "slots": slots,
+            "lease": lease_for,
+            "kinds": list(scope.kinds),
+            "queue": scope.queue,
+            "run": scope.run,
+            "done_queues": list(released),
+            "done_counts": list(released.values()),
+            "limited": list(scope.limits),
+            "limits": list(scope.limits.values()),
+        },
     )
     rows = await cursor.fetchall()
     more = [row.pop("more") for row in rows]
@@ -89,6 +118,8 @@ async def claim_runs(  # noqa: PLR0913, PLR0917 - who, how many, and of what
 
 def _claim(row: dict[str, Any]) -> Claim:
     merged, steps = row.pop("merged"), row.pop("steps")
+    row["attachment_id"] = row["attachment_id"] or 0  # a question has none
+    row["attachment_version"] = row["attachment_version"] or 0
     return Claim(
         **row, merged=tuple(merged or ()), steps=tuple(_step(step) for step in steps or ())
     )
@@ -100,22 +131,86 @@ def _step(raw: dict[str, Any]) -> Step:
 
 
 async def record_step(
-    conn: Connection, claim: Claim, step: NewStep, *, reserved: bool = False
+    conn: Connection,
+    claim: Claim,
+    step: NewStep,
+    *,
+    reserved: bool = False,
+    call: int | None = None,
 ) -> None:
     """Record a step, in the transaction of its effects.
 
     Args:
-        reserved: budgets may have reserved for it, here and below: what it cost is settled, or what
-            was reserved for a call that has failed is released.
+        reserved: budgets may have reserved for the step's call, which is settled.
+        call: the number under which they did; None: the step's own.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError: roll back and leave the run.
         StepTakenError: the step is there already; roll back, its effects are done.
     """
     await conn.execute(
-        "select agent_internal.record_step(%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s)",
-        [claim.run_id, claim.lease, *step.values, reserved],
+        "select agent_internal.record_step(_run => %(run)s, _lease => %(lease)s, _seq => %(seq)s,"
+        " _kind => %(kind)s, _content => %(content)s, _usage => %(usage)s,"
+        " _cost => %(step_cost)s::numeric, _duration_ms => %(duration_ms)s, _call => %(call)s)",
+        {**_held(claim), **step.values, "call": _call(step, reserved, call)},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnd:
+    """How a run ends.
+
+    Args:
+        last: its last step, where one is still to be recorded.
+        reserved: budgets may have reserved for the call of *last*, or for one that has failed.
+    """
+
+    claim: Claim
+    state: RunState
+    spent: Spent
+    result: str | None = None
+    error: Mapping[str, Json] | None = None
+    last: NewStep | None = None
+    reserved: bool = False
+
+    @property
+    def document(self) -> dict[str, Json]:
+        """The end as agent_internal.run_end has it."""
+        document: dict[str, Json] = {
+            **_held(self.claim),
+            "state": self.state.value,
+            "result": self.result,
+            "error": self.error,
+            "tokens": self.spent.tokens,
+            "cost": self.spent.cost,
+            "reserved": self.reserved,
+        }
+        if self.last is not None:
+            document |= self.last.document
+            document["call"] = _call(self.last, self.reserved, None)
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of a `RunEnd`: whether a run was waiting for it, or why it did not end."""
+
+    run_id: int
+    unblocked: bool
+    failed: str | None  # SQLSTATE, as `finish_run` raises it
+
+
+async def finish_runs(conn: Connection, ends: Sequence[RunEnd]) -> list[Ended]:
+    """End many runs in one statement, each with its last step.
+
+    One that fails is left as it was: `finish_run` raises why.  An end that the database cannot
+    read at all fails them all.
+    """
+    cursor = await conn.execute(
+        "select run_id, unblocked, failed from agent_internal.finish_runs(_ends => %(ends)s)",
+        {"ends": ToldJson([end.document for end in ends])},
+    )
+    return [Ended(*row) for row in await cursor.fetchall()]
 
 
 async def finish_run(  # noqa: PLR0913 - a row's columns
@@ -131,22 +226,35 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
 ) -> bool:
     """End a run, together with its last step where there is one to record.
 
+    Args:
+        reserved: budgets may have reserved for the call of *last*, or for one that has failed.
+
     Returns:
-        whether another run of its ordering_key was waiting for it.
+        whether another run of its ordering key was waiting for it.
     """
-    text = None if result is None else ToldText(result)
-    failed = None if error is None else ToldJson(error)
-    end = [state.value, text, failed, spent.tokens, spent.cost, reserved]
+    end = {
+        **_held(claim),
+        "state": state.value,
+        "result": None if result is None else ToldText(result),
+        "error": None if error is None else ToldJson(error),
+        "tokens": spent.tokens,
+        "cost": spent.cost,
+    }
     if last is None:
         cursor = await conn.execute(
-            "select agent_internal.finish_run(%s, %s, %s, %s, %s, %s, %s::numeric, %s)",
-            [claim.run_id, claim.lease, *end],
+            "select agent_internal.finish_run(_run => %(run)s, _lease => %(lease)s,"
+            " _state => %(state)s, _result => %(result)s, _error => %(error)s,"
+            " _tokens => %(tokens)s, _cost => %(cost)s::numeric, _reserved => %(reserved)s)",
+            {**end, "reserved": reserved},
         )
     else:
         cursor = await conn.execute(
-            "select agent_internal.finish_with_step("
-            "%s, %s, %s, %s, %s, %s, %s::numeric, %s, %s, %s, %s, %s, %s::numeric, %s)",
-            [claim.run_id, claim.lease, *last.values, *end],
+            "select agent_internal.finish_with_step(_run => %(run)s, _lease => %(lease)s,"
+            " _seq => %(seq)s, _kind => %(kind)s, _content => %(content)s, _usage => %(usage)s,"
+            " _step_cost => %(step_cost)s::numeric, _duration_ms => %(duration_ms)s,"
+            " _state => %(state)s, _result => %(result)s, _error => %(error)s,"
+            " _tokens => %(tokens)s, _cost => %(cost)s::numeric, _call => %(call)s)",
+            {**end, **last.values, "call": _call(last, reserved, None)},
         )
     row = await cursor.fetchone()
     return bool(row and row[0])
@@ -163,25 +271,27 @@ async def park_run(  # noqa: PLR0913 - a row's columns
     spent: Spent,
     reserved: bool = False,
 ) -> None:
-    """Let a run go without ending it.
+    """Release a run without ending it.
 
     Args:
         delay: seconds until the next attempt, for `waiting_retry`.
         refund: give the attempt back.
+        reserved: budgets may have reserved for a call that has failed.
     """
     await conn.execute(
-        "select agent_internal.park_run(%s, %s, %s, %s, %s, %s, %s, %s::numeric, %s)",
-        [
-            claim.run_id,
-            claim.lease,
-            state.value,
-            timedelta(seconds=delay),
-            refund,
-            None if error is None else ToldJson(error),
-            spent.tokens,
-            spent.cost,
-            reserved,
-        ],
+        "select agent_internal.park_run(_run => %(run)s, _lease => %(lease)s, _state => %(state)s,"
+        " _delay => %(delay)s, _refund => %(refund)s, _error => %(error)s, _tokens => %(tokens)s,"
+        " _cost => %(cost)s::numeric, _reserved => %(reserved)s)",
+        {
+            **_held(claim),
+            "state": state.value,
+            "delay": timedelta(seconds=delay),
+            "refund": refund,
+            "error": None if error is None else ToldJson(error),
+            "tokens": spent.tokens,
+            "cost": spent.cost,
+            "reserved": reserved,
+        },
     )
 
 
@@ -197,19 +307,21 @@ async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
         the approval's id.
     """
     cursor = await conn.execute(
-        "select agent_internal.ask_approval(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s::numeric)",
-        [
-            claim.run_id,
-            claim.lease,
-            seq,
-            call.id,
-            call.name,
-            ToldJson(call.arguments),
-            run_as,
-            timedelta(seconds=ttl),
-            spent.tokens,
-            spent.cost,
-        ],
+        "select agent_internal.ask_approval(_run => %(run)s, _lease => %(lease)s, _seq => %(seq)s,"
+        " _call_id => %(call_id)s, _tool => %(tool)s, _arguments => %(arguments)s,"
+        " _run_as => %(run_as)s, _ttl => %(ttl)s, _tokens => %(tokens)s,"
+        " _cost => %(cost)s::numeric)",
+        {
+            **_held(claim),
+            "seq": seq,
+            "call_id": call.id,
+            "tool": call.name,
+            "arguments": ToldJson(call.arguments),
+            "run_as": run_as,
+            "ttl": timedelta(seconds=ttl),
+            "tokens": spent.tokens,
+            "cost": spent.cost,
+        },
     )
     row = await cursor.fetchone()
     return row[0] if row else 0
@@ -236,8 +348,14 @@ async def heartbeat(
         the runs to let go of; True: cancelled, False: another worker holds it.
     """
     cursor = await conn.execute(
-        "select * from agent_internal.heartbeat(%s, %s, %s, %s)",
-        [worker, [c.run_id for c in claims], [c.lease for c in claims], lease_for],
+        "select * from agent_internal.heartbeat(_worker => %(worker)s, _runs => %(runs)s,"
+        " _leases => %(leases)s, _lease => %(lease)s)",
+        {
+            "worker": worker,
+            "runs": [claim.run_id for claim in claims],
+            "leases": [claim.lease for claim in claims],
+            "lease": lease_for,
+        },
     )
     return dict(await cursor.fetchall())
 
@@ -246,73 +364,6 @@ async def tick(conn: Connection) -> float | None:
     """Do what time has made due; return the seconds until something is due again."""
     row = await (await conn.execute("select agent_internal.tick()")).fetchone()
     return row[0] if row else None
-
-
-async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str:
-    """Start a write-back transaction: fence the run, and tag the transaction as ours.
-
-    Args:
-        rest: seconds that it may rest before the server ends it.
-
-    Returns:
-        the transaction's id.
-    """
-    cursor = await conn.execute(
-        "select pg_current_xact_id()::text,"
-        "       set_config('idle_in_transaction_session_timeout', %s, true)"
-        "  from agent_internal.begin_write(%s, %s)",
-        [str(round(rest * 1000)), claim.run_id, claim.lease],
-    )
-    row = await cursor.fetchone()
-    return row[0] if row else ""
-
-
-async def prolong(conn: Connection, claim: Claim, seconds: float) -> None:
-    """Let the time for which this transaction has held the run not count against its lease."""
-    await conn.execute(
-        "select agent_internal.extend_lease(%s, %s, %s)",
-        [claim.run_id, claim.lease, timedelta(seconds=seconds)],
-    )
-
-
-async def become(conn: Connection, role: str, search_path: str) -> None:
-    """Become an attachment's role for the rest of the transaction.
-
-    Raises (as a PostgreSQL error, see `store.errors`):
-        RoleRefusedError: it is gone, or we are no member of it any more.
-    """
-    await conn.execute("select agent_internal.assume_role(%s, %s)", [role, search_path])
-
-
-async def clean_session(conn: Connection) -> str:
-    """Forget what a tool has left in the session; return the id of the transaction we are in."""
-    cursor = await conn.execute(
-        "select coalesce(pg_current_xact_id_if_assigned()::text, '') from"
-        " agent_internal.clean_session()"
-    )
-    row = await cursor.fetchone()
-    return row[0] if row else ""
-
-
-async def sees(  # noqa: PLR0913, PLR0917 - the function's arguments
-    conn: Connection,
-    role: str,
-    relation: int,
-    columns: Sequence[str] | None,
-    question: str | None,
-    key: Mapping[str, Json] | None,
-) -> tuple[bool, bool]:
-    """Ask whether *role* may be shown a row, and whether row level security had a say in that.
-
-    Raises (as a PostgreSQL error, see `store.errors`):
-        RoleRefusedError: it is gone, is not ours to take on, or may not read these columns.
-    """
-    cursor = await conn.execute(
-        "select seen, row_security from agent_internal.row_visibility(%s, %s, %s, %s, %s)",
-        [role, relation, columns, question, None if key is None else Jsonb(key)],
-    )
-    row = await cursor.fetchone()
-    return (bool(row[0]), bool(row[1])) if row else (False, True)
 
 
 async def register_worker(conn: Connection, name: str, slots: int, version: str) -> None:
@@ -338,6 +389,15 @@ async def forget_worker(conn: Connection, name: str) -> None:
         " '1 day'",
         [name],
     )
+
+
+def _held(claim: Claim) -> dict[str, Json]:
+    return {"run": claim.run_id, "lease": claim.lease}
+
+
+def _call(step: NewStep, reserved: bool, call: int | None) -> int | None:  # noqa: FBT001
+    """Give the number of the call that is settled with a step; None: none is."""
+    return step.seq if reserved and call is None else call
 
 
 def _usage(usage: Usage | None) -> list[int] | None:

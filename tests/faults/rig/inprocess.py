@@ -18,13 +18,13 @@ from tests.faults.rig.waiting import DEADLINE, until_true
 from walagent import faults
 from walagent.agent.model import Model
 from walagent.agent.tools.python import find_tools
+from walagent.app.resources import agent_resources
 from walagent.config import Replication
 from walagent.errors import SlotBusyError
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.matching.registry import Registry
 from walagent.replication.bootstrap import PUBLICATIONS, check_source, ensure_slot
-from walagent.runs.executor import Workshop
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
@@ -123,7 +123,7 @@ async def work(dsn: str, models: Mapping[str, Model], done: Done, *, slots: int 
     async with open_pool(dsn, size=4, application=name) as pool, await connect(dsn) as conn:
         key = await attachments.secret_key(conn)
         tools = find_tools([TOOLS])
-        shop = Workshop(pool, Toolbox(pool, tools), models.__getitem__, key)
+        shop = agent_resources(pool, Toolbox(pool, tools), models.__getitem__, key)
         worker = Worker(WorkerSettings(name, slots=slots, poll=0.05, drain=5), shop)
         working = asyncio.create_task(worker.run())
 

@@ -16,12 +16,12 @@ from walagent.agent.models import build_model
 from walagent.agent.models.scripted.model import Answer, Call
 from walagent.ask import asking
 from walagent.ask.answering import become
-from walagent.ask.asking import Asker
+from walagent.ask.asking import Asker, Desk
 from walagent.ask.catalog import Catalog
-from walagent.ask.executor import Executor
+from walagent.ask.options import Options
 from walagent.ask.outcome import Event, Outcome, Waiting
 from walagent.ask.search import Searcher
-from walagent.ask.work import Desk, Options
+from walagent.ask.statements import Statements
 from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
@@ -110,7 +110,7 @@ async def scene(
                 await check_role(each)
 
             model = build_model(fake.spec(provider), environ=fake.environ)
-            executor = Executor([Guard(one), Guard(two)], searcher=searcher)
+            executor = Statements([Guard(one), Guard(two)], searcher=searcher)
             desk = Desk(pool, executor, model, Catalog(pool, executor))
             yield Scene(conn, fake, desk)
             await model.aclose()

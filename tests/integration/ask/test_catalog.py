@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import column, rows, run_all, session, value
 from walagent.agent.models.embedded.encoder import check_machine, shared_e5
 from walagent.ask.catalog import Catalog, Settings
-from walagent.ask.executor import Executor
+from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError
 from walagent.guard.query import Guard
@@ -38,7 +38,7 @@ async def catalog(
 ) -> AsyncIterator[Catalog]:
     """A catalog as a process has it."""
     async with open_pool(dsn, size=2, application="test") as pool:
-        yield Catalog(pool, Executor([Guard(reader)]), settings)
+        yield Catalog(pool, Statements([Guard(reader)]), settings)
 
 
 async def add_tables(conn: AsyncConnection, reader: AsyncConnection, more: str = "") -> None:
@@ -283,7 +283,7 @@ async def by_meaning(reader: AsyncConnection, dsn: str) -> AsyncIterator[Catalog
         vectors = Vectors(pool, shared_e5())
         await vectors.check()
         told = Settings(samples=False, most=250)
-        yield Catalog(pool, Executor([Guard(reader)]), told, vectors)
+        yield Catalog(pool, Statements([Guard(reader)]), told, vectors)
 
 
 async def test_a_question_in_another_language_finds_tables_by_what_they_mean(

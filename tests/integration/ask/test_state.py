@@ -17,9 +17,9 @@ from tests.integration.ask.test_asking import COUNT, Scene, answer, plan, scene,
 from tests.integration.cli.test_ask import ANSWER, KEY, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE, User
 from walagent.agent.models.scripted.model import Answer
-from walagent.ask.asking import Asker
+from walagent.ask.asking import Asker, Desk
 from walagent.ask.history import messages, size, too_old
-from walagent.ask.work import Desk, Options
+from walagent.ask.options import Options
 from walagent.errors import (
     BudgetExceededError,
     ConfigError,

@@ -5,7 +5,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from walagent.agent.tools.statements import sight_statement, statement_of
+from walagent.agent.tools.statements import statement_of, visibility_statement
 from walagent.change import Change, Op, Relation
 from walagent.intake.conditions import Evaluator
 from walagent.lsn import Lsn
@@ -54,7 +54,7 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     tool = attachment.agent.tool("update_row")
     assert tool is not None
     arguments = {"present": "it's", "whole": 5}
-    text, parameter = statement_of(tool, attachment, arguments, {"new": _ROW})
+    text, parameter = statement_of(tool, attachment.target, arguments, {"new": _ROW})
     await conn.execute(
         "create function run_it(q text, p jsonb) returns jsonb language plpgsql as "
         "$$ declare r jsonb; begin execute q into r using p; return r; end $$"
@@ -68,7 +68,7 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     assert await cursor.fetchone() == ("updated",)
     cursor = await conn.execute('''select present, whole from "sch.ema"."Ta ""ble"''')
     assert await cursor.fetchall() == [("it's", 5)]
-    question = sight_statement(attachment, {"new": _ROW})
+    question = visibility_statement(attachment.target, {"new": _ROW})
     assert question is not None
     text, key = question
     cursor = await conn.execute(

@@ -8,7 +8,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.runs.executor import Workshop
+from walagent.app.resources import agent_resources
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
@@ -33,7 +33,7 @@ _GOODBYE = "select agent.detach('{table}'); drop owned by {role}; drop role {rol
 async def _work_all(dsn: str, conn: AsyncConnection[Any], model: ScriptedModel) -> None:
     async with open_pool(dsn, size=2, application="test") as pool:
         key = await attachments.secret_key(conn)
-        shop = Workshop(pool, Toolbox(pool, {}), lambda _: model, key)
+        shop = agent_resources(pool, Toolbox(pool, {}), lambda _: model, key)
         worker = Worker(WorkerSettings("w"), shop)
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(20):

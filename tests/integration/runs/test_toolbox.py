@@ -8,20 +8,21 @@ from decimal import Decimal
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.build import run_of
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from tests.helpers.queue import add_runs, claim
 from walagent import faults
-from walagent.agent.loop import RunTool
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.attachment import Attachment
 from walagent.errors import ConflictError, StepBrokenError, ToolBrokenError, ToolFailedError
 from walagent.faults import Crash
 from walagent.message import Json, ToolCall
-from walagent.run import Claim
+from walagent.moves import Call
+from walagent.run import Claim, Step, StepKind
+from walagent.runs.step_log import StepLog
 from walagent.runs.toolbox import Toolbox
-from walagent.store.connections import open_pool
+from walagent.store.connections import Pool, open_pool
 from walagent.store.errors import translating
-from walagent.store.runs import NewStep
 from walagent.store.tools import register_python_tools
 from walagent.tool import Effect
 
@@ -31,23 +32,25 @@ STEPS = "select kind, content from agent.step order by run_id, seq"
 class Bench:
     """A run in our hands, and the toolbox to call its tools with."""
 
-    def __init__(self, toolbox: Toolbox, held: Claim, attachment: Attachment) -> None:
+    def __init__(self, pool: Pool, toolbox: Toolbox, held: Claim, attachment: Attachment) -> None:
+        self.pool = pool
         self.toolbox = toolbox
         self.held = held
         self.attachment = attachment
-        self.seq = 0
+        self.log = StepLog(pool, held)
 
-    async def call(self, name: str, /, **arguments: Json) -> NewStep:
+    async def call(self, name: str, /, **arguments: Json) -> Step:
         """Carry a call out; give its last step."""
-        found = self.attachment.agent.tool(name)
-        assert found is not None, name
-        call = ToolCall(f"c{self.seq}", name, arguments)
+        return await self.carry_out(ToolCall(f"c{self.log.seq}", name, arguments))
+
+    async def carry_out(self, call: ToolCall, *, again: bool = False) -> Step:
+        """Carry a call out; give its last step."""
+        found = self.attachment.agent.tool(call.name)
+        assert found is not None, call.name
+        run = run_of(self.attachment, self.held)
         with translating():
-            steps = await self.toolbox.carry_out(
-                self.held, self.attachment, self.seq, RunTool(call, found)
-            )
-        self.seq += len(steps)
-        return steps[-1]
+            await self.toolbox.carry_out(run, Call(call, found, again), self.log)
+        return self.log.steps[-1]
 
     async def answer(self, name: str, /, **arguments: Json) -> str:
         """The answer of a call that succeeds."""
@@ -83,7 +86,7 @@ async def bench(
         conn, "select definition from agent.attachment where id = %s", attached
     )
     async with open_pool(dsn, size=size, application="walagent test") as pool:
-        yield Bench(Toolbox(pool, made), held, Attachment.from_json(definition))
+        yield Bench(pool, Toolbox(pool, made), held, Attachment.from_json(definition))
 
 
 def declared(function: Function) -> PythonTool:
@@ -198,7 +201,7 @@ async def test_bound_arguments_come_from_the_row_with_all_of_their_digits(
         async with pool.connection() as own:
             (held,) = await claim(own)
         assert held.change["new"] == row
-        b = Bench(Toolbox(pool, {}), held, Attachment.from_json(definition))
+        b = Bench(pool, Toolbox(pool, {}), held, Attachment.from_json(definition))
         shown = await b.answer("show", n=999)
     assert shown.startswith("12345678901234567890.123456789|")
     assert '|{"n": 0.1234567890123456789}|' in shown
@@ -319,7 +322,7 @@ async def test_a_tool_that_does_not_end_is_taken_back(conn: AsyncConnection, dsn
     )
     async with bench(conn, dsn, "tools=[slow, fails]") as b:
         error = await b.error("slow", how="sleep")
-        assert error == "slow did not end within 1 s and was taken back"
+        assert error == "slow did not end within 1 s and was undone"
         assert await b.answer("fails", how="not") == "fine"
     assert await value(conn, "select count(*) from refund") == 1
     assert await value(
@@ -423,7 +426,7 @@ async def test_update_row_writes_the_row_that_the_change_was_about(
         async with pool.connection() as own:
             (held,) = await claim(own)
         assert held.change == change
-        b = Bench(Toolbox(pool, {}), held, Attachment.from_json(definition))
+        b = Bench(pool, Toolbox(pool, {}), held, Attachment.from_json(definition))
         told = await b.answer(
             "update_row", n=1.5, mood="bad", doc={"a": [1]}, tags=["p", "q,r"], untouched="hacked"
         )
@@ -643,7 +646,7 @@ async def test_a_python_tool_that_does_not_end_is_taken_back(
     await register_python_tools(conn, [declared(pay)])
     await run_all(conn, "update agent.tool set timeout_seconds = 1 where name = 'pay'")
     async with bench(conn, dsn, "tools=[pay]", python=PYTHON, size=2) as b:
-        assert "did not end within 1 s and was taken back" in await b.error("pay", how="sleep")
+        assert "did not end within 1 s and was undone" in await b.error("pay", how="sleep")
         assert await rows(conn, "select * from refund") == []
         assert await b.answer("pay") == "paid"
 
@@ -687,12 +690,9 @@ async def test_a_lost_idempotent_call_is_made_again_with_the_same_key(
         with faults.armed(point), pytest.raises(Crash):
             await b.call("post")
         assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent"]
-        b.seq = 1
-        found = b.attachment.agent.tool("post")
-        assert found is not None
-        call = ToolCall("c0", "post", {})
-        steps = await b.toolbox.carry_out(b.held, b.attachment, 1, RunTool(call, found, again=True))
-    assert steps[-1].content["content"] == "posted"
+        b.log.append(Step(0, StepKind.INTENT, {}))
+        step = await b.carry_out(ToolCall("c0", "post", {}), again=True)
+    assert step.content["content"] == "posted"
     assert set(called) == {"walagent-1-c0"}
     assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent", "result"]
 
@@ -711,11 +711,7 @@ async def test_an_outside_call_that_does_not_end_has_an_unknown_outcome(
         assert step.kind == "intent"
         assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent"]
         if name == "post":
-            found = b.attachment.agent.tool("post")
-            assert found is not None
-            call = ToolCall("c0", "post", {"how": "sleep"})
-            move = RunTool(call, found, again=True)
-            (step,) = await b.toolbox.carry_out(b.held, b.attachment, 1, move)
+            step = await b.carry_out(ToolCall("c0", "post", {"how": "sleep"}), again=True)
             assert "it may have acted" in step.content["content"]
     assert len(called) == (2 if name == "post" else 1)
 
@@ -737,5 +733,5 @@ async def test_no_connection_is_held_while_an_outside_tool_works(
     async with bench(conn, dsn, "tools=[meet], ordering_key=[]", python=(meet,)) as b:
         await add_runs(conn, b.held.attachment_id, None)
         (other,) = await claim(conn)
-        second = Bench(b.toolbox, other, b.attachment)
+        second = Bench(b.pool, b.toolbox, other, b.attachment)
         assert await asyncio.gather(b.answer("meet"), second.answer("meet")) == ["met", "met"]

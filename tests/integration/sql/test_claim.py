@@ -10,7 +10,7 @@ from tests.helpers.database import DESK, attach, refused, rows, run_all, session
 from tests.helpers.queue import add_runs, claim, finish, ids, one_run, set_clock
 from walagent.message import ToolCall, Usage
 from walagent.run import RunState, StepKind
-from walagent.store import runs
+from walagent.store import runs, tool_calls
 from walagent.store.runs import NewStep
 
 
@@ -246,7 +246,7 @@ async def test_a_worker_that_lost_the_lease_commits_nothing(
             finish(late, old, last=step),
             runs.park_run(late, old, RunState.WAITING_RETRY, spent=runs.Spent(0, None)),
             runs.ask_approval(late, old, 0, call, "postgres", 60, runs.Spent(0, None)),
-            runs.begin_write(late, old),
+            tool_calls.begin_write(late, old),
         ):
             with_lease = None
             try:

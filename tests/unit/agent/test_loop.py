@@ -6,26 +6,13 @@ import pytest
 
 from tests.helpers.build import Steps, attachment, tool, wants
 from walagent.agent.arguments import what_is_wrong
-from walagent.agent.loop import (
-    MAX_CORRECTIONS,
-    AskApproval,
-    AskModel,
-    AskReview,
-    Correct,
-    Fail,
-    Finish,
-    Move,
-    Refuse,
-    RunTool,
-    corrections,
-    must_call,
-    next_move,
-)
+from walagent.agent.loop import MAX_CORRECTIONS, corrections, must_call, next_move, refuse
 from walagent.agent_spec import RunLimits
 from walagent.attachment import Attachment
 from walagent.message import Stop, ToolCall
+from walagent.moves import Act, Ask, Call, End, Move, Note, Wait, succeed
 from walagent.run import Step, StepKind
-from walagent.tool import Effect
+from walagent.tool import Effect, Tool
 
 REFUND = tool()
 ESCALATE = tool("escalate", input_schema={"type": "object", "properties": {}})
@@ -35,13 +22,18 @@ CALL = wants()
 
 def move(steps: Steps, on: Attachment = DESK) -> Move:
     """Decide with the real check of arguments."""
-    return next_move(steps, on, what_is_wrong)
+    return next_move(steps, on.agent, what_is_wrong)
+
+
+def act(call: ToolCall, tool: Tool, *, again: bool = False) -> Act:
+    """The move that carries one call out."""
+    return Act((Call(call, tool, again),))
 
 
 def failure(steps: Steps, on: Attachment = DESK) -> str:
     """Why the run fails, which it must."""
     found = move(steps, on)
-    assert isinstance(found, Fail), found
+    assert isinstance(found, End), found
     return found.reason
 
 
@@ -50,32 +42,32 @@ def failure(steps: Steps, on: Attachment = DESK) -> str:
 
 def test_a_fresh_run_asks_the_model() -> None:
     """Nothing is recorded: the model is asked."""
-    assert move(Steps()) == AskModel()
+    assert move(Steps()) == Ask()
 
 
 def test_a_call_is_carried_out() -> None:
     """The model called a tool that it has, with arguments that fit."""
-    assert move(Steps().reply("I will.", CALL)) == RunTool(CALL, REFUND)
+    assert move(Steps().reply("I will.", CALL)) == act(CALL, REFUND)
 
 
 def test_the_model_is_asked_again_when_its_call_is_answered() -> None:
     """It reads the answer before anything else happens."""
-    assert move(Steps().reply(CALL).result(CALL)) == AskModel()
+    assert move(Steps().reply(CALL).result(CALL)) == Ask()
 
 
 def test_words_end_the_run() -> None:
     """The last words are the run's result."""
-    assert move(Steps().reply(CALL).result(CALL).reply("Refunded.")) == Finish("Refunded.")
+    assert move(Steps().reply(CALL).result(CALL).reply("Refunded.")) == succeed("Refunded.")
 
 
 def test_a_run_may_end_without_any_tool() -> None:
     """Where no call is required, words are enough."""
-    assert move(Steps().reply("Nothing to do.")) == Finish("Nothing to do.")
+    assert move(Steps().reply("Nothing to do.")) == succeed("Nothing to do.")
 
 
 def test_an_empty_reply_ends_a_run_in_which_something_was_done() -> None:
     """Some models say nothing when they are done."""
-    assert move(Steps().reply(CALL).result(CALL).reply()) == Finish("")
+    assert move(Steps().reply(CALL).result(CALL).reply()) == succeed("")
 
 
 @pytest.mark.parametrize("said", [(), (" ",)])
@@ -84,15 +76,15 @@ def test_an_empty_first_reply_goes_back_to_the_model(said: tuple[str, ...]) -> N
     steps = Steps()
     for _ in range(MAX_CORRECTIONS):
         found = move(steps.reply(*said))
-        assert isinstance(found, Correct)
-        assert move(steps.note(text=found.text, correction=True)) == AskModel()
+        assert isinstance(found, Note)
+        assert move(steps.note(text=found.content["text"], correction=True)) == Ask()
     assert failure(steps.reply(*said)) == "the model answered nothing"
 
 
 def test_an_error_of_an_attempt_is_not_part_of_the_conversation() -> None:
     """What an earlier attempt stumbled over changes no decision."""
     steps = Steps().reply(CALL).add(StepKind.ERROR, {"reason": "the database was away"})
-    assert move(steps) == RunTool(CALL, REFUND)
+    assert move(steps) == act(CALL, REFUND)
 
 
 # Several calls in one reply.
@@ -102,23 +94,23 @@ def test_calls_of_one_reply_are_carried_out_in_their_order() -> None:
     """The second waits for the answer of the first."""
     first, second = wants(call_id="a"), wants("escalate", "b", reason="x")
     steps = Steps().reply(first, second)
-    assert move(steps) == RunTool(first, REFUND)
-    assert move(steps.result(first)) == RunTool(second, ESCALATE)
-    assert move(steps.result(second)) == AskModel()
+    assert move(steps) == act(first, REFUND)
+    assert move(steps.result(first)) == act(second, ESCALATE)
+    assert move(steps.result(second)) == Ask()
 
 
 def test_a_failed_call_does_not_stop_the_others() -> None:
     """Of three parallel calls the second fails; the third is carried out all the same."""
     a, b, c = (wants(call_id=name, amount=n) for n, name in enumerate("abc"))
     steps = Steps().reply(a, b, c).result(a).result(b, "no such account", is_error=True)
-    assert move(steps) == RunTool(c, REFUND)
-    assert move(steps.result(c)) == AskModel()
+    assert move(steps) == act(c, REFUND)
+    assert move(steps.result(c)) == Ask()
 
 
 def test_an_answer_belongs_to_the_reply_that_asked() -> None:
     """A provider that counts its calls from 1 in each reply does not get an old answer."""
     steps = Steps().reply(CALL).result(CALL).reply(wants(amount=6))
-    assert move(steps) == RunTool(wants(amount=6), REFUND)
+    assert move(steps) == act(wants(amount=6), REFUND)
 
 
 # Wrong calls.
@@ -128,36 +120,36 @@ def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
     """The model may have misspelled it."""
     call = wants("refnd")
     found = move(Steps().reply(call))
-    assert found == Refuse(call, 'there is no tool "refnd"; the tools are: refund, escalate')
+    assert found == refuse(call, 'there is no tool "refnd"; the tools are: refund, escalate')
 
 
 def test_a_tool_of_a_run_without_tools_is_refused() -> None:
     """No text grants a tool: what the attachment does not list is not carried out."""
     found = move(Steps().reply(CALL), attachment())
-    assert found == Refuse(CALL, 'there is no tool "refund"; the tools are: none')
+    assert found == refuse(CALL, 'there is no tool "refund"; the tools are: none')
 
 
 def test_a_long_unknown_name_is_cut() -> None:
     """A model that invents a name of a thousand letters does not fill the transcript."""
     found = move(Steps().reply(wants("x" * 1000)))
-    assert isinstance(found, Refuse)
-    assert len(found.reason) < 200
+    assert isinstance(found, Note)
+    assert len(found.content["content"]) < 200
 
 
 def test_arguments_that_are_no_object_are_refused() -> None:
     """Nothing is repaired."""
     call = ToolCall("c1", "refund", None, '{"amount": 5')
     found = move(Steps().reply(call))
-    assert found == Refuse(call, "the arguments of refund are not a JSON object")
+    assert found == refuse(call, "the arguments of refund are not a JSON object")
 
 
 def test_arguments_that_the_schema_refuses_go_back_to_the_model() -> None:
     """The reason names the argument."""
     call = wants(amount="a lot")
     found = move(Steps().reply(call))
-    assert isinstance(found, Refuse)
-    assert found.correction
-    assert "amount: 'a lot' is not of type 'number'" in found.reason
+    assert isinstance(found, Note)
+    assert found.content["correction"]
+    assert "amount: 'a lot' is not of type 'number'" in found.content["content"]
 
 
 def test_two_wrong_replies_go_back_and_the_third_fails_the_run() -> None:
@@ -165,9 +157,9 @@ def test_two_wrong_replies_go_back_and_the_third_fails_the_run() -> None:
     wrong = [wants(call_id=f"c{n}", amount="x" * n) for n in range(3)]
     steps = Steps()
     for call in wrong[:MAX_CORRECTIONS]:
-        assert isinstance(move(steps.reply(call)), Refuse)
+        assert isinstance(move(steps.reply(call)), Note)
         steps.result(call, "refused", is_error=True, correction=True)
-        assert move(steps) == AskModel()
+        assert move(steps) == Ask()
     reason = failure(steps.reply(wrong[-1]))
     assert reason.startswith("the model did not correct itself: refund refuses these arguments")
 
@@ -177,9 +169,9 @@ def test_several_wrong_calls_in_one_reply_count_once() -> None:
     wrong = [wants(call_id=name, amount=name) for name in "abcd"]
     steps = Steps().reply(*wrong)
     for call in wrong:
-        assert isinstance(move(steps), Refuse)
+        assert isinstance(move(steps), Note)
         steps.result(call, "refused", is_error=True, correction=True)
-    assert move(steps) == AskModel()
+    assert move(steps) == Ask()
     assert corrections(steps.reply("sorry")) == 1
 
 
@@ -190,7 +182,7 @@ def test_a_call_that_a_person_refused_is_no_mistake_of_the_model() -> None:
         call = wants(call_id=name, amount=ord(name))
         steps.reply(call).result(call, "a person refused this call", is_error=True)
     assert corrections(steps.reply("I give up.")) == 0
-    assert move(steps) == Finish("I give up.")
+    assert move(steps) == succeed("I give up.")
 
 
 # Calls that are required.
@@ -203,8 +195,8 @@ def test_words_where_a_call_is_required_go_back_to_the_model(choice: str) -> Non
     steps = Steps()
     for _ in range(MAX_CORRECTIONS):
         found = move(steps.reply("I would refund it."), on)
-        assert isinstance(found, Correct)
-        assert move(steps.note(text=found.text, correction=True), on) == AskModel()
+        assert isinstance(found, Note)
+        assert move(steps.note(text=found.content["text"], correction=True), on) == Ask()
     reason = failure(steps.reply("I would refund it."), on)
     assert reason == "the model answered in words where a tool call is required"
 
@@ -214,19 +206,19 @@ def test_a_required_call_is_required_until_a_tool_has_answered() -> None:
     on = attachment(REFUND, tool_choice="required")
     wrong = wants(amount="x")
     steps = Steps().reply(wrong).result(wrong, "refused", is_error=True, correction=True)
-    assert must_call(steps, on) == "required"
+    assert must_call(steps, on.agent) == "required"
     steps.reply(wants(call_id="c2")).result(wants(call_id="c2"))
-    assert must_call(steps, on) is None
-    assert move(steps.reply("Done."), on) == Finish("Done.")
+    assert must_call(steps, on.agent) is None
+    assert move(steps.reply("Done."), on) == succeed("Done.")
 
 
 def test_the_named_tool_must_be_called_first() -> None:
     """A model that calls another one before it is told so, for not every server enforces it."""
     on = attachment(REFUND, ESCALATE, tool_choice="escalate")
     found = move(Steps().reply(CALL), on)
-    assert isinstance(found, Refuse)
-    assert found.correction
-    assert "escalate" in found.reason
+    assert isinstance(found, Note)
+    assert found.content["correction"]
+    assert "escalate" in found.content["content"]
 
 
 def test_after_the_named_tool_any_tool_may_be_called() -> None:
@@ -234,13 +226,13 @@ def test_after_the_named_tool_any_tool_may_be_called() -> None:
     on = attachment(REFUND, ESCALATE, tool_choice="escalate")
     first, second = wants("escalate", "a", reason="x"), wants(call_id="b")
     steps = Steps().reply(first, second)
-    assert move(steps, on) == RunTool(first, ESCALATE)
-    assert move(steps.result(first), on) == RunTool(second, REFUND)
+    assert move(steps, on) == act(first, ESCALATE)
+    assert move(steps.result(first), on) == act(second, REFUND)
 
 
 def test_nothing_is_required_of_a_model_that_may_choose() -> None:
     """The default."""
-    assert must_call([], DESK) is None
+    assert must_call([], DESK.agent) is None
 
 
 # How a reply can stop.
@@ -270,10 +262,10 @@ def test_no_call_of_a_reply_that_was_not_whole_is_carried_out(stop: Stop, reason
     steps = Steps().reply("I will", first, second, stop=stop)
     for call in (first, second):
         found = move(steps, limited(max_steps=1))
-        assert found == Refuse(call, "not carried out: the reply was not whole")
+        assert found == refuse(call, "not carried out: the reply was cut off")
         steps.result(call, "not carried out", is_error=True, correction=True)
     assert failure(steps, limited(max_steps=1)).startswith(reason)
-    assert move(steps.retried()) == AskModel()
+    assert move(steps.retried()) == Ask()
 
 
 # Tools that a person has to approve.
@@ -283,53 +275,53 @@ ASKED = attachment(tool(approval=True))
 
 def test_a_tool_with_approval_waits_for_a_person() -> None:
     """Nothing is carried out before."""
-    assert move(Steps().reply(CALL), ASKED) == AskApproval(CALL, ASKED.agent.tools[0])
+    assert move(Steps().reply(CALL), ASKED) == Wait("approval", CALL, ASKED.agent.tools[0])
 
 
 def test_an_approved_call_is_carried_out() -> None:
     """The very call that was asked about."""
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "approved")
-    assert move(steps, ASKED) == RunTool(CALL, ASKED.agent.tools[0])
+    assert move(steps, ASKED) == act(CALL, ASKED.agent.tools[0])
 
 
 def test_a_rejected_call_is_refused_with_the_reason() -> None:
     """The model is told, and it is not its mistake."""
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "rejected", "too much")
-    expected = Refuse(CALL, "a person refused this call: too much", correction=False)
+    expected = refuse(CALL, "a person refused this call: too much", correction=False)
     assert move(steps, ASKED) == expected
 
 
 def test_a_rejection_needs_no_reason() -> None:
     """Then the model is only told that it was refused."""
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "rejected")
-    assert move(steps, ASKED) == Refuse(CALL, "a person refused this call", correction=False)
+    assert move(steps, ASKED) == refuse(CALL, "a person refused this call", correction=False)
 
 
 def test_an_expired_question_is_not_a_refusal() -> None:
     """The model learns that nobody answered."""
     found = move(Steps().reply(CALL).approval(CALL).decision(CALL, "expired"), ASKED)
-    assert isinstance(found, Refuse)
-    assert not found.correction
-    assert "nobody decided" in found.reason
+    assert isinstance(found, Note)
+    assert "correction" not in found.content
+    assert "nobody decided" in found.content["content"]
 
 
 def test_a_decision_holds_for_its_own_call_only() -> None:
     """The approval of one call does not let a second one through."""
     first, second = wants(call_id="a"), wants(call_id="b", amount=5000)
     steps = Steps().reply(first, second).approval(first).decision(first, "approved").result(first)
-    assert move(steps, ASKED) == AskApproval(second, ASKED.agent.tools[0])
+    assert move(steps, ASKED) == Wait("approval", second, ASKED.agent.tools[0])
 
 
 def test_a_decision_does_not_outlive_its_reply() -> None:
     """A later call with the same id and other arguments is asked about anew."""
     later = wants(amount=5000)
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "approved").result(CALL)
-    assert move(steps.reply(later), ASKED) == AskApproval(later, ASKED.agent.tools[0])
+    assert move(steps.reply(later), ASKED) == Wait("approval", later, ASKED.agent.tools[0])
 
 
 def test_wrong_arguments_are_refused_before_a_person_is_asked() -> None:
     """Nobody is asked about a call that cannot happen."""
-    assert isinstance(move(Steps().reply(wants(amount="x")), ASKED), Refuse)
+    assert isinstance(move(Steps().reply(wants(amount="x")), ASKED), Note)
 
 
 # Tools outside the database: an intent without a result.
@@ -339,28 +331,26 @@ def test_wrong_arguments_are_refused_before_a_person_is_asked() -> None:
 def test_a_lost_call_is_made_again_where_that_is_harmless(effect: Effect) -> None:
     """With the mark that it is not the first time, so that no second intent is recorded."""
     on = attachment(tool(effect=effect))
-    assert move(Steps().reply(CALL).intent(CALL), on) == RunTool(
-        CALL, on.agent.tools[0], again=True
-    )
+    assert move(Steps().reply(CALL).intent(CALL), on) == act(CALL, on.agent.tools[0], again=True)
 
 
 def test_a_lost_call_of_an_unsafe_tool_goes_to_a_person() -> None:
     """It may have acted: nobody but a person can find out."""
     on = attachment(tool(effect=Effect.UNSAFE))
-    assert move(Steps().reply(CALL).intent(CALL), on) == AskReview(CALL, on.agent.tools[0])
+    assert move(Steps().reply(CALL).intent(CALL), on) == Wait("review", CALL, on.agent.tools[0])
 
 
 def test_an_unsafe_tool_is_started_when_it_was_not() -> None:
     """Only a recorded intent makes the outcome unknown."""
     on = attachment(tool(effect=Effect.UNSAFE))
-    assert move(Steps().reply(CALL), on) == RunTool(CALL, on.agent.tools[0])
+    assert move(Steps().reply(CALL), on) == act(CALL, on.agent.tools[0])
 
 
 def test_an_approved_and_lost_call_is_not_approved_again() -> None:
     """The decision stands; the effect class decides about the loss."""
     on = attachment(tool(effect=Effect.UNSAFE, approval=True))
     steps = Steps().reply(CALL).approval(CALL).decision(CALL, "approved").intent(CALL)
-    assert move(steps, on) == AskReview(CALL, on.agent.tools[0])
+    assert move(steps, on) == Wait("review", CALL, on.agent.tools[0])
 
 
 # Limits.
@@ -377,7 +367,7 @@ def test_the_model_is_not_asked_more_often_than_allowed() -> None:
     for n in range(2):
         call = wants(call_id=str(n), amount=n)
         steps.reply(call).result(call)
-    assert move(steps, limited(max_steps=3)) == AskModel()
+    assert move(steps, limited(max_steps=3)) == Ask()
     assert failure(steps, limited(max_steps=2)) == (
         "2 replies of the model were not enough (max_steps)"
     )
@@ -385,19 +375,19 @@ def test_the_model_is_not_asked_more_often_than_allowed() -> None:
 
 def test_the_calls_of_the_last_allowed_reply_are_carried_out() -> None:
     """The limit stops the next reply, not what the last one asked for."""
-    assert move(Steps().reply(CALL), limited(max_steps=1)) == RunTool(CALL, REFUND)
+    assert move(Steps().reply(CALL), limited(max_steps=1)) == act(CALL, REFUND)
 
 
 def test_the_last_allowed_reply_may_end_the_run() -> None:
     """Ending needs no further reply."""
-    assert move(Steps().reply("Done."), limited(max_steps=1)) == Finish("Done.")
+    assert move(Steps().reply("Done."), limited(max_steps=1)) == succeed("Done.")
 
 
 def test_a_run_stops_when_its_tokens_are_used_up() -> None:
     """The figures are in the reason."""
     steps = Steps().reply(CALL, tokens=60).result(CALL).reply(wants(call_id="d"), tokens=60)
     assert failure(steps, limited(max_tokens=100)) == "120 tokens used, 100 allowed (max_tokens)"
-    assert isinstance(move(steps, limited(max_tokens=120)), RunTool)
+    assert isinstance(move(steps, limited(max_tokens=120)), Act)
 
 
 def test_a_run_stops_when_its_money_is_spent() -> None:
@@ -411,12 +401,12 @@ def test_a_run_stops_when_its_money_is_spent() -> None:
 def test_an_answer_that_is_there_is_not_thrown_away_for_its_price(limits: dict[str, float]) -> None:
     """Ending the run goes beyond no limit: what the last reply cost is spent either way."""
     steps = Steps().reply("Refunded.", tokens=110, cost=0.11)
-    assert move(steps, limited(**limits)) == Finish("Refunded.")
+    assert move(steps, limited(**limits)) == succeed("Refunded.")
 
 
 def test_unknown_cost_is_not_taken_for_zero_or_for_too_much() -> None:
     """Where no price is known, the limit cannot be reached here."""
-    assert move(Steps().reply(CALL, cost=None), limited(max_cost=0.1)) == RunTool(CALL, REFUND)
+    assert move(Steps().reply(CALL, cost=None), limited(max_cost=0.1)) == act(CALL, REFUND)
 
 
 def circle(times: int, *answers: str) -> Steps:
@@ -430,13 +420,13 @@ def circle(times: int, *answers: str) -> Steps:
 
 def test_the_same_call_with_the_same_result_three_times_is_a_circle() -> None:
     """Twice may be an accident."""
-    assert move(circle(2, "ok")) == AskModel()
+    assert move(circle(2, "ok")) == Ask()
     assert failure(circle(3, "ok")) == "the same call had the same result 3 times"
 
 
 def test_the_same_call_with_other_results_is_no_circle() -> None:
     """Looking again until something has changed is a way to work."""
-    assert move(circle(5, "1", "2", "3")) == AskModel()
+    assert move(circle(5, "1", "2", "3")) == Ask()
 
 
 def test_a_circle_is_seen_also_across_a_restart() -> None:
@@ -457,8 +447,8 @@ def test_limits_count_anew_after_a_retry() -> None:
     """A run that had used up its replies gets as many again."""
     steps = circle(3, "ok")
     on = limited(max_steps=3)
-    assert isinstance(move(steps, on), Fail)
-    assert move(steps.retried(), on) == AskModel()
+    assert isinstance(move(steps, on), End)
+    assert move(steps.retried(), on) == Ask()
 
 
 def test_corrections_count_anew_after_a_retry() -> None:
@@ -468,27 +458,27 @@ def test_corrections_count_anew_after_a_retry() -> None:
         call = wants(call_id=f"c{n}", amount="x")
         steps.reply(call).result(call, "refused", is_error=True, correction=True)
     steps.reply(wants(call_id="last", amount="x"))
-    assert isinstance(move(steps), Fail)
-    assert isinstance(move(steps.retried()), Refuse)
+    assert isinstance(move(steps), End)
+    assert isinstance(move(steps.retried()), Note)
 
 
 @pytest.mark.parametrize("stop", [Stop.LENGTH, Stop.REFUSAL])
 def test_a_reply_that_failed_the_run_is_asked_for_again_after_a_retry(stop: Stop) -> None:
     """The model gets another try."""
     steps = Steps().reply("I", stop=stop)
-    assert isinstance(move(steps), Fail)
-    assert move(steps.retried()) == AskModel()
+    assert isinstance(move(steps), End)
+    assert move(steps.retried()) == Ask()
 
 
 def test_a_retry_before_anything_happened_starts_the_run() -> None:
     """A run that died for want of a provider has no steps but the retry's note."""
-    assert move(Steps().retried()) == AskModel()
+    assert move(Steps().retried()) == Ask()
 
 
 def test_a_retry_does_not_forget_what_was_answered() -> None:
     """The steps stay: a call that has its result is not made again."""
     steps = Steps().reply(CALL).result(CALL).retried()
-    assert move(steps) == AskModel()
+    assert move(steps) == Ask()
 
 
 def test_what_a_run_does_next_follows_from_its_recorded_steps_alone() -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.helpers.build import Steps, attachment, changed, claim, tool, wants
+from tests.helpers.build import Steps, attachment, changed, claim, run_of, tool, wants
 from walagent.agent.prompt import build_request, marker, opening
 from walagent.agent_spec import RunLimits
 from walagent.attachment import Attachment
@@ -20,7 +20,7 @@ SPEC = ModelSpec("m", "anthropic", "x", max_output_tokens=4096, timeout=77)
 
 def request(on: Attachment, steps: Steps | None = None, **changes: Json) -> Request:
     """The request of a run."""
-    return build_request(claim(**changes), steps or Steps(), on, mark=MARK, spec=SPEC)
+    return build_request(run_of(on, claim(**changes)), steps or Steps(), mark=MARK, model=SPEC)
 
 
 def said(made: Request) -> str:

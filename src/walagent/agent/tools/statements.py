@@ -5,7 +5,7 @@ from typing import Any
 
 from psycopg import sql
 
-from walagent.attachment import Attachment
+from walagent.agent_spec import Target
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
 from walagent.tool import Tool
@@ -22,7 +22,7 @@ def bound(tool: Tool, call: ToolCall, change: Mapping[str, Any]) -> dict[str, Js
 
 
 def statement_of(
-    tool: Tool, attachment: Attachment, arguments: Mapping[str, Json], change: Mapping[str, Any]
+    tool: Tool, target: Target, arguments: Mapping[str, Json], change: Mapping[str, Any]
 ) -> tuple[str, dict[str, Json]]:
     """Compose the statement that carries a call out, and its parameter.
 
@@ -33,18 +33,18 @@ def statement_of(
         ToolFailedError: update_row on a row that the WAL did not name.
     """
     if tool.kind == "builtin":
-        return _update_row(attachment, arguments, change)
+        return _update_row(target, arguments, change)
     return _function_call(tool, arguments), dict(arguments)
 
 
-def sight_statement(
-    attachment: Attachment, change: Mapping[str, Any]
+def visibility_statement(
+    target: Target, change: Mapping[str, Any]
 ) -> tuple[str, dict[str, Json]] | None:
     """Compose the question whether the row of a change can be seen; None without a key.
 
     For agent_internal.bind_relation(), which writes in what the table is called.
     """
-    key = _row_key(attachment, change)
+    key = _row_key(target, change)
     if key is None:
         return None
     asked = _template(
@@ -83,13 +83,13 @@ def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
 
 
 def _update_row(
-    attachment: Attachment, arguments: Mapping[str, Json], change: Mapping[str, Any]
+    target: Target, arguments: Mapping[str, Json], change: Mapping[str, Any]
 ) -> tuple[str, dict[str, Json]]:
     """Update the row of the change, found by its key; only columns in `writes` can be named."""
-    key = _row_key(attachment, change)
+    key = _row_key(target, change)
     if key is None:
         raise ToolFailedError("the change does not say which row it was: no key came with it")
-    columns = [name for name in arguments if name in attachment.target.writes]
+    columns = [name for name in arguments if name in target.writes]
     text = _template(
         sql.SQL(
             "with done as (update {table} as t set {sets}"
@@ -103,11 +103,11 @@ def _update_row(
     return text, {"set": {name: arguments[name] for name in columns}, "key": key}
 
 
-def _row_key(attachment: Attachment, change: Mapping[str, Any]) -> dict[str, Json] | None:
+def _row_key(target: Target, change: Mapping[str, Any]) -> dict[str, Json] | None:
     row: Mapping[str, Any] = change.get("new") or change.get("old") or {}
     stray = change.get("stray_bytes", ())  # what is written for these is not what they are
-    key = {name: row.get(name) for name in attachment.target.key_columns if name not in stray}
-    if not key or len(key) < len(attachment.target.key_columns):
+    key = {name: row.get(name) for name in target.key_columns if name not in stray}
+    if not key or len(key) < len(target.key_columns):
         return None
     return None if any(value is None for value in key.values()) else key
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.helpers.build import attachment, tool, wants
-from walagent.agent.tools.statements import bound, sight_statement, statement_of
+from walagent.agent.tools.statements import bound, statement_of, visibility_statement
 from walagent.errors import ToolFailedError
 from walagent.message import Json
 from walagent.tool import Effect
@@ -43,7 +43,7 @@ def test_a_function_is_called_by_the_names_of_its_arguments() -> None:
         function="Do It",
         arguments=(("a", "integer"), ("B b", "app.mood[]"), ("c", "text")),
     )
-    text, parameter = statement_of(function, DESK, {"a": 1, "B b": ["x"]}, CHANGE)
+    text, parameter = statement_of(function, DESK.target, {"a": 1, "B b": ["x"]}, CHANGE)
     assert text == (
         'select to_jsonb("My ""App"""."Do It"("a" => g."a", "B b" => g."B b"))'
         ' from jsonb_to_record($1) as g ("a" integer, "B b" app.mood[])'
@@ -53,26 +53,26 @@ def test_a_function_is_called_by_the_names_of_its_arguments() -> None:
 
 def test_a_function_without_arguments_is_called() -> None:
     """With nothing."""
-    text, _ = statement_of(tool("f", arguments=()), DESK, {}, CHANGE)
+    text, _ = statement_of(tool("f", arguments=()), DESK.target, {}, CHANGE)
     assert text == 'select to_jsonb("public"."f"()) from (select) as g'
 
 
 def test_an_argument_that_the_function_does_not_have_is_not_passed() -> None:
     """The schema has refused it before; nothing is made of it here either."""
-    text, _ = statement_of(tool(), DESK, {"amount": 1, "x) ; drop table t": 2}, CHANGE)
+    text, _ = statement_of(tool(), DESK.target, {"amount": 1, "x) ; drop table t": 2}, CHANGE)
     assert "drop" not in text
 
 
 def test_rows_that_a_function_returns_become_a_list() -> None:
     """Not without end."""
-    text, _ = statement_of(tool("f", returns_set=True), DESK, {"amount": 1}, CHANGE)
+    text, _ = statement_of(tool("f", returns_set=True), DESK.target, {"amount": 1}, CHANGE)
     assert "jsonb_agg" in text
     assert "limit 1000" in text
 
 
 def test_update_row_finds_the_row_by_its_key() -> None:
     """And writes what it was told to."""
-    text, parameter = statement_of(UPDATE, DESK, {"status": "closed"}, CHANGE)
+    text, parameter = statement_of(UPDATE, DESK.target, {"status": "closed"}, CHANGE)
     assert 'update %1$s as t set "status" = s."status"' in text
     assert '"t"."id" = "k"."id"' in text
     assert parameter == {"set": {"status": "closed"}, "key": {"id": 1}}
@@ -81,7 +81,7 @@ def test_update_row_finds_the_row_by_its_key() -> None:
 def test_a_percent_sign_in_a_name_is_doubled() -> None:
     """The statement goes through format(), which writes in what the table is called."""
     on = attachment(key_columns=("%1$s",), writes=("100%",))
-    text, _ = statement_of(UPDATE, on, {"100%": 1}, {"op": "insert", "new": {"%1$s": 1}})
+    text, _ = statement_of(UPDATE, on.target, {"100%": 1}, {"op": "insert", "new": {"%1$s": 1}})
     assert '"100%%" = s."100%%"' in text
     assert '"t"."%%1$s" = "k"."%%1$s"' in text
 
@@ -90,14 +90,14 @@ def test_a_key_of_bytes_that_are_no_text_is_no_key() -> None:
     """What is written in its place could be another row's."""
     change = {"op": "insert", "new": {"id": "\\xff"}, "stray_bytes": ["id"]}
     with pytest.raises(ToolFailedError, match="which row"):
-        statement_of(UPDATE, DESK, {"status": "x"}, change)
-    assert sight_statement(DESK, change) is None
+        statement_of(UPDATE, DESK.target, {"status": "x"}, change)
+    assert visibility_statement(DESK.target, change) is None
 
 
 def test_update_row_names_no_column_but_those_that_it_may_write() -> None:
     """Whatever gets past the schema."""
     arguments = {"status": "x", "owner": 1, 'a" = 1, "b': 2}
-    text, parameter = statement_of(UPDATE, DESK, arguments, CHANGE)
+    text, parameter = statement_of(UPDATE, DESK.target, arguments, CHANGE)
     assert parameter["set"] == {"status": "x"}
     assert "owner" not in text
     assert '"b' not in text
@@ -110,15 +110,15 @@ def test_update_row_names_no_column_but_those_that_it_may_write() -> None:
 def test_update_row_needs_to_know_which_row(change: dict[str, Json]) -> None:
     """Without a key, nothing is updated, and the model is told."""
     with pytest.raises(ToolFailedError, match="which row"):
-        statement_of(UPDATE, DESK, {"status": "x"}, change)
+        statement_of(UPDATE, DESK.target, {"status": "x"}, change)
 
 
 def test_sight_asks_for_the_row_by_its_key() -> None:
     """Where there is none, there is nothing to ask."""
-    asked = sight_statement(DESK, CHANGE)
+    asked = visibility_statement(DESK.target, CHANGE)
     assert asked is not None
     text, key = asked
     assert '"t"."id" = "k"."id"' in text
     assert key == {"id": 1}
-    assert sight_statement(DESK, {"op": "truncate"}) is None
-    assert sight_statement(attachment(key_columns=()), CHANGE) is None
+    assert visibility_statement(DESK.target, {"op": "truncate"}) is None
+    assert visibility_statement(attachment(key_columns=()).target, CHANGE) is None

@@ -24,8 +24,8 @@ _FAILURES: Final = 5  # statements that failed …
 _WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for a while
 
 
-class Executor:
-    """Carries steps out, with as many statements at once as there are guards."""
+class Statements:
+    """Runs the statements of steps, as many at once as there are guards."""
 
     def __init__(
         self,

@@ -1,0 +1,34 @@
+"""Compose what a worker shares: the kind `agent`, and what intake left to be evaluated."""
+
+from collections.abc import Callable
+from functools import partial
+
+from walagent.agent.model import Model
+from walagent.intake.deferred import evaluate_deferred
+from walagent.matching.document import ROOM, Room
+from walagent.runs.agent_kind import agent_kind
+from walagent.runs.models import Models
+from walagent.runs.resources import Resources
+from walagent.runs.toolbox import Toolbox
+from walagent.store.connections import Pool
+
+
+def agent_resources(
+    pool: Pool,
+    toolbox: Toolbox,
+    models: Models | Callable[[str], Model],
+    secret: bytes,
+    room: Room = ROOM,
+) -> Resources:
+    """Give a worker what it needs to execute runs of agents.
+
+    Args:
+        models: by name; `Models` limits how many runs each of them may have, too.
+        secret: agent_internal.secret.
+        room: how much of a change a run keeps.
+    """
+    evaluate = partial(evaluate_deferred, pool=pool, room=room)
+    kinds = {"agent": agent_kind(pool, toolbox, secret, evaluate)}
+    if isinstance(models, Models):
+        return Resources(pool, models.get, kinds, models.tight, models.prepare)
+    return Resources(pool, models, kinds)

@@ -1,0 +1,117 @@
+"""Decides for runs of questions: summaries of the session first, then the moves of `ask.moves`."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from walagent.agent.transcript import reply_from_json
+from walagent.ask import history, prompts
+from walagent.ask.catalog import Catalog
+from walagent.ask.context import SchemaContext
+from walagent.ask.moves import Standing, next_move, read_standing
+from walagent.ask.options import Options
+from walagent.message import Message, ModelSpec, Request
+from walagent.moves import Ask, Move, Prompt
+from walagent.run import RunSpec, Step
+from walagent.store.questions import Past, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much the model is shown.
+
+    Args:
+        rows: of a result, as the planner is told.
+        history: characters of earlier turns that are shown in full; older ones as a summary.
+        search: whether plans may search the web.
+    """
+
+    rows: int = 1000
+    history: int = 12_000
+    search: bool = False
+
+
+@dataclass(slots=True)
+class QuestionDecider:
+    """Implements `Decider`, for one question.
+
+    Args:
+        past: the session before the question; a summary that its run records continues it.
+    """
+
+    options: Options
+    past: Past
+    catalog: Catalog
+    bounds: Bounds
+    _marker: str = field(default_factory=lambda: secrets.token_hex(8))
+    _schema: SchemaContext | None = None
+
+    def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
+        """Summarize what does not fit any more; then decide about the question itself."""
+        del run
+        if old := self._too_old(steps):
+            return Ask((Prompt("summary", {"upto": old[-1].id}),))
+        return next_move(steps, self.options)
+
+    async def render(
+        self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
+    ) -> Request:
+        """Write a prompt of the planner, the critic, the answer or the summary."""
+        del model
+        question = str((run.claim.question or {})["text"])
+        standing = self.standing(steps)
+        match prompt.by:
+            case "summary":
+                turns = map(history.told, self._too_old(steps))
+                return prompts.summary_request(self._past(steps).summary, turns)
+            case "planner":
+                rejected = () if "candidate" in prompt.about else tuple(standing.told)
+                return prompts.planner_request(
+                    question,
+                    await self._context(question),
+                    self._history(steps),
+                    rejected,
+                    rows=self.bounds.rows,
+                    marker=self._marker,
+                    search=self.bounds.search,
+                )
+            case "critic":
+                schema, stage = await self._context(question), str(prompt.about["stage"])
+                return prompts.critic_request(question, schema, standing, stage)
+            case _:
+                return prompts.answer_request(question, self._history(steps), standing)
+
+    def standing(self, steps: Sequence[Step]) -> Standing:
+        """Read where the question stands."""
+        options = self.options
+        return read_standing(steps, replans=options.retries, candidates=options.candidates)
+
+    async def _context(self, question: str) -> SchemaContext:
+        if self._schema is None:
+            self._schema = await self.catalog.describe(question)
+        return self._schema
+
+    def _history(self, steps: Sequence[Step]) -> Sequence[Message]:
+        return history.messages(self._past(steps), self.bounds.history)
+
+    def _too_old(self, steps: Sequence[Step]) -> Sequence[Turn]:
+        """Give the turns that must be summarized; none after a summary without words."""
+        replies = [step for step in steps if step.content.get("by") == "summary"]
+        if replies and not _words(replies[-1]):
+            return ()
+        return history.too_old(self._past(steps), self.bounds.history)
+
+    def _past(self, steps: Sequence[Step]) -> Past:
+        """Give the session before the question, with the summaries that the run has recorded."""
+        past = self.past
+        for step in steps:
+            if step.content.get("by") != "summary" or not (words := _words(step)):
+                continue
+            rest = [turn for turn in past.turns if turn.id > step.content["upto"]]
+            if len(rest) < len(past.turns):
+                past = Past(words, rest)
+        return past
+
+
+def _words(step: Step) -> str:
+    return prompts.summary_of(reply_from_json(step.content))

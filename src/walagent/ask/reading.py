@@ -1,0 +1,35 @@
+"""Read what became of a question from the steps of its run."""
+
+from collections.abc import Sequence
+
+from walagent.ask.moves import Standing
+from walagent.ask.outcome import Outcome, Status
+from walagent.ask.results import scope_of
+from walagent.run import Step, StepKind
+from walagent.store.questions import Asked
+
+
+def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its steps
+    asked: Asked,
+    session: str,
+    status: Status,
+    text: str,
+    standing: Standing,
+    steps: Sequence[Step],
+) -> Outcome:
+    """Give the outcome with its evidence."""
+    costs = [step.cost for step in steps if step.kind == StepKind.REPLY]
+    said: Sequence[str] = (standing.answer or {}).get("caveats") or ()
+    return Outcome(
+        status,
+        text,
+        session,
+        asked.claim.run_id,
+        standing.plan,
+        standing.results,
+        (*said, *standing.objections, *standing.findings, *scope_of(standing.results)),
+        sum(step.tokens for step in steps),
+        None if None in costs else sum(cost for cost in costs if cost is not None),
+        standing.agreement,
+        asked.text,
+    )

@@ -1,0 +1,143 @@
+"""One attempt at a run: execute it, and store how it continues if it raised."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent import metrics
+from walagent.errors import BudgetExceededError, WalagentError
+from walagent.log import log
+from walagent.moves import Event
+from walagent.run import Claim, RunSpec, RunState, Step
+from walagent.runs.awake_timeout import awake_for
+from walagent.runs.error_policy import Outcome, outcome_of
+from walagent.runs.executor import Executor
+from walagent.runs.resources import Resources
+from walagent.store import budgets, runs
+from walagent.store.errors import translating
+from walagent.store.pausing import pause_broken
+from walagent.store.runs import Spent
+
+_BUSY = 5.0  # seconds until a run is retried whose attachment a transaction was changing
+
+
+@dataclass(slots=True)
+class Attempt:
+    """An attempt and what became of it.
+
+    Args:
+        specify: gives what the claim is to execute.
+        cancelled: whether the task was cancelled because a person cancelled the run.
+        storing: is called when the outcome is about to be stored; cancel the task no more.
+        due: seconds after which the run can be claimed again; None: it cannot.
+        error: what it raised.
+    """
+
+    resources: Resources
+    claim: Claim
+    specify: Callable[[], Awaitable[RunSpec]]
+    cancelled: Callable[[], bool]
+    storing: Callable[[], None] = lambda: None
+    watch: Callable[[Event], None] = lambda _: None
+    state: RunState | None = None
+    due: float | None = None
+    unblocked: bool = False
+    error: BaseException | None = None
+    stop: bool = False
+    _name: str = ""
+    _executor: Executor | None = None
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What is recorded."""
+        return self._executor.log.steps if self._executor else self.claim.steps
+
+    async def make(self) -> None:
+        """Execute the run to its end or its next wait; whatever it raises ends here."""
+        started, wake = time.monotonic(), None
+        try:
+            run = await self.specify()
+            self._name = run.source
+            self._executor = executor = Executor(self.resources, run, self.watch)
+            async with awake_for(run.agent.limits.max_seconds) as wake:
+                with translating():
+                    self.state = await executor.execute()
+            self.unblocked = executor.unblocked
+        except asyncio.CancelledError as error:
+            self.error = error
+            if not self.cancelled():
+                raise
+            await self._store(Outcome(RunState.CANCELLED, "cancelled"))
+        except Exception as error:  # noqa: BLE001 - whatever a run raises ends that run
+            self.error = error
+            await self._raised(error, stood_still=wake is not None and wake.stood_still)
+        self._report(time.monotonic() - started)
+
+    async def _raised(self, error: Exception, *, stood_still: bool) -> None:
+        attended = self.resources.kinds[self.claim.kind].patience > 0
+        outcome = outcome_of(error, self.claim, stood_still=stood_still, attended=attended)
+        if attended and isinstance(error, BudgetExceededError) and not self.steps:
+            outcome = Outcome(RunState.FAILED, outcome.reason)  # nothing to continue
+        if not isinstance(error, WalagentError | TimeoutError):
+            log.error("run.crashed", run_id=self.claim.run_id, exc_info=error)
+        await self._store(outcome)
+        self.stop = outcome.stop
+
+    async def _store(self, outcome: Outcome) -> None:
+        """Store how the run continues.  If that fails, its lease expires."""
+        if outcome.state is None:
+            return
+        self.storing()
+        try:
+            with translating():
+                async with self.resources.pool.connection() as conn:
+                    self.state = await self._continue(conn, outcome)
+        except WalagentError as error:
+            log.warning("run.store_failed", run_id=self.claim.run_id, error=error)
+
+    async def _continue(self, conn: AsyncConnection[Any], outcome: Outcome) -> RunState:
+        claim, executor = self.claim, self._executor
+        spent = executor.log.spent if executor else Spent(0, None)
+        reserved = executor is not None and executor.reservations.open
+        state, delay = outcome.state or RunState.FAILED, outcome.delay
+        if outcome.pause and not await pause_broken(
+            conn, claim.attachment_id, self._name, outcome.reason
+        ):
+            state, delay = RunState.WAITING_RETRY, _BUSY
+        if state not in {RunState.WAITING_RETRY, RunState.PENDING}:
+            self.unblocked = await runs.finish_run(
+                conn, claim, state, result=None, error=outcome.error, spent=spent, reserved=reserved
+            )
+            return state
+        if outcome.refusal is not None:
+            await budgets.wait_for_budget(conn, claim, outcome.refusal, spent)
+        else:
+            await runs.park_run(
+                conn,
+                claim,
+                state,
+                delay=delay,
+                refund=outcome.refund,
+                error=outcome.error,
+                spent=spent,
+                reserved=reserved,
+            )
+        self.due = delay
+        return state
+
+    def _report(self, elapsed: float) -> None:
+        metrics.run_duration_seconds.observe(elapsed)
+        log.info(
+            "run.processed",
+            run_id=self.claim.run_id,
+            kind=self.claim.kind,
+            attachment=self.claim.attachment_id,
+            lsn=self.claim.commit_lsn,
+            state=self.state.value if self.state else "left",
+            attempt=self.claim.attempt,
+            seconds=round(elapsed, 3),
+        )

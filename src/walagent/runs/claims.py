@@ -1,0 +1,53 @@
+"""Claim runs: rows of `agent.run` become what is executed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent.attachment import Attachment
+from walagent.run import Claim, RunSpec
+from walagent.store import attachments
+
+
+class Definitions:
+    """The versions of attachments that runs are pinned to; each is read once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], Attachment] = {}
+        self._models: dict[int, str] = {}  # of each queue, in the newest version that was seen
+        self._newest: dict[int, int] = {}
+
+    @property
+    def models(self) -> Mapping[int, str]:
+        """The model that runs of a queue ask, as far as is known."""
+        return self._models
+
+    def is_uncapped(self, claim: Claim) -> bool:
+        """Whether the claim's queue is known to have no cap."""
+        found = self._known.get(_key(claim))
+        return found is not None and found.queueing.cap is None
+
+    def is_known(self, claim: Claim) -> bool:
+        """Whether `spec` needs no connection."""
+        return _key(claim) in self._known
+
+    async def load(self, conn: AsyncConnection[Any], claim: Claim) -> None:
+        """Read the version that a claim is pinned to.
+
+        Raises:
+            WalagentError: it is gone.
+        """
+        self._known[_key(claim)] = await attachments.attachment_of(conn, claim)
+
+    def spec(self, claim: Claim) -> RunSpec:
+        """Give what a claim is to execute; its version must be known."""
+        found = self._known[_key(claim)]
+        if found.version >= self._newest.get(claim.queue_id, 0):
+            self._newest[claim.queue_id] = found.version
+            self._models[claim.queue_id] = found.agent.model
+        return RunSpec(claim, found.agent, found.authority, found.target, found.name)
+
+
+def _key(claim: Claim) -> tuple[int, int]:
+    return (claim.attachment_id, claim.attachment_version)

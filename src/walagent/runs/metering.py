@@ -1,0 +1,49 @@
+"""Count calls of models: how each ended, and what it used."""
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+
+from walagent import metrics
+from walagent.errors import (
+    ModelLimitedError,
+    ModelRejectedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+    WalagentError,
+)
+from walagent.message import Usage
+
+_OUTCOMES: Mapping[type[WalagentError], str] = {
+    ModelLimitedError: "limited",
+    ModelUnavailableError: "unavailable",
+    ModelRejectedError: "rejected",
+    ModelUnauthorizedError: "unauthorized",
+}
+
+
+@contextmanager
+def counting(model: str) -> Generator[None]:
+    """Count a call by how it ends."""
+    try:
+        yield
+    except WalagentError as error:
+        held = isinstance(error, ModelLimitedError) and not error.sent
+        outcome = "held" if held else _OUTCOMES.get(type(error), "rejected")
+        metrics.model_requests.labels(model, outcome).inc()
+        raise
+    metrics.model_requests.labels(model, "ok").inc()
+
+
+def count_usage(model: str, usage: Usage, cost: Decimal | None) -> None:
+    """Count what a call used."""
+    for kind, tokens in (
+        ("input", usage.input_tokens),
+        ("cached", usage.cached_tokens),
+        ("cache_write", usage.cache_write_tokens),
+        ("output", usage.output_tokens),
+    ):
+        if tokens:
+            metrics.model_tokens.labels(model, kind).inc(tokens)
+    if cost:
+        metrics.cost_usd.labels(model).inc(float(cost))

@@ -1,0 +1,31 @@
+"""What all runs of a worker share: connections, models, budgets, and the kinds of runs."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from walagent.agent.model import Model
+from walagent.moves import Kind
+from walagent.runs.budgets import Budgets
+from walagent.store.connections import Pool
+
+
+async def _nothing_to_prepare(_model: str) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What all runs of a worker share.
+
+    Args:
+        kinds: by name; a worker claims runs of these kinds alone.
+        limits: how many runs of a model a worker with so many slots may hold, where not all.
+        prepare: makes the first `model_of` of a model quick.
+    """
+
+    pool: Pool
+    model_of: Callable[[str], Model]
+    kinds: Mapping[str, Kind]
+    limits: Callable[[int], Mapping[str, int]] = lambda _slots: {}
+    prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
+    budgets: Budgets = field(default_factory=Budgets)

@@ -1,0 +1,53 @@
+"""The steps of a run that is being executed: what is recorded, and recording more."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from walagent.message import Json
+from walagent.run import Claim, Step, StepKind
+from walagent.store import runs
+from walagent.store.connections import Pool
+from walagent.store.runs import NewStep, Spent
+
+
+class StepLog:
+    """Implements `moves.Log`."""
+
+    def __init__(self, pool: Pool, claim: Claim) -> None:
+        self._pool = pool
+        self._claim = claim
+        self._steps: list[Step] = list(claim.steps)
+        self.recording = asyncio.Lock()  # numbers are given out one at a time, without gaps
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """What is recorded, oldest first."""
+        return self._steps
+
+    @property
+    def seq(self) -> int:
+        """The number of the next step."""
+        return self._steps[-1].seq + 1 if self._steps else 0
+
+    @property
+    def spent(self) -> Spent:
+        """Tokens and cost of all recorded steps."""
+        costs = [step.cost for step in self._steps if step.cost is not None]
+        return Spent(sum(step.tokens for step in self._steps), sum(costs) if costs else None)
+
+    async def record(self, kind: StepKind, content: Mapping[str, Json]) -> Step:
+        """Record a step with the next number."""
+        async with self.recording:
+            step = NewStep(self.seq, kind, content)
+            async with self._pool.connection() as conn:
+                await runs.record_step(conn, self._claim, step)
+            self._steps.append(step.recorded)
+        return step.recorded
+
+    def append(self, step: Step) -> None:
+        """Add a step that is recorded already."""
+        self._steps.append(step)
+
+    def with_next(self, step: Step) -> Sequence[Step]:
+        """Give the steps with one that is about to be recorded."""
+        return [*self._steps, step]

@@ -1,0 +1,141 @@
+"""Write-back transactions: tool calls under the role of their run, and what may be shown to it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from walagent.agent_spec import Authority
+from walagent.message import Json, ToolCall
+from walagent.run import Claim
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStatement:
+    """The statement of a SQL tool.
+
+    Args:
+        must_find: a statement without a result has failed.
+        relation: OID of the table whose name agent_internal.bind_relation() writes in.
+    """
+
+    text: str
+    parameter: Json
+    authority: Authority
+    must_find: bool = False
+    relation: int | None = None
+
+
+async def call_tool(
+    conn: Connection, claim: Claim, seq: int, call: ToolCall, statement: ToolStatement
+) -> Mapping[str, Json]:
+    """Carry a SQL tool out and record its result, in one statement; give the step's content.
+
+    Raises (as PostgreSQL errors, see `store.errors`):
+        LeaseLostError, RunCancelledError, StepTakenError: leave the run.
+        RoleRefusedError: its role cannot be assumed.
+        BrokenAttachmentError: it fails because its attachment is not what it was.
+    """
+    cursor = await conn.execute(
+        "select agent_internal.call_tool("
+        " _run => %(run)s, _lease => %(lease)s, _seq => %(seq)s, _call_id => %(call)s,"
+        " _name => %(name)s, _run_as => %(run_as)s, _sql => %(sql)s, _arguments => %(arguments)s,"
+        " _path => %(path)s, _must_find => %(must_find)s, _relation => %(relation)s)",
+        {
+            "run": claim.run_id,
+            "lease": claim.lease,
+            "seq": seq,
+            "call": call.id,
+            "name": call.name,
+            "run_as": statement.authority.run_as,
+            "sql": statement.text,
+            "arguments": Jsonb(statement.parameter),
+            "path": statement.authority.search_path,
+            "must_find": statement.must_find,
+            "relation": statement.relation,
+        },
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else {}
+
+
+async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str:
+    """Start a write-back transaction: fence the run, and tag the transaction as ours.
+
+    Args:
+        rest: seconds that it may rest before the server ends it.
+
+    Returns:
+        the transaction's id.
+    """
+    cursor = await conn.execute(
+        "select pg_current_xact_id()::text,"
+        "       set_config('idle_in_transaction_session_timeout', %s, true)"
+        "  from agent_internal.begin_write(%s, %s)",
+        [str(round(rest * 1000)), claim.run_id, claim.lease],
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else ""
+
+
+async def extend_lease(conn: Connection, claim: Claim, seconds: float) -> None:
+    """Extend the lease by the time for which this transaction has held the run locked."""
+    await conn.execute(
+        "select agent_internal.extend_lease(%s, %s, %s)",
+        [claim.run_id, claim.lease, timedelta(seconds=seconds)],
+    )
+
+
+async def assume_role(conn: Connection, role: str, search_path: str) -> None:
+    """Assume a role for the rest of the transaction.
+
+    Raises (as a PostgreSQL error, see `store.errors`):
+        RoleRefusedError: it is gone, or we are no member of it any more.
+    """
+    await conn.execute("select agent_internal.assume_role(%s, %s)", [role, search_path])
+
+
+async def clean_session(conn: Connection) -> str:
+    """Reset what a tool has left in the session; return the id of the open transaction."""
+    cursor = await conn.execute(
+        "select coalesce(pg_current_xact_id_if_assigned()::text, '') from"
+        " agent_internal.clean_session()"
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowQuestion:
+    """Asks whether a row can be seen.
+
+    Args:
+        columns: what is shown of it; None: all.
+        text: gives a boolean, for agent_internal.bind_relation(); None: the change names no row.
+        key: the parameter of *text*.
+    """
+
+    relation: int
+    columns: Sequence[str] | None
+    text: str | None
+    key: Mapping[str, Json] | None
+
+
+async def row_visibility(conn: Connection, role: str, asked: RowQuestion) -> tuple[bool, bool]:
+    """Ask whether *role* may be shown a row, and whether row-level security decided that.
+
+    Raises (as a PostgreSQL error, see `store.errors`):
+        RoleRefusedError: the role is gone, cannot be assumed, or may not read these columns.
+    """
+    key = None if asked.key is None else Jsonb(asked.key)
+    cursor = await conn.execute(
+        "select seen, row_security from agent_internal.row_visibility(%s, %s, %s, %s, %s)",
+        [role, asked.relation, asked.columns, asked.text, key],
+    )
+    row = await cursor.fetchone()
+    return (bool(row[0]), bool(row[1])) if row else (False, True)
