@@ -1242,9 +1242,9 @@ create function agent_internal.sync_queue()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into agent_internal.queue (attachment_id, cap, paused)
-    select id, cap, paused from agent.attachment where id = new.id
-    on conflict (attachment_id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
+    insert into agent_internal.queue (id, kind, attachment_id, cap, paused)
+    select id, 'agent', id, cap, paused from agent.attachment where id = new.id
+    on conflict (id) do update set cap = excluded.cap, paused = excluded.paused, queued = true;
     return null;
 end;
 $$;

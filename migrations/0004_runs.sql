@@ -11,8 +11,12 @@
 --   WA008  the role of an attachment cannot be taken on, or may not see what its agent is shown;
 --          the detail is PostgreSQL's own SQLSTATE
 --   WA009  the attachment has lost its ground: its table, key, role or tools are not what they were
--- Lock order: queue rows (by attachment), then questions, then run rows; run rows of others only with skip
--- locked.
+--   42501  the run, or the queue, is not the caller's
+-- Lock order: approvals, then runs, then queues (by id).  A claim locks queues first, and waits for no run:
+-- runs of others are locked only with skip locked.
+--
+-- Who asks a question holds its run, and is no worker: what holding a run takes has the owner's rights and
+-- checks, with agent_internal.fence, that the run is the caller's.
 
 -- The number of a lease after *_lease*.  Each timeline of the server has numbers of its own: a standby
 -- that is promoted may lack the latest claims and would give their numbers, even their runs' ids, out
@@ -24,90 +28,122 @@ as $$
     select greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1
 $$;
 
--- Claim up to *_slots* runs for a worker, queue after queue, the one served longest ago first.
+-- Whether the caller executes runs of all kinds: a worker.  The role that counts is the one that was
+-- set, else the login: inside a function with the owner's rights, current_user is the owner.
+create function agent_internal.is_runner()
+    returns boolean
+    language sql
+    stable
+as $$
+    select has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'agent.run'::regclass, 'update')
+$$;
+comment on function agent_internal.is_runner() is 'Whether the caller has agent.grant_runner';
+
+-- Whether the caller may hold such a run: a worker may hold any, and who asked a question its run.
+create function agent_internal.may_hold(_kind text, _principal name)
+    returns boolean
+    language sql
+    stable
+as $$
+    select _kind = 'question' and _principal = agent.current_principal() or agent_internal.is_runner()
+$$;
+
+-- Raise 42501 unless the caller may hold a run.
+create function agent_internal.check_holder(_run bigint)
+    returns void
+    language plpgsql
+    stable
+as $$
+begin
+    if not agent_internal.is_runner()
+       and not exists (select from agent.run r where r.id = _run and agent_internal.may_hold(r.kind, r.principal)) then
+        raise exception 'role "%" may not hold run %', agent.current_principal(), _run using errcode = '42501';
+    end if;
+end;
+$$;
+
+-- Raise 42501 unless the caller may claim from these queues: a worker from any, another login only
+-- from the queue of a session of its own.
+create function agent_internal.check_claim(_kinds text[], _queue bigint, _done_queues bigint[])
+    returns void
+    language plpgsql
+    stable
+as $$
+begin
+    if agent_internal.is_runner()
+       or _kinds = '{question}' and _done_queues <@ array[_queue]
+          and exists (select from agent_internal.queue q join agent.session s on s.id = q.session_id
+                       where q.id = _queue and s.owner = agent.current_principal()) then
+        return;
+    end if;
+    raise exception 'role "%" may not claim these runs', agent.current_principal()
+        using errcode = '42501', hint = 'A login that asks claims from the queue of one of its sessions.';
+end;
+$$;
+
+-- Choose the queues to serve, the one served longest ago first, and lock them.
+--
+-- Args: _slots: how many queues at most.  _queue: this one alone, whether or not it seems to have runs.
+-- _shut: none of these.
+create function agent_internal.pick_queues(_slots integer, _kinds text[], _queue bigint, _shut bigint[])
+    returns setof agent_internal.queue
+    language plpgsql
+as $$
+begin
+    if _queue is not null then
+        return query
+            select l.* from agent_internal.queue l
+             where l.id = _queue and l.kind = any (_kinds) and not l.paused
+               for no key update;
+        return;
+    end if;
+    return query
+        select l.* from agent_internal.queue l
+         where l.queued and not l.paused and l.kind = any (_kinds)
+           and (l.cap is null or l.used < l.cap)
+           and l.id <> all (_shut)
+         order by l.served
+         limit greatest(_slots, 1)
+           for no key update skip locked;
+end;
+$$;
+
+-- Choose and lock up to *_want* runs of a queue, oldest first, and note what the queue has left.
 --
 -- A run whose ordering key has an earlier unfinished run is not taken but marked with it (`blocked_by`),
 -- so that it is looked at again only when that one has ended.  The mark is made while holding the
 -- earlier run with FOR SHARE: whoever ends it waits for us, and then sees the mark.  If the earlier
 -- run is locked by somebody else, nothing is marked and the run is looked at again next time.
 --
--- `more` says on every row whether the queues still had runs to give.
---
--- Args: _done_queues, _done_counts: how many runs of which attachment this worker has let go of
--- since its last claim, so that no finishing transaction needs to touch the shared queue row.
--- _tight, _rooms: of which attachments how many runs at most; 0 where the provider of their model
--- takes no calls now.  Their runs stay in the queue, instead of being claimed only to be parked.
-create function agent_internal.claim_runs(
-    _worker      text,
-    _slots       integer,
-    _lease       interval,
-    _done_queues  bigint[] default '{}',
-    _done_counts integer[] default '{}',
-    _tight       bigint[] default '{}',
-    _rooms       integer[] default '{}'
+-- Args: _queue: a row that the caller has locked.  _run: this run and no other.
+-- Returns: more: whether the queue may have more runs to give.
+create function agent_internal.claim_from_queue(
+    _queue agent_internal.queue, _want integer, _run bigint, out taken bigint[], out more boolean
 )
-    returns table (
-        run_id bigint, attachment_id bigint, attachment_version integer, lease bigint, attempt integer,
-        max_attempts integer, reason text, change jsonb, key text, depth integer, commit_lsn text,
-        committed_at timestamptz, created_at timestamptz, started_at timestamptz, merged jsonb, steps jsonb,
-        more boolean
-    )
     language plpgsql
 as $$
-#variable_conflict use_column
 declare
-    _queues bigint[];
-    _queue  record;
-    _shut  constant bigint[] := array(select t.id from unnest(_tight, _rooms) as t (id, room) where t.room <= 0);
-    _left  integer := _slots;
-    _want  integer;
-    _taken bigint[] := '{}';
-    _here  bigint[];
+    _id    constant bigint := _queue.id;
+    _used  integer := _queue.used;
     _now   bigint[];
-    _used  integer;
     _seen  integer;
     _marks integer;
-    _n     integer;
 begin
-    if _done_queues <> '{}' then
-        perform from agent_internal.queue where attachment_id = any (_done_queues) order by attachment_id for no key update;
-        update agent_internal.queue l
-           set used = greatest(0, l.used - d.n), queued = true
-          from unnest(_done_queues, _done_counts) as d (id, n)
-         where l.attachment_id = d.id;
-    end if;
-
-    select array_agg(q.attachment_id) into _queues
-      from (select l.attachment_id
-              from agent_internal.queue l
-             where l.queued and not l.paused and (l.cap is null or l.used < l.cap)
-               and l.attachment_id <> all (_shut)
-             order by l.served
-             limit greatest(_slots, 1)
-               for update skip locked) q;
-
-    _n := coalesce(cardinality(_queues), 0);
-    for _queue in
-        select l.attachment_id as id, l.cap, l.used
-          from agent_internal.queue l where l.attachment_id = any (_queues) order by l.served
-    loop
-        exit when _left <= 0;
+    if _queue.cap is not null then
         -- The count is a hint; a cap is a promise, and few runs are running.
-        _used := case when _queue.cap is null then _queue.used
-                      else (select count(*) from agent.run r where r.attachment_id = _queue.id and r.state = 'running') end;
-        _want := greatest(0, least(ceil(_left::numeric / _n)::integer, _queue.cap - _used,
-                                   _rooms[array_position(_tight, _queue.id)]));
-        _here := '{}';
-        _n := _n - 1;
-
-        -- Again while all that was seen had to be marked: behind a thousand changes of one row there
-        -- may be one of another.
-        for _round in 1 .. 25 loop
+        _used := (select count(*) from agent.run r where r.queue_id = _id and r.state = 'running');
+    end if;
+    _want := greatest(0, least(_want, _queue.cap - _used));
+    taken := '{}';
+    -- Again while all that was seen had to be marked: behind a thousand changes of one row there may be
+    -- one of another.
+    for _round in 1 .. 25 loop
         with candidate as materialized (
             select r.id, r.ordering_key
               from agent.run r
-             where r.attachment_id = _queue.id and r.state = 'pending'
-               and r.blocked_by is null and r.not_before is null and r.id <> all (_here)
+             where r.queue_id = _id and r.state = 'pending'
+               and r.blocked_by is null and r.not_before is null and r.id <> all (taken)
+               and (_run is null or r.id = _run)
              order by r.id + 0
              limit _want + 32
                for update skip locked
@@ -115,7 +151,7 @@ begin
             select c.id,
                    (select p.id
                       from agent.run p
-                     where p.attachment_id = _queue.id and p.ordering_key = c.ordering_key and p.id <> c.id
+                     where p.queue_id = _id and p.ordering_key = c.ordering_key and p.id <> c.id
                        and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
                        and (p.id < c.id or p.state <> 'pending')
                      order by p.id + 0 desc
@@ -134,22 +170,96 @@ begin
              where r.id = a.id and a.by = any (array(select h.id from held h))
             returning 1
         )
-        select array(select a.id from ahead a where a.by is null order by a.id limit _want - cardinality(_here)),
+        select array(select a.id from ahead a where a.by is null order by a.id limit _want - cardinality(taken)),
                (select count(*) from ahead), (select count(*) from marked)
           into _now, _seen, _marks;
-        _here := _here || _now;
-        exit when _marks = 0 or _seen < _want + 32 or cardinality(_here) = _want;
-        end loop;
-
-        update agent_internal.queue l
-           set used = _used + cardinality(_here),
-               queued = _seen > cardinality(_now),
-               served = case when cardinality(_here) > 0 then nextval('agent_internal.queue_turn') else l.served end
-         where l.attachment_id = _queue.id;
-        _taken := _taken || _here;
-        _left := _left - cardinality(_here);
+        taken := taken || _now;
+        exit when _marks = 0 or _seen < _want + 32 or cardinality(taken) = _want;
     end loop;
+    more := _seen > cardinality(_now);
+    update agent_internal.queue l
+       set used = _used + cardinality(taken),
+           queued = claim_from_queue.more,
+           served = case when cardinality(taken) > 0 then nextval('agent_internal.queue_turn') else l.served end
+     where l.id = _id;
+end;
+$$;
 
+-- Note that a worker has released runs of some queues: there may be room for others.
+create function agent_internal.return_slots(_queues bigint[], _counts integer[])
+    returns void
+    language plpgsql
+as $$
+begin
+    perform from agent_internal.queue where id = any (_queues) order by id for no key update;
+    update agent_internal.queue l
+       set used = greatest(0, l.used - d.n), queued = true
+      from unnest(_queues, _counts) as d (id, n)
+     where l.id = d.id;
+end;
+$$;
+
+-- Claim up to *_slots* runs, queue after queue, each with a lease.
+--
+-- `more` says on every row whether the queues still had runs to give.  `question` is set for runs of
+-- kind question: {"id", "session", "text", "options"}.
+--
+-- Args: _queue, _run: only from this queue, only this run of it; waits for its lock.
+-- _done_queues, _done_counts: how many runs of which queue this worker has released since its last
+-- claim, so that no transaction that ends a run needs to touch the queue, which all share.
+-- _limited, _limits: of which queues how many runs at most; 0 where the provider of their model takes no
+-- calls now.  Their runs stay in the queue, instead of being claimed only to be parked.
+-- Raises 42501 where check_claim() does.
+create function agent_internal.claim_runs(
+    _worker      text,
+    _slots       integer,
+    _lease       interval,
+    _kinds       text[] default '{agent}',
+    _queue       bigint default null,
+    _done_queues bigint[] default '{}',
+    _done_counts integer[] default '{}',
+    _limited     bigint[] default '{}',
+    _limits      integer[] default '{}',
+    _run         bigint default null
+)
+    returns table (
+        run_id bigint, kind text, queue_id bigint, attachment_id bigint, attachment_version integer, lease bigint,
+        attempt integer, max_attempts integer, reason text, principal name, change jsonb, question jsonb, key text,
+        depth integer, commit_lsn text, committed_at timestamptz, created_at timestamptz, started_at timestamptz,
+        merged jsonb, steps jsonb, more boolean
+    )
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    _queues agent_internal.queue[];
+    _each   agent_internal.queue;
+    _some   record;
+    _taken  bigint[] := '{}';
+    _left   integer := _slots;
+    _more   boolean := false;
+begin
+    perform agent_internal.check_claim(_kinds, _queue, _done_queues);
+    if _done_queues <> '{}' then
+        perform agent_internal.return_slots(_done_queues, _done_counts);
+    end if;
+    _queues := array(select q from agent_internal.pick_queues(_slots, _kinds, _queue, array(
+                         select l.id from unnest(_limited, _limits) as l (id, most) where l.most <= 0)) q);
+    for _n in 1 .. cardinality(_queues) loop
+        if _left <= 0 then
+            _more := true;
+            exit;
+        end if;
+        _each := _queues[_n];
+        select * into _some from agent_internal.claim_from_queue(_each, least(
+            ceil(_left::numeric / (cardinality(_queues) - _n + 1))::integer,
+            _limits[array_position(_limited, _each.id)]), _run);
+        _taken := _taken || _some.taken;
+        _left := _left - cardinality(_some.taken);
+        _more := _more or _some.more;
+    end loop;
     if _taken = '{}' then
         return;
     end if;
@@ -161,7 +271,11 @@ begin
              where r.id = any (_taken)
             returning r.*
         )
-        select c.id, c.attachment_id, c.attachment_version, c.lease, c.attempt, c.max_attempts, c.reason, c.change,
+        select c.id, c.kind, c.queue_id, c.attachment_id, c.attachment_version, c.lease, c.attempt, c.max_attempts, c.reason,
+               c.principal, c.change,
+               case c.kind when 'question' then
+                   (select jsonb_build_object('id', q.id, 'session', q.session_id, 'text', q.text, 'options', q.options)
+                      from agent.question q where q.run_id = c.id) end,
                c.key, c.depth, c.commit_lsn::text, c.committed_at, c.created_at, c.started_at,
                (select jsonb_agg(m.change order by m.commit_lsn, m.ordinal) from agent_internal.merged_change m where m.run_id = c.id),
                (select jsonb_agg(jsonb_build_object(
@@ -170,37 +284,42 @@ begin
                                      + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
                         order by s.seq)
                   from agent.step s where s.run_id = c.id),
-               exists (select from agent_internal.queue l where l.attachment_id = any (_queues) and l.queued)
+               _more
           from claimed c
          order by c.id;
 end;
 $$;
-comment on function agent_internal.claim_runs(text, integer, interval, bigint[], integer[], bigint[], integer[]) is 'Give a worker runs to work, with a lease';
+comment on function agent_internal.claim_runs(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint)
+    is 'Give a worker runs to execute, each with a lease';
 
--- Hold a run still for the rest of the transaction, if it is ours.
+-- Hold a run still for the rest of the transaction, if the caller may hold it and does.
 --
 -- `lease_expires_at is not null` says the same as `state = 'running'` (a constraint sees to it).
 -- Said the other way, the planner would read the index of all running runs to find this one.
 --
--- Raises WA001 when another worker has it, WA002 when it is to be cancelled.
-create function agent_internal.fence(_run_id bigint, _lease bigint)
+-- Raises 42501 when the run is not the caller's to hold, WA001 when another worker has it, WA002 when it
+-- is to be cancelled.
+create function agent_internal.fence(_run bigint, _lease bigint)
     returns void
     language plpgsql
 as $$
 declare
-    _run record;
+    _held record;
 begin
-    select r.cancel_requested, r.lease_expires_at < agent_internal.now() as overslept into _run
+    select r.cancel_requested, r.lease_expires_at < agent_internal.now() as overslept,
+           agent_internal.may_hold(r.kind, r.principal) as allowed
+      into _held
       from agent.run r
-     where r.id = _run_id and r.lease = _lease and r.lease_expires_at is not null
+     where r.id = _run and r.lease = _lease and r.lease_expires_at is not null
        for no key update;
-    if not found then
-        raise exception 'run % is no longer held with lease %', _run_id, _lease using errcode = 'WA001';
-    elsif _run.cancel_requested then
-        raise exception 'run % is to be cancelled', _run_id using errcode = 'WA002';
-    elsif _run.overslept then
+    if not coalesce(_held.allowed, false) then
+        perform agent_internal.check_holder(_run);
+        raise exception 'run % is no longer held with lease %', _run, _lease using errcode = 'WA001';
+    elsif _held.cancel_requested then
+        raise exception 'run % is to be cancelled', _run using errcode = 'WA002';
+    elsif _held.overslept then
         -- Its worker was suspended, and is awake: the heartbeat passes over what is locked here.
-        update agent.run set lease_expires_at = agent_internal.now() + interval '10 seconds' where id = _run_id;
+        update agent.run set lease_expires_at = agent_internal.now() + interval '10 seconds' where id = _run;
     end if;
 end;
 $$;
@@ -208,15 +327,15 @@ $$;
 -- Start a write-back transaction: hold the run, and leave a message in the WAL that names run,
 -- attachment and depth.  It is signed with a key that only the owner and the runner can read and
 -- bound to this very transaction, so a message that somebody else emits, or copies, proves nothing.
-create function agent_internal.begin_write(_run_id bigint, _lease bigint)
+create function agent_internal.begin_write(_run bigint, _lease bigint)
     returns void
     language plpgsql
 as $$
 declare
     _what text;
 begin
-    perform agent_internal.fence(_run_id, _lease);
-    select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run_id;
+    perform agent_internal.fence(_run, _lease);
+    select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run;
     perform pg_logical_emit_message(true, 'walagent',
                                     _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
 end;
@@ -233,59 +352,65 @@ as $$
       from agent_internal.secret s
 $$;
 
--- Whether the step before *_seq* is here.  A standby that was promoted may have the claim of a run and
--- lack its latest steps, which its worker believes recorded.
-create function agent_internal.has_previous_step(_run_id bigint, _seq integer)
-    returns boolean
-    language sql
-    stable
-as $$
-    select _seq = 0 or exists (select from agent.step where run_id = _run_id and seq = _seq - 1)
-$$;
-
--- Say why a step was not recorded.
-create function agent_internal.raise_step_conflict(_run_id bigint, _seq integer)
+-- Insert a step of a run that the caller holds still.  Every step is inserted here.
+--
+-- The step before it must be there: a standby that was promoted may have the claim of a run and lack
+-- its latest steps, which its worker believes recorded.
+--
+-- Args: _seq: its number; NULL: the next.  _usage: input, cached, cache write and output tokens.
+-- Raises WA004 when the step is there already, WA001 when steps before it are lost.
+create function agent_internal.insert_step(
+    _run bigint, _seq integer, _kind text, _content jsonb, _usage integer[] default null, _cost numeric default null,
+    _duration_ms integer default null
+)
     returns void
     language plpgsql
 as $$
 begin
-    if exists (select from agent.step where run_id = _run_id and seq = _seq) then
-        raise exception 'step % of run % is recorded already', _seq, _run_id using errcode = 'WA004';
+    if _seq is null then
+        _seq := (select coalesce(max(seq), -1) + 1 from agent.step where run_id = _run);
     end if;
-    raise exception 'steps of run % before number % are lost, with a server that was', _run_id, _seq using errcode = 'WA001';
+    insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
+                            output_tokens, cost, duration_ms)
+    select _run, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
+     where _seq = 0 or exists (select from agent.step where run_id = _run and seq = _seq - 1)
+    on conflict do nothing;
+    if found then
+        return;
+    elsif exists (select from agent.step where run_id = _run and seq = _seq) then
+        raise exception 'step % of run % is recorded already', _seq, _run using errcode = 'WA004';
+    end if;
+    raise exception 'steps of run % before number % are lost, with a server that was', _run, _seq using errcode = 'WA001';
 end;
 $$;
 
 -- Record what a step produced.  In the transaction of the step's own effects, so that the two
 -- commit together or not at all.
 --
--- Args: _reserved, here and below: budgets may hold a reservation for what is now done, see
--- 0007_budgets.sql.
--- Raises WA001, WA002 as agent_internal.fence does; WA001 too when steps before it are lost; WA004 when the step
--- is there already: its effects are done, and the caller's must roll back.
+-- Args: _call: the number under which the step's call was reserved, which is settled with it; NULL: no
+-- budget counts it.  See 0007_budgets.sql.
+-- Raises as agent_internal.fence and agent_internal.insert_step do.  After WA004 the step's effects are
+-- done, and the caller's must roll back.
 create function agent_internal.record_step(
-    _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb,
+    _run bigint, _lease bigint, _seq integer, _kind text, _content jsonb,
     _usage integer[] default null, _cost numeric default null, _duration_ms integer default null,
-    _reserved boolean default false
+    _call integer default null
 )
     returns void
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform agent_internal.fence(_run_id, _lease);
-    insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
-                            output_tokens, cost, duration_ms)
-    select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
-     where agent_internal.has_previous_step(_run_id, _seq)
-    on conflict do nothing;
-    if not found then
-        perform agent_internal.raise_step_conflict(_run_id, _seq);
-    end if;
-    if _reserved then
-        perform agent_internal.settle(_run_id, _usage, _cost);
+    perform agent_internal.fence(_run, _lease);
+    perform agent_internal.insert_step(_run, _seq, _kind, _content, _usage, _cost, _duration_ms);
+    if _call is not null then
+        perform agent_internal.settle(_run, _lease, _call, _usage, _cost);
     end if;
 end;
 $$;
+comment on function agent_internal.record_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer, integer)
+    is 'Record a step of a run that the caller holds';
 
 -- Forget what a tool has left in the session: role, settings, locks, temporary tables.  Connections are
 -- shared, and the next tool on this one is somebody else's.  In the tool's transaction, so that it
@@ -325,12 +450,12 @@ comment on function agent_internal.set_styles() is 'Let times be written in this
 
 -- Let the time that a long write-back took not count against its lease: the heartbeat cannot extend
 -- that of a run that is locked, and whoever ticks first after the commit would take the run away.
-create function agent_internal.extend_lease(_run_id bigint, _lease bigint, _by interval)
+create function agent_internal.extend_lease(_run bigint, _lease bigint, _by interval)
     returns void
     language sql
 as $$
     update agent.run set lease_expires_at = lease_expires_at + _by
-     where id = _run_id and lease = _lease and lease_expires_at is not null
+     where id = _run and lease = _lease and lease_expires_at is not null
 $$;
 comment on function agent_internal.extend_lease(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
 
@@ -423,7 +548,7 @@ comment on function agent_internal.row_visibility(name, oid, text[], text, jsonb
 --       _relation: the table that the statement is about; it is made for it by agent_internal.bind_relation().
 -- Raises WA009 where the tool fails because its attachment has lost its ground.
 create function agent_internal.call_tool(
-    _run_id bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
+    _run bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
     _path text default '', _must_find boolean default false, _relation oid default null
 )
     returns jsonb
@@ -442,7 +567,7 @@ declare
     _detail  text;
     _hint    text;
 begin
-    perform agent_internal.begin_write(_run_id, _lease);
+    perform agent_internal.begin_write(_run, _lease);
     begin
         if _relation is not null then
             _sql := agent_internal.bind_relation(_sql, _relation, _arguments -> 'key', _arguments -> 'set');
@@ -471,7 +596,7 @@ begin
         if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
             raise;
         end if;
-        _lost := agent_internal.drift_of_run(_run_id, _state);
+        _lost := agent_internal.drift_of_run(_run, _state);
         if _lost is not null then
             raise exception '%', _lost using errcode = 'WA009';
         end if;
@@ -482,19 +607,14 @@ begin
     end;
     perform agent_internal.clean_session(_durable);
     if clock_timestamp() - _started > interval '1 second' then
-        perform agent_internal.extend_lease(_run_id, _lease, clock_timestamp() - _started);
+        perform agent_internal.extend_lease(_run, _lease, clock_timestamp() - _started);
     end if;
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
     if not agent_internal.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
         _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
     end if;
-    insert into agent.step (run_id, seq, kind, content, duration_ms)
-    select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
-     where agent_internal.has_previous_step(_run_id, _seq)
-    on conflict do nothing;
-    if not found then
-        perform agent_internal.raise_step_conflict(_run_id, _seq);
-    end if;
+    perform agent_internal.insert_step(_run, _seq, 'result', _content,
+                                       _duration_ms => extract(milliseconds from clock_timestamp() - _started)::integer);
     return _content;
 end;
 $$;
@@ -502,13 +622,16 @@ $$;
 -- End a run, and let the next run of its ordering key go.  Two statements on purpose: the second must see what
 -- a claim marked while we waited for its lock.
 --
--- Returns whether one was waiting.  Raises WA001 when another worker holds the run.
+-- Args: _reserved: budgets may still hold reservations of it, which are released.
+-- Returns whether one was waiting.  Raises as agent_internal.fence does.
 create function agent_internal.finish_run(
-    _run_id bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
+    _run bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
     _reserved boolean default false
 )
     returns boolean
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _unblocked boolean;
@@ -517,127 +640,227 @@ begin
        set state = _state, result = _result,
            error = case when cancel_requested and _state = 'cancelled' then error else _error end, tokens = _tokens, cost = _cost,
            lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
-     where id = _run_id and lease = _lease and lease_expires_at is not null
-       and (not cancel_requested or _state in ('cancelled', 'succeeded'));
+     where id = _run and lease = _lease and lease_expires_at is not null
+       and (not cancel_requested or _state in ('cancelled', 'succeeded'))
+       and agent_internal.may_hold(kind, principal);
     if not found then
-        perform agent_internal.fence(_run_id, _lease);  -- raises, and says why
+        perform agent_internal.fence(_run, _lease);  -- raises, and says why
     end if;
-    update agent.run set blocked_by = null where blocked_by = _run_id;
-    _unblocked := found;
+    _unblocked := agent_internal.unblock(_run);
     if _reserved then
-        perform agent_internal.release(_run_id);
+        perform agent_internal.release(_run);
     end if;
     return _unblocked;
 end;
 $$;
+comment on function agent_internal.finish_run(bigint, bigint, agent.run_state, text, jsonb, bigint, numeric, boolean)
+    is 'End a run that the caller holds';
 
-create function agent_internal.unblock(_run_id bigint)
+create function agent_internal.unblock(_run bigint)
     returns boolean
     language plpgsql
 as $$
 begin
-    update agent.run set blocked_by = null where blocked_by = _run_id;
+    update agent.run set blocked_by = null where blocked_by = _run;
     return found;
 end;
 $$;
 
 -- Record the last reply and end the run, in one round trip.  Ending it first is the fence.
+--
+-- Args: _call: as of agent_internal.record_step.
 create function agent_internal.finish_with_step(
-    _run_id bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
+    _run bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
     _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
-    _reserved boolean default false
+    _call integer default null
 )
     returns boolean
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _unblocked boolean;
 begin
-    _unblocked := agent_internal.finish_run(_run_id, _lease, _state, _result, _error, _tokens, _cost);
-    insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
-                            output_tokens, cost, duration_ms)
-    select _run_id, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _step_cost, _duration_ms
-     where agent_internal.has_previous_step(_run_id, _seq)
-    on conflict do nothing;
-    if not found then
-        perform agent_internal.raise_step_conflict(_run_id, _seq);
-    end if;
-    if _reserved then
-        perform agent_internal.settle(_run_id, _usage, _step_cost);
+    _unblocked := agent_internal.finish_run(_run, _lease, _state, _result, _error, _tokens, _cost);
+    perform agent_internal.insert_step(_run, _seq, _kind, _content, _usage, _step_cost, _duration_ms);
+    if _call is not null then
+        perform agent_internal.settle(_run, _lease, _call, _usage, _step_cost);
+        perform agent_internal.release(_run);
     end if;
     return _unblocked;
 end;
 $$;
+comment on function agent_internal.finish_with_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer,
+    agent.run_state, text, jsonb, bigint, numeric, integer) is 'Record the last step of a run and end it';
+
+-- The end of a run, with its last step if `seq` is not NULL: what agent_internal.finish_run and
+-- agent_internal.finish_with_step take.
+create type agent_internal.run_end as (
+    run         bigint,
+    lease       bigint,
+    state       agent.run_state,
+    result      text,
+    error       jsonb,
+    tokens      bigint,
+    cost        numeric,
+    reserved    boolean,
+    seq         integer,
+    kind        text,
+    content     jsonb,
+    usage       integer[],
+    step_cost   numeric,
+    duration_ms integer,
+    call        integer
+);
+
+-- End many runs at once, each with its last step: many runs are one statement and one commit.
+--
+-- One that cannot be ended is left as it is, and does not keep the others from it.
+--
+-- Args: _ends: an array of agent_internal.run_end, each run once.
+-- Returns a row for each: whether a run was waiting for it, and the SQLSTATE with which
+-- agent_internal.finish_with_step would have failed; NULL: it has ended.
+create function agent_internal.finish_runs(_ends jsonb)
+    returns table (run_id bigint, unblocked boolean, failed text)
+    language plpgsql
+    set plan_cache_mode = force_generic_plan  -- planning for each length of the arrays costs more than executing
+as $$
+#variable_conflict use_column
+declare
+    _given agent_internal.run_end[] := array(select e from jsonb_populate_recordset(null::agent_internal.run_end, _ends) e);
+    _held  bigint[];
+    _ended bigint[];
+    _freed bigint[];
+begin
+    _held := array(
+        select r.id
+          from agent.run r join unnest(_given) e on r.id = e.run and r.lease = e.lease
+         where r.lease_expires_at is not null
+           and (not r.cancel_requested or e.state in ('cancelled', 'succeeded'))
+         order by r.id
+           for no key update of r);
+    with recorded as (
+        insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
+                                output_tokens, cost, duration_ms)
+        select e.run, e.seq, e.kind, e.content, e.usage[1], e.usage[2], e.usage[3], e.usage[4], e.step_cost, e.duration_ms
+          from unnest(_given) e
+         where e.run = any (_held)
+           and (e.seq = 0 or exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq - 1))
+        on conflict do nothing
+        returning run_id
+    ), ended as (
+        update agent.run r
+           set state = e.state, result = e.result,
+               error = case when r.cancel_requested and e.state = 'cancelled' then r.error else e.error end,
+               tokens = coalesce(e.tokens, 0), cost = e.cost,
+               lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
+          from unnest(_given) e
+         where r.id = e.run and r.id = any (_held)
+           and (e.seq is null or r.id in (select run_id from recorded))
+        returning r.id
+    )
+    select array(select id from ended) into _ended;
+    -- A statement of its own, for the reason that agent_internal.finish_run has.
+    with waiting as (
+        select id, blocked_by from agent.run where blocked_by = any (_ended) order by id for no key update
+    ), freed as (
+        update agent.run r set blocked_by = null from waiting w where r.id = w.id returning w.blocked_by
+    )
+    select array(select blocked_by from freed) into _freed;
+    perform agent_internal.settle_runs(_given, _ended);
+    return query
+        select e.run, e.run = any (_freed),
+               case when e.run = any (_ended) then null
+                    when e.run = any (_held)
+                         and exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq) then 'WA004'
+                    when exists (select from agent.run r where r.id = e.run and r.lease = e.lease and r.cancel_requested) then 'WA002'
+                    else 'WA001' end
+          from unnest(_given) e;
+end;
+$$;
+comment on function agent_internal.finish_runs(jsonb) is 'End many runs at once, each with its last step';
 
 -- Let a run go without ending it: until a time, until a person has decided, or at once.
 --
 -- Args: _refund: give the attempt back, because waiting was no failure of the run.
 create function agent_internal.park_run(
-    _run_id bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
+    _run bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
     _tokens bigint, _cost numeric, _reserved boolean default false
 )
     returns void
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform agent_internal.fence(_run_id, _lease);
+    perform agent_internal.fence(_run, _lease);
     update agent.run
        set state = _state, lease_expires_at = null, error = _error, tokens = _tokens, cost = _cost,
            next_attempt_at = case when _state = 'waiting_retry' then agent_internal.now() + _delay end,
            attempt = greatest(0, attempt - _refund::integer)
-     where id = _run_id;
+     where id = _run;
     if _reserved then
-        perform agent_internal.release(_run_id);
+        perform agent_internal.release(_run);
     end if;
 end;
 $$;
+comment on function agent_internal.park_run(bigint, bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean)
+    is 'Release a run that the caller holds without ending it';
 
 -- Ask a person about one tool call, and let the run wait.
 create function agent_internal.ask_approval(
-    _run_id bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
+    _run bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
     _ttl interval, _tokens bigint, _cost numeric
 )
     returns bigint
     language plpgsql
 as $$
 declare
-    _id bigint;
+    _digest constant text := agent_internal.call_digest(_run, _call_id, _tool, _arguments);
+    _id     bigint;
 begin
     insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at)
-    values (_run_id, _call_id, _tool, _arguments, agent_internal.call_digest(_run_id, _call_id, _tool, _arguments), _run_as,
-            agent_internal.now() + _ttl)
+    values (_run, _call_id, _tool, _arguments, _digest, _run_as, agent_internal.now() + _ttl)
     returning id into _id;
-    perform agent_internal.record_step(_run_id, _lease, _seq, 'approval', jsonb_build_object(
-        'approval', _id, 'call_id', _call_id, 'tool', _tool,
-        'digest', agent_internal.call_digest(_run_id, _call_id, _tool, _arguments)));
-    perform agent_internal.park_run(_run_id, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
+    perform agent_internal.record_step(_run, _lease, _seq, 'approval', jsonb_build_object(
+        'approval', _id, 'call_id', _call_id, 'tool', _tool, 'digest', _digest));
+    perform agent_internal.park_run(_run, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
     perform pg_notify('walagent_approvals', _id::text);
     return _id;
 end;
 $$;
 
 -- jsonb prints equal values alike, so the digest does not depend on how the model wrote them.
-create function agent_internal.call_digest(_run_id bigint, _call_id text, _tool text, _arguments jsonb)
+create function agent_internal.call_digest(_run bigint, _call_id text, _tool text, _arguments jsonb)
     returns text
     language sql
     immutable
 as $$
-    select encode(sha256(convert_to(jsonb_build_array(_run_id, _call_id, _tool, _arguments)::text, 'utf8')), 'hex')
+    select encode(sha256(convert_to(jsonb_build_array(_run, _call_id, _tool, _arguments)::text, 'utf8')), 'hex')
 $$;
 
--- Extend all leases of a worker in one statement.
+-- Extend the leases of runs in one statement.
 --
--- Returns the runs that it must let go of: held by another worker by now, or to be cancelled.  A
--- run that is locked is in the middle of its own write-back; nobody can take it before that ends.
-create function agent_internal.heartbeat(_worker text, _run_ids bigint[], _leases bigint[], _lease interval)
+-- Returns the runs that their worker must let go of: held by another worker by now, or to be cancelled.
+-- A run that is locked is in the middle of its own write-back; nobody can take it before that ends.
+--
+-- Raises 42501 when one of the runs is not the caller's to hold.
+create function agent_internal.heartbeat(_worker text, _runs bigint[], _leases bigint[], _lease interval)
     returns table (run_id bigint, cancelled boolean)
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 begin
-    update agent.worker set seen_at = agent_internal.now() where name = _worker;
+    if agent_internal.is_runner() then
+        update agent.worker set seen_at = agent_internal.now() where name = _worker;
+    else
+        perform agent_internal.check_holder(mine.id) from unnest(_runs) as mine (id);
+    end if;
     with held as materialized (
         select r.id
-          from unnest(_run_ids, _leases) as mine (id, lease)
+          from unnest(_runs, _leases) as mine (id, lease)
                join agent.run r on r.id = mine.id and r.lease = mine.lease
          where r.lease_expires_at is not null
          order by r.id
@@ -646,11 +869,12 @@ begin
     update agent.run r set lease_expires_at = agent_internal.now() + _lease from held where r.id = held.id;
     return query
         select mine.id, coalesce(r.cancel_requested, false)
-          from unnest(_run_ids, _leases) as mine (id, lease)
+          from unnest(_runs, _leases) as mine (id, lease)
                left join agent.run r on r.id = mine.id
          where r.id is null or r.lease <> mine.lease or r.state <> 'running' or r.cancel_requested;
 end;
 $$;
+comment on function agent_internal.heartbeat(text, bigint[], bigint[], interval) is 'Extend the leases of runs that the caller holds';
 
 -- Give back what a worker still holds when it leaves, as if it had not been begun.
 create function agent_internal.release_runs(_worker text)
@@ -672,31 +896,30 @@ begin
                cancel_requested = false,
                finished_at = case when r.cancel_requested then agent_internal.now() end
           from held where r.id = held.id
-        returning r.id, r.attachment_id, r.state
+        returning r.id, r.queue_id, r.state
     ), opened as (
         update agent.run b set blocked_by = null
           from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state)
     )
-    select array_agg(distinct attachment_id) into _queues from freed;
+    select array_agg(distinct queue_id) into _queues from freed;
     if _queues is not null then
-        update agent_internal.queue set queued = true
-         where attachment_id in (select attachment_id from agent_internal.queue where attachment_id = any (_queues)
-                                  order by attachment_id for no key update);
-        perform pg_notify('walagent_runs', '');
+        perform agent_internal.wake_queues(_queues);
         perform agent_internal.release_lost();
     end if;
 end;
 $$;
 
--- Whether an attachment has a run that could be claimed.
-create function agent_internal.has_claimable_run(_attachment_id bigint)
-    returns boolean
-    language sql
-    stable
+-- Say that queues may have runs to claim, and wake the workers.  Late in a transaction: it locks the
+-- queues, by id, and every claim and every intake needs them.
+create function agent_internal.wake_queues(_queues bigint[])
+    returns void
+    language plpgsql
 as $$
-    select exists (select from agent.run r
-                    where r.attachment_id = _attachment_id and r.state = 'pending'
-                      and r.blocked_by is null and r.not_before is null)
+begin
+    update agent_internal.queue set queued = true
+     where id in (select id from agent_internal.queue where id = any (_queues) order by id for no key update);
+    perform pg_notify('walagent_runs', '');
+end;
 $$;
 
 -- What time does: leases run out, retries come due, collecting ends, approvals expire, hints drift.
@@ -708,17 +931,41 @@ create function agent_internal.tick()
     language plpgsql
 as $$
 declare
-    _queues bigint[] := '{}';
-    _more  bigint[];
-    _next  timestamptz;
+    _queues bigint[];
 begin
     if not pg_try_advisory_xact_lock(hashtext('walagent.tick')) then
         return null;
     end if;
+    _queues := agent_internal.expire_leases() || agent_internal.wake_due();
+    perform agent_internal.expire_approvals();
+    if agent_internal.repair_hints(_queues) then
+        perform pg_notify('walagent_runs', '');
+    end if;
+    perform agent_internal.release_lost();
+    return (select extract(epoch from least(
+                       (select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
+                       (select min(not_before) from agent.run where not_before is not null),
+                       (select min(expires_at) from agent.approval where state = 'pending')) - agent_internal.now()));
+end;
+$$;
+comment on function agent_internal.tick() is 'Do what time has made due: expired leases, retries, debounce, approvals';
 
+-- Take runs back whose lease has expired: to be claimed again, unless they are to be cancelled or their
+-- attempts are used up.
+--
+-- Args: _kind, _queue: only of these; NULL: of all.
+-- Returns the queues that have them.
+create function agent_internal.expire_leases(_kind text default null, _queue bigint default null)
+    returns bigint[]
+    language plpgsql
+as $$
+declare
+    _queues bigint[];
+begin
     with lost as (
         select id from agent.run
          where state = 'running' and lease_expires_at < agent_internal.now()
+           and kind = coalesce(_kind, kind) and queue_id = coalesce(_queue, queue_id)
          order by id for no key update skip locked
     ), freed as (
         update agent.run r
@@ -730,37 +977,58 @@ begin
                error = case when r.attempt >= r.max_attempts and not r.cancel_requested then jsonb_build_object(
                    'reason', format('the worker was lost %s times while it worked on this run', r.attempt)) else r.error end
           from lost where r.id = lost.id
-        returning r.id, r.attachment_id, r.state
+        returning r.id, r.queue_id, r.state
     ), opened as (
         update agent.run b set blocked_by = null
          from freed f where b.blocked_by = f.id and agent_internal.is_final(f.state)
     )
-    select array_agg(distinct attachment_id) into _more from freed;
-    _queues := _queues || coalesce(_more, '{}');
+    select array(select distinct queue_id from freed) into _queues;
+    return _queues;
+end;
+$$;
+comment on function agent_internal.expire_leases(text, bigint) is 'Take runs back whose lease has expired';
 
+-- Let runs be claimed whose time to be retried has come, or whose debounce window has ended.
+--
+-- Returns the queues that have them.
+create function agent_internal.wake_due()
+    returns bigint[]
+    language plpgsql
+as $$
+declare
+    _retried   bigint[];
+    _collected bigint[];
+begin
     with due as (
         select id from agent.run
          where state = 'waiting_retry' and next_attempt_at <= agent_internal.now()
          order by id for no key update skip locked
     ), woken as (
         update agent.run r set state = 'pending', next_attempt_at = null from due where r.id = due.id
-        returning r.attachment_id
+        returning r.queue_id
     )
-    select array_agg(distinct attachment_id) into _more from woken;
-    _queues := _queues || coalesce(_more, '{}');
-
+    select array(select distinct queue_id from woken) into _retried;
     with due as (
         select id from agent.run
          where not_before <= agent_internal.now() and state = 'pending'
          order by id for no key update skip locked
     ), woken as (
         update agent.run r set not_before = null from due where r.id = due.id
-        returning r.attachment_id
+        returning r.queue_id
     )
-    select array_agg(distinct attachment_id) into _more from woken;
-    _queues := _queues || coalesce(_more, '{}');
+    select array(select distinct queue_id from woken) into _collected;
+    return _retried || _collected;
+end;
+$$;
+comment on function agent_internal.wake_due() is 'Let runs be claimed whose time has come';
 
-    -- A question that somebody is just deciding, or whose run is being cancelled, waits for the next time.
+-- End approvals whose time is up.  One that somebody is just deciding, or whose run is being cancelled,
+-- waits for the next time.
+create function agent_internal.expire_approvals()
+    returns void
+    language plpgsql
+as $$
+begin
     with due as (
         select p.id
           from agent.approval p join agent.run r on r.id = p.run_id
@@ -768,36 +1036,55 @@ begin
          order by p.id for no key update of p, r skip locked
     )
     update agent.approval p set state = 'expired', decided_at = agent_internal.now() from due where p.id = due.id;
+end;
+$$;
+comment on function agent_internal.expire_approvals() is 'End approvals whose time is up';
 
-    -- Hints that a crash left wrong.
+-- Repair hints that a crash left wrong: blocks by runs that have ended, counts, and queues that nobody
+-- looks at although they have runs.
+--
+-- Sessions have queues, too, so there may be very many: those with runs to claim are found by their
+-- runs, one step of the index run_ready for each queue.
+--
+-- Args: _queues: that have got runs.
+-- Returns whether there was a queue to repair.
+create function agent_internal.repair_hints(_queues bigint[])
+    returns boolean
+    language plpgsql
+as $$
+declare
+    _wrong bigint[];
+begin
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
        and not exists (select from agent.run p where p.id = r.blocked_by and not agent_internal.is_final(p.state));
     -- In one order, and no queue that was not locked then: others wait for queues while they hold some.
-    _queues := array(
-        select h.attachment_id
-          from (select l.attachment_id
-                  from agent_internal.queue l
-                 where l.used <> (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running')
-                    or not l.queued and (l.attachment_id = any (_queues) or agent_internal.has_claimable_run(l.attachment_id))
-                 order by l.attachment_id for no key update) h);
+    _wrong := array(
+        with recursive ready (id) as (
+            (select r.queue_id from agent.run r
+              where r.state = 'pending' and r.blocked_by is null and r.not_before is null
+              order by r.queue_id limit 1)
+            union all
+            select (select r.queue_id from agent.run r
+                     where r.state = 'pending' and r.blocked_by is null and r.not_before is null and r.queue_id > n.id
+                     order by r.queue_id limit 1)
+              from ready n where n.id is not null
+        ), working (id, n) as (
+            select r.queue_id, count(*) from agent.run r where r.state = 'running' group by 1
+        )
+        select l.id
+          from agent_internal.queue l left join working w on w.id = l.id
+         where l.used <> coalesce(w.n, 0)
+            or not l.queued and (l.id = any (_queues) or l.id in (select n.id from ready n where n.id is not null))
+         order by l.id for no key update of l);
     update agent_internal.queue l
-       set used = (select count(*) from agent.run r where r.attachment_id = l.attachment_id and r.state = 'running'),
+       set used = (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running'),
            queued = true
-     where l.attachment_id = any (_queues);
-    if found then
-        perform pg_notify('walagent_runs', '');
-    end if;
-    perform agent_internal.release_lost();
-
-    select least((select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
-                 (select min(not_before) from agent.run where not_before is not null),
-                 (select min(expires_at) from agent.approval where state = 'pending'))
-      into _next;
-    return extract(epoch from _next - agent_internal.now());
+     where l.id = any (_wrong);
+    return found;
 end;
 $$;
-comment on function agent_internal.tick() is 'Do what time has made due: expired leases, retries, debounce, approvals';
+comment on function agent_internal.repair_hints(bigint[]) is 'Repair what a crash left wrong in queues and blocks';
 
 create function agent_internal.decision_of(_state text)
     returns boolean
@@ -852,7 +1139,7 @@ begin
             raise exception 'role "%" runs this agent and may not decide its calls', old.run_as
                 using errcode = 'WA006', hint = 'let another role that holds agent.grant_approver decide';
         end if;
-        new.decided_by := current_user;
+        new.decided_by := agent.current_principal();
         new.decided_at := agent_internal.now();
     elsif new.state = 'expired' and old.expires_at > agent_internal.now()
           or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
@@ -880,11 +1167,8 @@ begin
     if _run.state <> 'waiting_approval' then
         return null;  -- cancelled meanwhile
     end if;
-    insert into agent.step (run_id, seq, kind, content)
-    select new.run_id, coalesce(max(seq), -1) + 1, 'decision', jsonb_build_object(
-               'call_id', new.call_id, 'decision', new.state, 'by', new.decided_by, 'reason', new.reason,
-               'digest', new.digest)
-      from agent.step where run_id = new.run_id;
+    perform agent_internal.insert_step(new.run_id, null, 'decision', jsonb_build_object(
+        'call_id', new.call_id, 'decision', new.state, 'by', new.decided_by, 'reason', new.reason, 'digest', new.digest));
     update agent.run set state = 'pending' where id = new.run_id;
     return null;
 end;
@@ -925,7 +1209,7 @@ create function agent_internal.notify_queue()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    update agent_internal.queue set queued = true where attachment_id = new.attachment_id and not queued;
+    update agent_internal.queue set queued = true where id = new.queue_id and not queued;
     perform pg_notify('walagent_runs', '');
     return null;
 end;
@@ -993,9 +1277,8 @@ begin
             using errcode = 'WA003';
     end if;
     perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
-    insert into agent.step (run_id, seq, kind, content)
-    select _run.id, coalesce(max(seq), -1) + 1, 'note', jsonb_build_object('retry', true, 'by', session_user)
-      from agent.step where step.run_id = _run.id;
+    perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
+        'retry', true, 'by', agent.current_principal()));
     update agent.run set state = 'pending', attempt = 0, finished_at = null, error = null, result = null where id = _run.id;
 end;
 $$;
@@ -1018,41 +1301,60 @@ begin
     end if;
     select content into _intent from agent.step
      where step.run_id = _run.id and kind = 'intent' order by seq desc limit 1;
-    insert into agent.step (run_id, seq, kind, content)
-    select _run.id, max(seq) + 1, 'result', jsonb_build_object(
-               'call_id', _intent ->> 'call_id', 'name', _intent ->> 'name', 'is_error', not happened,
-               'content', case when happened then coalesce(nullif(note, ''), 'done')
-                               else 'this did not happen' || coalesce(': ' || nullif(note, ''), '') end,
-               'reviewed_by', session_user)
-      from agent.step where step.run_id = _run.id;
+    perform agent_internal.insert_step(_run.id, null, 'result', jsonb_build_object(
+        'call_id', _intent ->> 'call_id', 'name', _intent ->> 'name', 'is_error', not happened,
+        'content', case when happened then coalesce(nullif(note, ''), 'done')
+                        else 'this did not happen' || coalesce(': ' || nullif(note, ''), '') end,
+        'reviewed_by', agent.current_principal()));
     update agent.run set state = 'pending', error = null where id = _run.id;
 end;
 $$;
 comment on function agent.resolve(bigint, boolean, text) is 'Say what became of an unsafe tool call whose outcome is unknown';
 
--- Take changes in: one run each.  A change that is here already leaves no trace.
+-- Insert runs of changes, one each.  A change that is here already leaves no trace.
 --
--- Args: _runs: an array of objects; short names, because there are many: a attachment, v version,
--- l commit LSN, o ordinal, t committed at, c change, k key, n ordering key, m max attempts, u causing run,
--- d depth, s state, e error.
+-- Args: _runs: an array of agent.new_run.
 create function agent_internal.insert_runs(_generation integer, _runs jsonb)
     returns bigint
-    language sql
+    language plpgsql
 as $$
-    with taken as (
-        insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
-                               change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
-        select x.a, x.v, _generation, x.l, x.o, x.t, x.c, x.k, x.n, x.m, x.u, x.d, x.s, x.e,
-               case when agent_internal.is_final(x.s) then agent_internal.now() end
-          from jsonb_to_recordset(_runs) as x (
-                   a bigint, v integer, l pg_lsn, o integer, t timestamptz, c jsonb, k text, n text,
-                   m integer, u bigint, d integer, s agent.run_state, e jsonb)
-         order by x.l, x.o
-        on conflict on constraint run_once_per_change do nothing
-        returning 1
-    )
-    select count(*) from taken
+declare
+    _count bigint;
+begin
+    insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+                           change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
+    select n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.commit_lsn, n.ordinal, n.committed_at,
+           n.change, n.key, n.ordering_key, n.max_attempts, n.cause_run, coalesce(n.depth, 0),
+           coalesce(n.state, 'pending'), n.error,
+           case when agent_internal.is_final(n.state) then agent_internal.now() end
+      from jsonb_populate_recordset(null::agent.new_run, _runs) n
+     order by n.commit_lsn, n.ordinal
+    on conflict on constraint run_once_per_change do nothing;
+    get diagnostics _count = row_count;
+    return _count;
+end;
 $$;
+
+-- Insert runs for rows that a backfill found; a row that has one already gets no second.
+--
+-- Args: _runs: an array of agent.new_run without a position; `key` names the row.
+create function agent_internal.insert_backfill_runs(_generation integer, _runs jsonb)
+    returns void
+    language plpgsql
+as $$
+begin
+    -- As agent.retry: no run of the same ordering key may start as it is inserted meanwhile.
+    perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
+    insert into agent.run (reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
+                           backfill_key, max_attempts, state, error, finished_at)
+    select 'backfill', n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.change, n.key, n.ordering_key,
+           n.key, n.max_attempts, coalesce(n.state, 'pending'), n.error,
+           case when agent_internal.is_final(n.state) then agent_internal.now() end
+      from jsonb_populate_recordset(null::agent.new_run, _runs) n
+    on conflict do nothing;
+end;
+$$;
+comment on function agent_internal.insert_backfill_runs(integer, jsonb) is 'Insert runs for rows that a backfill found';
 
 -- Move the checkpoint on, in the transaction that took the changes in, and wake the workers.  The
 -- queues come last: a claim that holds one of them must not wait for the inserts before this.
@@ -1073,23 +1375,21 @@ begin
         raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
     end if;
     if _queues <> '{}' then
-        update agent_internal.queue set queued = true
-         where attachment_id in (select attachment_id from agent_internal.queue where attachment_id = any (_queues)
-                                  order by attachment_id for no key update);
-        perform pg_notify('walagent_runs', '');
+        perform agent_internal.wake_queues(_queues);
     end if;
 end;
 $$;
 
 -- The plain case of intake, in one round trip, and one commit less where it can be: a run that a
 -- worker in the reader's own process has a slot for is inserted as already claimed by it.  Only
--- where nobody is passed over: the attachment has no backlog, no cap and no pause, and the run's
--- ordering key no unfinished run.  The caller marks (x) at most one run of an ordering key.
+-- where nobody is passed over: the queue has no backlog, no cap and no pause, and the run's
+-- ordering key no unfinished run.  The caller marks (`start`) at most one run of an ordering key.
 --
 -- Nobody may put an older run before it between that look and our commit, or a claim could start it
 -- beside ours: agent.retry and backfills share the lock `walagent.start`, and while any does, nothing
 -- is started here.
 --
+-- Args: _runs: an array of agent.new_run.
 -- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
 create function agent_internal.ingest(
     _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
@@ -1106,34 +1406,33 @@ begin
         perform agent_internal.insert_runs(_generation, _runs);
     else
         with given as (
-            select x.*, coalesce(x.x, false) and x.s = 'pending'
+            select n.*, coalesce(n.start, false) and coalesce(n.state, 'pending') = 'pending'
                    and exists (
                        select from agent_internal.queue l
-                        where l.attachment_id = x.a and not l.queued and not l.paused and l.cap is null)
+                        where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null)
                    and not exists (
                        select from agent.run p
-                        where p.attachment_id = x.a and p.ordering_key = x.n
+                        where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review'))
                    as go
-              from jsonb_to_recordset(_runs) as x (
-                       a bigint, v integer, l pg_lsn, o integer, t timestamptz, c jsonb, k text, n text,
-                       m integer, u bigint, d integer, s agent.run_state, e jsonb, x boolean)
+              from jsonb_populate_recordset(null::agent.new_run, _runs) n
         ), taken as (
-            insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+            insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
                                    change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
                                    worker, lease, attempt, lease_expires_at, started_at)
-            select g.a, g.v, _generation, g.l, g.o, g.t, g.c, g.k, g.n, g.m, g.u, g.d,
-                   case when g.go then 'running' else g.s end, g.e,
-                   case when agent_internal.is_final(g.s) then agent_internal.now() end,
+            select g.attachment_id, g.attachment_id, g.attachment_version, _generation, g.commit_lsn, g.ordinal, g.committed_at,
+                   g.change, g.key, g.ordering_key, g.max_attempts, g.cause_run, coalesce(g.depth, 0),
+                   case when g.go then 'running' else coalesce(g.state, 'pending') end, g.error,
+                   case when agent_internal.is_final(g.state) then agent_internal.now() end,
                    case when g.go then _worker end, case when g.go then agent_internal.next_lease(0) else 0 end, g.go::integer,
                    case when g.go then agent_internal.now() + _lease end, case when g.go then agent_internal.now() end
               from given g
-             order by g.l, g.o
+             order by g.commit_lsn, g.ordinal
             on conflict on constraint run_once_per_change do nothing
-            returning id, lease, attachment_id, commit_lsn, ordinal, state
+            returning id, lease, queue_id, attachment_id, commit_lsn, ordinal, state
         )
         select jsonb_agg(jsonb_build_array(t.id, t.lease, t.attachment_id, t.commit_lsn, t.ordinal)) filter (where t.state = 'running'),
-               coalesce(array_agg(distinct t.attachment_id) filter (where t.state = 'pending'), '{}')
+               coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'pending'), '{}')
           into _started, _waiting
           from taken t;
     end if;

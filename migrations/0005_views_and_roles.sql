@@ -1,7 +1,7 @@
 -- What people look at, and who may do what.
 
 create view agent.run_overview with (security_invoker = on) as
-    select r.id, a.name as attachment, r.reason, r.state, r.change ->> 'op' as op,
+    select r.id, r.kind, a.name as attachment, r.reason, r.state, r.change ->> 'op' as op,
            (r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation, r.key,
            r.attempt, (select count(*) from agent.step s where s.run_id = r.id) as steps,
            r.tokens, r.cost, r.result, r.error ->> 'reason' as error,
@@ -26,8 +26,8 @@ create view agent.broken_invariant with (security_invoker = on) as
       from agent.run r join agent.checkpoint p on p.generation = r.generation
      where r.reason = 'change' group by r.id having r.commit_lsn >= max(p.end_lsn)
     union all
-    select 'two runs of one ordering key at the same time', format('attachment %s, ordering key %s', attachment_id, ordering_key)
-      from agent.run where state = 'running' and ordering_key is not null group by attachment_id, ordering_key having count(*) > 1
+    select 'two runs of one ordering key at the same time', format('queue %s, ordering key %s', queue_id, ordering_key)
+      from agent.run where state = 'running' and ordering_key is not null group by queue_id, ordering_key having count(*) > 1
     union all
     select 'a run waits for an approval that nobody can give', format('run %s', r.id)
       from agent.run r
@@ -87,7 +87,8 @@ begin
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
         'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
         'agent_internal.queue, agent.worker, agent_internal.merged_change, agent.attachment_version to %I', role);
-    execute format('grant execute on function agent_internal.now(), agent_internal.is_final(agent.run_state) to %I', role);
+    execute format('grant execute on function agent.current_principal(), agent_internal.now(), '
+        'agent_internal.is_final(agent.run_state) to %I', role);
     execute format('grant select on agent.gap_choice, agent_internal.published to %I', role);
     execute format('grant select on agent.budget, agent_internal.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
         'to %I', role);
@@ -126,7 +127,7 @@ begin
         select string_agg(format('grant execute on function %s to %I', p.oid::regprocedure, role), '; ')
           from pg_catalog.pg_proc p
          where p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
-           and p.proname in ('now', 'attach', 'detach', 'pause', 'resume', 'parse_spec', 'spec_skip', 'spec_value', 'spec_list',
+           and p.proname in ('now', 'current_principal', 'attach', 'detach', 'pause', 'resume', 'parse_spec', 'spec_skip', 'spec_value', 'spec_list',
                'spec_ops', 'spec_bind', 'spec_cast', 'suggest', 'edit_distance', 'json_schema_of', 'check_list', 'column_schema',
                'key_columns', 'identity_columns', 'is_utf8', 'json_columns', 'argument_names', 'function_tool', 'schemas_of', 'find_function', 'check_function', 'tool_name', 'resolve_tool', 'drop_arguments', 'update_tool', 'query_tool', 'writing_rights',
                'is_one_expression', 'view_condition', 'compile_condition', 'row_filter', 'check_visibility', 'check_columns', 'check_streamed', 'check_relation', 'may_change', 'checked_attachment', 'define', 'check_model', 'check_tools', 'check_approve',

@@ -53,7 +53,7 @@ comment on column agent_internal.budget_use.starts_at is 'Since when is counted;
 -- Without a foreign key to the budget: each insert would lock that one row, which all calls share.
 create table agent.spend (
     run_id          bigint not null references agent.run on delete cascade,
-    seq             integer not null,
+    call            integer not null,
     budget_id       bigint not null,
     lease           bigint not null,
     model           text not null,
@@ -63,13 +63,17 @@ create table agent.spend (
     tokens          bigint,
     reserved_at     timestamptz not null default agent_internal.now(),
     settled_at      timestamptz,
-    primary key (run_id, seq, budget_id),
+    primary key (run_id, lease, call, budget_id),
     constraint settled_says_what
-        check (num_nonnulls(cost, tokens, settled_at) in (0, 3))
+        check (num_nonnulls(cost, tokens, settled_at) in (0, 3)),
+    -- What a login reports of its own calls is not trusted to be a number: NaN and infinity would use
+    -- every budget up, and less than nothing would refill it.
+    constraint amounts_are_numbers
+        check (least(reserved_cost, cost) >= 0 and greatest(reserved_cost, cost) < 'infinity' and least(reserved_tokens, tokens) >= 0)
 );
 create index spend_open on agent.spend (run_id) where settled_at is null;
 comment on table agent.spend is 'One call of a model under one budget: reserved before, settled after it';
-comment on column agent.spend.seq is 'The step that the reply became, or will become; of a question, the number of the call';
+comment on column agent.spend.call is 'Which call of the run under that lease; a call that goes alone has the number of the step that its reply becomes';
 comment on column agent.spend.lease is 'Under which the run was held; the reservation of a lease that is lost is released';
 comment on column agent.spend.cost is 'US dollars; where the cost of the reply is not known, what was reserved';
 
@@ -93,19 +97,21 @@ as $$
 $$;
 comment on function agent_internal.period_end(text, timestamptz) is 'When a budget begins anew; NULL: never';
 
--- Let go of what a run has reserved.
+-- Release what a run has reserved.
 --
--- Args: _but_lease: except under this lease, where calls of one run go side by side.
-create function agent_internal.release(_run_id bigint, _but_lease bigint default null)
+-- Args: _but_lease: except under this lease, where calls go side by side, unless it was for *_call*.
+create function agent_internal.release(_run bigint, _but_lease bigint default null, _call integer default null)
     returns void
     language plpgsql
 as $$
 begin
     perform from agent_internal.budget_use
-      where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null and lease is distinct from _but_lease)
+      where budget_id in (select budget_id from agent.spend
+                           where run_id = _run and settled_at is null and (lease is distinct from _but_lease or call = _call))
       order by budget_id for no key update;
     with gone as (
-        delete from agent.spend where run_id = _run_id and settled_at is null and lease is distinct from _but_lease
+        delete from agent.spend
+         where run_id = _run and settled_at is null and (lease is distinct from _but_lease or call = _call)
         returning budget_id, reserved_cost, reserved_tokens
     ), of_budget as (
         select budget_id, sum(reserved_cost) as cost, sum(reserved_tokens) as tokens from gone group by 1
@@ -151,34 +157,44 @@ $$;
 
 -- Reserve what a call can cost at most, in every budget that applies, or in none.
 --
+-- Calls of a run may go side by side: only what an earlier lease, or an earlier attempt at this call,
+-- has reserved is released.
+--
 -- Returns NULL when the call may be made.  Otherwise the budget that does not allow it, the reason,
 -- and for how many seconds the run should wait; without `wait` it cannot be helped by waiting.
 --
--- Args: _cost: NULL where the model has no price.  _asker: whose question it is, where it is one: its
--- calls may go side by side, so that only what an earlier lease has reserved is let go.
--- Raises WA001, WA002 as agent_internal.fence does: for a run that is cancelled nothing more is spent.
+-- Args: _call: a number of its own among the calls under this lease, for agent_internal.record_step.  _cost: NULL where the
+-- model has no price.  _agent, _attachment: whose run it is, for the budgets of one agent; a question's
+-- is of none.
+-- Raises as agent_internal.fence does: for a run that is cancelled nothing more is spent.
 create function agent_internal.reserve(
-    _run_id bigint, _lease bigint, _seq integer, _agent text, _attachment text, _model text, _tokens bigint, _cost numeric,
-    _asker name default null
+    _run bigint, _lease bigint, _call integer, _model text, _tokens bigint, _cost numeric,
+    _agent text default null, _attachment text default null
 )
     returns jsonb
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _now     constant timestamptz := agent_internal.now();
-    _budgets bigint[];
-    _refusal jsonb;
+    _now       constant timestamptz := agent_internal.now();
+    _kind      text;
+    _principal name;
+    _budgets   bigint[];
+    _refusal   jsonb;
 begin
-    perform agent_internal.fence(_run_id, _lease);
-    _budgets := array(select id from agent.budget
-                       where coalesce(agent, _agent) = _agent and coalesce(attachment, _attachment) = _attachment
-                         and coalesce(model, _model) = _model
-                         and (asker is null or asker = _asker));
+    perform agent_internal.fence(_run, _lease);
+    select r.kind, r.principal into _kind, _principal from agent.run r where r.id = _run;
+    _budgets := array(select b.id from agent.budget b
+                       where (b.model is null or b.model = _model)
+                         and (b.asker is null or b.asker = _principal)
+                         and (b.agent is null or b.agent = _agent and _kind = 'agent')
+                         and (b.attachment is null or b.attachment = _attachment and _kind = 'agent'));
     perform from agent_internal.budget_use
       where budget_id = any (_budgets)
-         or budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null)
+         or budget_id in (select budget_id from agent.spend where run_id = _run and settled_at is null)
       order by budget_id for no key update;
-    perform agent_internal.release(_run_id, case when _asker is not null then _lease end);  -- of an attempt before this one
+    perform agent_internal.release(_run, _lease, _call);
 
     update agent_internal.budget_use u
        set starts_at = agent_internal.period_start(b.period, _now), spent_cost = 0, spent_tokens = 0
@@ -199,13 +215,13 @@ begin
     update agent_internal.budget_use
        set reserved_cost = reserved_cost + coalesce(_cost, 0), reserved_tokens = reserved_tokens + _tokens
      where budget_id = any (_budgets);
-    insert into agent.spend (run_id, seq, budget_id, lease, model, reserved_cost, reserved_tokens)
-    select _run_id, _seq, u.budget_id, _lease, _model, coalesce(_cost, 0), _tokens
+    insert into agent.spend (run_id, call, budget_id, lease, model, reserved_cost, reserved_tokens)
+    select _run, _call, u.budget_id, _lease, _model, coalesce(_cost, 0), _tokens
       from agent_internal.budget_use u where u.budget_id = any (_budgets);
     return null;
 end;
 $$;
-comment on function agent_internal.reserve(bigint, bigint, integer, text, text, text, bigint, numeric, name) is 'Reserve the worst case of a model call in the budgets that apply';
+comment on function agent_internal.reserve(bigint, bigint, integer, text, bigint, numeric, text, text) is 'Reserve the worst case of a model call in the budgets that apply';
 
 -- Why a call does not fit a budget; NULL: it does.
 --
@@ -263,13 +279,13 @@ create function agent_internal.short_number(_value numeric)
     immutable
 as $$ select trim_scale(round(_value, 6))::text $$;
 
--- Settle a run's reservations: what its reply did cost.
+-- Settle what a call has reserved: what its reply did cost.
 --
 -- Called by what records the reply, in its transaction, while it holds the run.
 --
 -- Args: _usage: tokens of each kind; none at all: the server did not count.  _cost: NULL where
--- unknown.  What nobody knows counts as it was reserved.  _seq: of this call; NULL: of all.
-create function agent_internal.settle(_run_id bigint, _usage integer[], _cost numeric, _seq integer default null)
+-- unknown.  What nobody knows counts as it was reserved.
+create function agent_internal.settle(_run bigint, _lease bigint, _call integer, _usage integer[], _cost numeric)
     returns void
     language plpgsql
 as $$
@@ -278,12 +294,13 @@ declare
     _tokens constant bigint := nullif((select sum(n) from unnest(_usage) as n), 0);
 begin
     perform from agent_internal.budget_use
-      where budget_id in (select budget_id from agent.spend where run_id = _run_id and settled_at is null and seq = coalesce(_seq, seq))
+      where budget_id in (select budget_id from agent.spend
+                           where run_id = _run and lease = _lease and call = _call and settled_at is null)
       order by budget_id for no key update;
     with settled as (
         update agent.spend
            set cost = coalesce(_cost, reserved_cost), tokens = coalesce(_tokens, reserved_tokens), settled_at = _now
-         where run_id = _run_id and settled_at is null and seq = coalesce(_seq, seq)
+         where run_id = _run and lease = _lease and call = _call and settled_at is null
         returning budget_id, reserved_cost, reserved_tokens, cost, tokens
     )
     update agent_internal.budget_use u
@@ -298,7 +315,33 @@ begin
      where u.budget_id = s.budget_id;
 end;
 $$;
-comment on function agent_internal.settle(bigint, integer[], numeric, integer) is 'Count what a reply cost, instead of what was reserved for it';
+comment on function agent_internal.settle(bigint, bigint, integer, integer[], numeric) is 'Count what a reply cost, instead of what was reserved for it';
+
+-- Settle and release what runs that have ended have reserved.  All budgets first, in their order: run
+-- by run, two of these could wait for one another.
+create function agent_internal.settle_runs(_ends agent_internal.run_end[], _ended bigint[])
+    returns void
+    language plpgsql
+as $$
+declare
+    _end record;
+begin
+    perform from agent_internal.budget_use
+      where budget_id in (select budget_id from agent.spend where run_id = any (_ended) and settled_at is null)
+      order by budget_id for no key update;
+    if not found then
+        return;
+    end if;
+    for _end in select * from unnest(_ends) e where e.run = any (_ended) loop
+        if _end.call is not null then
+            perform agent_internal.settle(_end.run, _end.lease, _end.call, _end.usage, _end.step_cost);
+        end if;
+        if _end.reserved or _end.call is not null then
+            perform agent_internal.release(_end.run);
+        end if;
+    end loop;
+end;
+$$;
 
 -- What a name stands for must be there when the budget is made: a budget that nothing counts in would
 -- limit nothing, without a word.
@@ -380,21 +423,28 @@ create trigger count_budget_version
 -- Let a run wait that a budget has refused.  If the budget has changed since, it need not wait: with
 -- the lock, either we see the change here, or whoever commits it finds our run waiting.
 --
--- Args: _refusal: what agent_internal.reserve said.
-create function agent_internal.wait_for_budget(_run_id bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
+-- Other calls of the run may have reserved something, which is released.
+--
+-- Args: _refusal: what agent_internal.reserve returned.
+create function agent_internal.wait_for_budget(_run bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
     returns void
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _same boolean;
 begin
+    perform agent_internal.fence(_run, _lease);
     perform pg_advisory_xact_lock_shared(hashtext('walagent.budget'));
     _same := exists (select from agent.budget where name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
-    perform agent_internal.park_run(_run_id, _lease, 'waiting_retry',
+    perform agent_internal.park_run(_run, _lease, 'waiting_retry',
                            case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
-                           true, _refusal - '{version,wait}'::text[], _tokens, _cost);
+                           true, _refusal - '{version,wait}'::text[], _tokens, _cost, true);
 end;
 $$;
+comment on function agent_internal.wait_for_budget(bigint, bigint, jsonb, bigint, numeric)
+    is 'Let a run that the caller holds wait for a budget';
 
 -- Tell the workers which budgets there are, and let go on what waits for one that has changed.  Deferred, so
 -- that the lock is held for the commit and no longer.

@@ -18,24 +18,25 @@ create function agent_internal.defer_changes(_generation integer, _changes jsonb
     language sql
 as $$
     insert into agent_internal.deferred_change (run_id, change)
-    select r.id, x.c::json
-      from jsonb_to_recordset(_changes) as x (a bigint, l pg_lsn, o integer, c text)
-           join agent.run r on r.attachment_id = x.a and r.generation = _generation and r.commit_lsn = x.l and r.ordinal = x.o
+    select r.id, x.change::json
+      from jsonb_to_recordset(_changes) as x (attachment_id bigint, commit_lsn pg_lsn, ordinal integer, change text)
+           join agent.run r on (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
+                             = (x.attachment_id, _generation, x.commit_lsn, x.ordinal)
     on conflict do nothing
 $$;
-comment on function agent_internal.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them; a attachment, l commit LSN, o ordinal, c change';
+comment on function agent_internal.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them: attachment_id, commit_lsn, ordinal, change';
 
 -- A change was evaluated after all, and its run is to be worked: with what the agent is shown by now.
 --
 -- Raises WA001, WA002 as agent_internal.fence does.
-create function agent_internal.accept_deferred(_run_id bigint, _lease bigint, _change jsonb, _key text)
+create function agent_internal.accept_deferred(_run bigint, _lease bigint, _change jsonb, _key text)
     returns void
     language plpgsql
 as $$
 begin
-    perform agent_internal.fence(_run_id, _lease);
-    update agent.run set change = _change, key = _key, error = null where id = _run_id;
-    delete from agent_internal.deferred_change where run_id = _run_id;
+    perform agent_internal.fence(_run, _lease);
+    update agent.run set change = _change, key = _key, error = null where id = _run;
+    delete from agent_internal.deferred_change where run_id = _run;
 end;
 $$;
 comment on function agent_internal.accept_deferred(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was evaluated late';
@@ -261,14 +262,14 @@ comment on function agent_internal.pause_drifted() is 'Pause the attachments tha
 
 -- Whether a tool's error is no answer of the tool: it is called as the attachment was defined, and
 -- that does not hold any more.  Of a run with an older version that is nobody's news.
-create function agent_internal.drift_of_run(_run_id bigint, _sqlstate text)
+create function agent_internal.drift_of_run(_run bigint, _sqlstate text)
     returns text
     language sql
     stable
 as $$
     select agent_internal.drift_of(a.definition)
       from agent.run r join agent.attachment a on a.id = r.attachment_id and a.version = r.attachment_version
-     where r.id = _run_id
+     where r.id = _run
        and _sqlstate in ('WA009', '42883', '42P01', '42703', '42704', '3F000', '22P02')
 $$;
 comment on function agent_internal.drift_of_run(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';

@@ -7,14 +7,14 @@
 -- Else each removed run would read all approvals.
 create index approval_run on agent.approval (run_id);
 
-create function agent_internal.has_decision(_run_id bigint)
+create function agent_internal.has_decision(_run bigint)
     returns boolean
     language sql
     stable
 as $$
-    select exists (select from agent.approval p where p.run_id = _run_id and p.decided_by is not null)
+    select exists (select from agent.approval p where p.run_id = _run and p.decided_by is not null)
         or exists (select from agent.step s
-                    where s.run_id = _run_id and s.kind = 'result' and s.content ? 'reviewed_by')
+                    where s.run_id = _run and s.kind = 'result' and s.content ? 'reviewed_by')
 $$;
 comment on function agent_internal.has_decision(bigint) is 'Whether a person has approved, rejected or reviewed something in a run';
 

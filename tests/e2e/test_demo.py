@@ -257,9 +257,9 @@ async def write_ticket(conn: AsyncConnection, number: int) -> None:
 async def insert_run(conn: AsyncConnection, number: int, *, ordinal: int) -> None:
     """Write a run that has ended, as intake and a worker would have."""
     await conn.execute(
-        "insert into agent.run (attachment_id, attachment_version, commit_lsn, ordinal, key,"
-        " change, state, committed_at, finished_at)"
-        ' values (1, 1, \'0/1\', %s, %s, \'{"op": "insert", "table": "support_tickets"}\','
+        "insert into agent.run (queue_id, attachment_id, attachment_version, commit_lsn, ordinal,"
+        " key, change, state, committed_at, finished_at)"
+        ' values (1, 1, 1, \'0/1\', %s, %s, \'{"op": "insert", "table": "support_tickets"}\','
         " 'succeeded', now(), now())",
         [ordinal, str(number)],
     )

@@ -351,9 +351,9 @@ async def test_a_run_that_no_budget_counts_costs_no_statement_more(
 # Fifty sessions at once, without a model between.
 
 RUNS = """
-insert into agent.run (reason, attachment_id, attachment_version, change, state, lease, worker,
-                       lease_expires_at)
-select 'manual', 1, 1, '{}', 'running', 1, 'w', agent_internal.now() + interval '1 hour'
+insert into agent.run (reason, queue_id, attachment_id, attachment_version, change, state, lease,
+                       worker, lease_expires_at)
+select 'manual', 1, 1, 1, '{}', 'running', 1, 'w', agent_internal.now() + interval '1 hour'
   from generate_series(1, %s)
 """
 MANY = """
@@ -373,9 +373,9 @@ async def spend_at_random(dsn: str, run: int, chance: random.Random, turns: int)
         for _ in range(turns):
             agent, model = chance.choice(["item", "other"]), chance.choice(["script", "other"])
             worst = Decimal(chance.randrange(1, 30)) / 1000
-            place = [run, did["settled"], agent, model, worst]
+            place = [run, did["settled"], model, worst, agent]
             refused = (
-                "select agent_internal.reserve(%s, 1, %s, %s, 'item', %s, 100, %s) is not null"
+                "select agent_internal.reserve(%s, 1, %s, %s, 100, %s, %s, 'item') is not null"
             )
             if (await fetch(conn, refused, *place))[0][0]:
                 did["refused"] += 1
@@ -385,8 +385,8 @@ async def spend_at_random(dsn: str, run: int, chance: random.Random, turns: int)
             else:
                 await conn.execute(
                     "select agent_internal.record_step(%s, 1, %s, 'reply', '{}', '{50,0,0,5}',"
-                    " %s, 1, true)",
-                    [run, did["settled"], worst * chance.randrange(1, 100) / 100],
+                    " %s, 1, %s)",
+                    [run, done := did["settled"], worst * chance.randrange(1, 100) / 100, done],
                 )
                 did["settled"] += 1
     return did

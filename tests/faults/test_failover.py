@@ -45,8 +45,8 @@ select exists (select from pg_stat_activity
                 where application_name = 'walagent intake' and wait_event_type = 'Lock')
 """
 RUN = """
-insert into agent.run (reason, attachment_id, attachment_version, change, key)
-select 'manual', id, version, '{}', '1' from agent.attachment;
+insert into agent.run (reason, queue_id, attachment_id, attachment_version, change, key)
+select 'manual', id, id, version, '{}', '1' from agent.attachment;
 update agent_internal.queue set queued = true
 """
 GAP = "select from_lsn = p.end_lsn, to_lsn > from_lsn from agent.gap, agent.checkpoint p"

@@ -343,10 +343,10 @@ async def test_nothing_grows(
 
 
 OLD = """
-insert into agent.run (reason, attachment_id, attachment_version, change, key, state, finished_at,
-                       created_at)
-select 'manual', 0, 1, jsonb_build_object('new', jsonb_build_object('id', n)), n::text, 'succeeded',
-       now() - interval '30 days', now() - interval '31 days'
+insert into agent.run (reason, queue_id, attachment_id, attachment_version, change, key, state,
+                       finished_at, created_at)
+select 'manual', 0, 0, 1, jsonb_build_object('new', jsonb_build_object('id', n)), n::text,
+       'succeeded', now() - interval '30 days', now() - interval '31 days'
   from generate_series(1, %s::int) n
 """
 OLD_STEPS = """
@@ -354,8 +354,8 @@ insert into agent.step (run_id, seq, kind, content)
 select r.id, n, 'reply', '{"parts": []}' from agent.run r cross join generate_series(0, 2) n
 """
 NEW = """
-insert into agent.run (reason, attachment_id, attachment_version, change)
-select 'manual', id, 1, '{}' from agent.attachment cross join generate_series(1, 2000)
+insert into agent.run (reason, queue_id, attachment_id, attachment_version, change)
+select 'manual', id, id, 1, '{}' from agent.attachment cross join generate_series(1, 2000)
 """
 LEFT = "select count(*) from agent.run where attachment_id = 0"
 

@@ -10,7 +10,7 @@ from tests.helpers.database import column, rows, run_all, value
 from walagent.message import Json
 from walagent.run import Claim, RunState
 from walagent.store import runs
-from walagent.store.runs import NewStep, Spent
+from walagent.store.runs import ClaimScope, NewStep, Spent
 
 LEASE = timedelta(seconds=30)
 NOTHING = Spent(0, None)
@@ -23,17 +23,15 @@ async def add_runs(
     last = await value(conn, "select coalesce(max(commit_lsn), '0/100') - '0/0' from agent.run")
     documents = [
         {
-            "a": attachment,
-            "v": 1,
-            "l": f"0/{int(last) + n + 1:X}",
-            "o": 0,
-            "t": "2026-01-01T00:00:00Z",
-            "c": {"op": "insert", "new": {"id": n}},
-            "k": str(n),
-            "n": ordering_key,
-            "m": 5,
-            "d": 0,
-            "s": "pending",
+            "attachment_id": attachment,
+            "attachment_version": 1,
+            "commit_lsn": f"0/{int(last) + n + 1:X}",
+            "ordinal": 0,
+            "committed_at": "2026-01-01T00:00:00Z",
+            "change": {"op": "insert", "new": {"id": n}},
+            "key": str(n),
+            "ordering_key": ordering_key,
+            "max_attempts": 5,
             **fields,
         }
         for n, ordering_key in enumerate(ordering_keys)
@@ -41,9 +39,7 @@ async def add_runs(
     await value(
         conn, "select agent_internal.insert_runs(1, %s::jsonb)", orjson.dumps(documents).decode()
     )
-    await conn.execute(
-        "update agent_internal.queue set queued = true where attachment_id = %s", [attachment]
-    )
+    await conn.execute("update agent_internal.queue set queued = true where id = %s", [attachment])
     ids = await column(
         conn, "select id from agent.run order by id desc limit %s", len(ordering_keys)
     )
@@ -57,10 +53,11 @@ async def claim(
     worker: str = "w1",
     lease: timedelta = LEASE,
     done: Mapping[int, int] | None = None,
-    rooms: Mapping[int, int] | None = None,
+    limits: Mapping[int, int] | None = None,
 ) -> list[Claim]:
     """Claim as a worker does."""
-    found, _ = await runs.claim_runs(conn, worker, slots, lease, done or {}, rooms)
+    scope = ClaimScope(limits=limits or {})
+    found, _ = await runs.claim_runs(conn, worker, slots, lease, done, scope)
     return found
 
 

@@ -208,11 +208,11 @@ def _new_run(
     match = match_of(verdict)
     state, error = state_of(verdict, room)
     return {
-        "k": keys[id(match)],
-        "c": document.document(match.change, attachment, room),
-        "n": document.ordering_key_of(match.change, attachment),
-        "s": state.value,
-        "e": error,
+        "key": keys[id(match)],
+        "change": document.document(match.change, attachment, room),
+        "ordering_key": document.ordering_key_of(match.change, attachment),
+        "state": state.value,
+        "error": error,
     }
 
 

@@ -11,7 +11,6 @@ from psycopg.types.json import Jsonb
 from walagent.attachment import Attachment
 from walagent.lsn import Lsn
 from walagent.store.codecs.exact import exact
-from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 
@@ -113,30 +112,27 @@ async def seen(conn: Connection, job: BackfillJob, keys: Sequence[str]) -> set[s
 async def insert_runs(
     conn: Connection, attachment: Attachment, generation: int, runs: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Insert one run for each row: k key, c change, n ordering_key, s state, e error.
+    """Insert one run for each row: change, key, ordering_key, state, error of agent.new_run.
 
     `wake` lets workers have them, in the same transaction and as late as can be: it holds a lock.
     """
-    # As agent.retry: no run of the same ordering key may start as it is inserted meanwhile.
-    await conn.execute("select pg_advisory_xact_lock_shared(hashtext('walagent.start'))")
+    pinned = {
+        "attachment_id": attachment.id,
+        "attachment_version": attachment.version,
+        "max_attempts": attachment.queueing.max_attempts,
+    }
+    documents = [{**pinned, **run} for run in runs]
     await conn.execute(
-        query("insert_backfill_runs"),
-        {
-            "attachment": attachment.id,
-            "version": attachment.version,
-            "generation": generation,
-            "max_attempts": attachment.queueing.max_attempts,
-            "runs": orjson.dumps(runs, default=exact).decode(),
-        },
+        "select agent_internal.insert_backfill_runs(_generation => %(generation)s,"
+        " _runs => %(runs)s::jsonb)",
+        {"generation": generation, "runs": orjson.dumps(documents, default=exact).decode()},
     )
 
 
 async def wake(conn: Connection, attachment_id: int) -> None:
-    """Put an attachment into the workers' queue, and ring."""
+    """Say that an attachment has runs to claim, and wake the workers."""
     await conn.execute(
-        "with queued as (update agent_internal.queue set queued = true where attachment_id = %s)"
-        " select pg_notify('walagent_runs', '')",
-        [attachment_id],
+        "select agent_internal.wake_queues(_queues => %(queues)s)", {"queues": [attachment_id]}
     )
 
 

@@ -98,8 +98,15 @@ async def reserve(conn: Connection, run: RunSpec, call: int, worst: Worst) -> Re
 async def wait_for_budget(conn: Connection, claim: Claim, refusal: Json, spent: Spent) -> None:
     """Let the run wait until its budget allows the call; no attempt is used."""
     await conn.execute(
-        "select agent_internal.wait_for_budget(%s, %s, %s, %s, %s::numeric)",
-        [claim.run_id, claim.lease, Jsonb(refusal), spent.tokens, spent.cost],
+        "select agent_internal.wait_for_budget(_run => %(run)s, _lease => %(lease)s,"
+        " _refusal => %(refusal)s, _tokens => %(tokens)s, _cost => %(cost)s::numeric)",
+        {
+            "run": claim.run_id,
+            "lease": claim.lease,
+            "refusal": Jsonb(refusal),
+            "tokens": spent.tokens,
+            "cost": spent.cost,
+        },
     )
 
 

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 
 from walagent.errors import FencedError
 from walagent.lsn import Lsn
-from walagent.run import Claim, NewRun
+from walagent.run import Claim, NewRun, RunState
 from walagent.store.codecs.exact import exact, read_json
 from walagent.store.queries import query
 
@@ -200,19 +200,22 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     """
     marked = _startable(runs, start) if start else frozenset[int]()
     cursor = await conn.execute(
-        "select agent_internal.ingest(%s, %s, %s, %s, %s, %s::jsonb, %s, %s, %s, %s)",
-        [
-            checkpoint.slot,
-            checkpoint.epoch,
-            checkpoint.generation,
-            str(commit_lsn),
-            str(end_lsn),
-            _documents(runs, marked),
-            sorted({run.attachment_id for run in runs}),
-            start.worker if start and marked else None,
-            start.lease if start else None,
-            committed_at,
-        ],
+        "select agent_internal.ingest(_slot => %(slot)s, _epoch => %(epoch)s,"
+        " _generation => %(generation)s, _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s,"
+        " _runs => %(runs)s::jsonb, _queues => %(queues)s, _worker => %(worker)s,"
+        " _lease => %(lease)s, _committed_at => %(committed_at)s)",
+        {
+            "slot": checkpoint.slot,
+            "epoch": checkpoint.epoch,
+            "generation": checkpoint.generation,
+            "commit_lsn": str(commit_lsn),
+            "end_lsn": str(end_lsn),
+            "runs": _documents(runs, marked),
+            "queues": sorted({run.attachment_id for run in runs}),
+            "worker": start.worker if start and marked else None,
+            "lease": start.lease if start else None,
+            "committed_at": committed_at,
+        },
     )
     row = await cursor.fetchone()
     started = row[0] if row and row[0] else ()
@@ -254,6 +257,7 @@ def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
         committed_at=run.committed_at,
         created_at=now,
         started_at=now,
+        queue_id=run.attachment_id,  # an attachment's queue has its id
     )
 
 
@@ -265,8 +269,9 @@ def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
 async def insert_runs(conn: Connection, checkpoint: Checkpoint, runs: Sequence[NewRun]) -> int:
     """Insert runs that do not collect; return how many were new."""
     cursor = await conn.execute(
-        "select agent_internal.insert_runs(%s, %s::jsonb)",
-        [checkpoint.generation, _documents(runs)],
+        "select agent_internal.insert_runs(_generation => %(generation)s,"
+        " _runs => %(runs)s::jsonb)",
+        {"generation": checkpoint.generation, "runs": _documents(runs)},
     )
     row = await cursor.fetchone()
     return row[0] if row else 0
@@ -275,12 +280,18 @@ async def insert_runs(conn: Connection, checkpoint: Checkpoint, runs: Sequence[N
 async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable[NewRun]) -> None:
     """Keep the whole changes of runs that were inserted deferred, in the same transaction."""
     changes = [
-        {"a": run.attachment_id, "l": str(run.commit_lsn), "o": run.ordinal, "c": run.deferred}
+        {
+            "attachment_id": run.attachment_id,
+            "commit_lsn": str(run.commit_lsn),
+            "ordinal": run.ordinal,
+            "change": run.deferred,
+        }
         for run in runs
     ]
     await conn.execute(
-        "select agent_internal.defer_changes(%s, %s::jsonb)",
-        [checkpoint.generation, orjson.dumps(changes).decode()],
+        "select agent_internal.defer_changes(_generation => %(generation)s,"
+        " _changes => %(changes)s::jsonb)",
+        {"generation": checkpoint.generation, "changes": orjson.dumps(changes).decode()},
     )
 
 
@@ -324,15 +335,17 @@ async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
         FencedError: a newer reader took over; roll back and leave.
     """
     await conn.execute(
-        "select agent_internal.advance_checkpoint(%s, %s, %s, %s, %s, %s)",
-        [
-            checkpoint.slot,
-            checkpoint.epoch,
-            str(commit_lsn),
-            str(end_lsn),
-            sorted(set(queues)),
-            committed_at,
-        ],
+        "select agent_internal.advance_checkpoint(_slot => %(slot)s, _epoch => %(epoch)s,"
+        " _commit_lsn => %(commit_lsn)s, _end_lsn => %(end_lsn)s, _queues => %(queues)s,"
+        " _committed_at => %(committed_at)s)",
+        {
+            "slot": checkpoint.slot,
+            "epoch": checkpoint.epoch,
+            "commit_lsn": str(commit_lsn),
+            "end_lsn": str(end_lsn),
+            "queues": sorted(set(queues)),
+            "committed_at": committed_at,
+        },
     )
 
 
@@ -367,25 +380,27 @@ async def record_effects(conn: Connection, effects: Iterable[Effect]) -> None:
 def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> str:
     """Write runs as one JSON array: one parameter is far cheaper than one per column."""
     documents = [
-        {**_document(run), "x": True} if n in marked else _document(run)
+        {**_document(run), "start": True} if n in marked else _document(run)
         for n, run in enumerate(runs)
     ]
     return orjson.dumps(documents, default=exact).decode()
 
 
-def _document(run: NewRun) -> Mapping[str, Any]:
-    return {
-        "a": run.attachment_id,
-        "v": run.attachment_version,
-        "l": str(run.commit_lsn),
-        "o": run.ordinal,
-        "t": run.committed_at,
-        "c": run.change,
-        "k": run.key,
-        "n": run.ordering_key,
-        "m": run.max_attempts,
-        "u": run.cause_run,
-        "d": run.depth,
-        "s": run.state.value,
-        "e": run.error,
+def _document(run: NewRun) -> dict[str, Any]:
+    """Write a run as agent.new_run; what most runs do not have is left out."""
+    document = {
+        "attachment_id": run.attachment_id,
+        "attachment_version": run.attachment_version,
+        "commit_lsn": str(run.commit_lsn),
+        "ordinal": run.ordinal,
+        "committed_at": run.committed_at,
+        "change": run.change,
+        "key": run.key,
+        "ordering_key": run.ordering_key,
+        "max_attempts": run.max_attempts,
     }
+    if run.depth:
+        document |= {"cause_run": run.cause_run, "depth": run.depth}
+    if run.state is not RunState.PENDING or run.error is not None:
+        document |= {"state": run.state.value, "error": run.error}
+    return document

@@ -31,6 +31,12 @@ async def accept_deferred(
         LeaseLostError, RunCancelledError: leave the run.
     """
     await conn.execute(
-        "select agent_internal.accept_deferred(%s, %s, %s::jsonb, %s)",
-        [claim.run_id, claim.lease, orjson.dumps(change, default=exact).decode(), key],
+        "select agent_internal.accept_deferred(_run => %(run)s, _lease => %(lease)s,"
+        " _change => %(change)s::jsonb, _key => %(key)s)",
+        {
+            "run": claim.run_id,
+            "lease": claim.lease,
+            "change": orjson.dumps(change, default=exact).decode(),
+            "key": key,
+        },
     )

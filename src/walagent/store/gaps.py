@@ -102,7 +102,7 @@ async def settle_gap(conn: Connection, gap: Gap, made: Iterable[Made], start: Ls
     await conn.execute(
         "update agent.gap"
         "   set to_lsn = %s, resolution = %s, resolved_at = agent_internal.now(), resolved_by ="
-        " session_user"
+        " agent.current_principal()"
         " where id = %s",
         [str(start), f"a new slot begins at {start}", gap.id],
     )
@@ -129,7 +129,8 @@ async def resolve_gap(conn: Connection, gap_id: int, resolution: str) -> bool:
     """Write down what was done about a gap; False if there is no open one of that number."""
     cursor = await conn.execute(
         "update agent.gap"
-        "   set resolution = %s, resolved_at = agent_internal.now(), resolved_by = session_user"
+        "   set resolution = %s, resolved_at = agent_internal.now(),"
+        "       resolved_by = agent.current_principal()"
         " where id = %s and resolved_at is null",
         [resolution, gap_id],
     )

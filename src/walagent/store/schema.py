@@ -67,7 +67,7 @@ async def load_index(conn: Connection, role: str, fingerprint: str) -> list[Tabl
     cursor = await conn.execute(
         "select t.description from agent_internal.schema_index i"
         " join agent_internal.schema_table t using (owner, role)"
-        " where i.owner = session_user and i.role = %s and i.fingerprint = %s"
+        " where i.owner = agent.current_principal() and i.role = %s and i.fingerprint = %s"
         " and i.read_at > agent_internal.now() - interval '1 day' order by t.name",
         [role, fingerprint],
     )
@@ -87,7 +87,7 @@ async def keep_index(
     )
     await conn.execute(
         "delete from agent_internal.schema_table"
-        " where owner = session_user and role = %s and name <> all (%s)",
+        " where owner = agent.current_principal() and role = %s and name <> all (%s)",
         [role, names],
     )
     await conn.execute(
@@ -114,7 +114,7 @@ async def embedded_texts(conn: Connection, role: str) -> dict[str, str]:
     """Give for each table with a vector the digest of what it was made of."""
     cursor = await conn.execute(
         "select name, vector_of from agent_internal.schema_table"
-        " where owner = session_user and role = %s and vector is not null",
+        " where owner = agent.current_principal() and role = %s and vector is not null",
         [role],
     )
     return dict(await cursor.fetchall())
@@ -127,7 +127,7 @@ async def keep_vectors(
     async with conn.cursor() as cursor:
         await cursor.executemany(
             "update agent_internal.schema_table set vector = %s, vector_of = %s"
-            " where owner = session_user and role = %s and name = %s",
+            " where owner = agent.current_principal() and role = %s and name = %s",
             [(list(vector), digest, role, name) for name, digest, vector in rows],
         )
 
@@ -143,7 +143,7 @@ async def nearest_tables(
         return []
     statement = SQL(
         "select name from agent_internal.schema_table"
-        " where owner = session_user and role = %s and vector is not null"
+        " where owner = agent.current_principal() and role = %s and vector is not null"
         " order by vector::{0}.vector operator({0}.<=>) %s::real[]::{0}.vector, name limit %s"
     )
     cursor = await conn.execute(statement.format(Identifier(where)), [role, list(vector), most])

@@ -75,9 +75,9 @@ async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str
     """
     cursor = await conn.execute(
         "select pg_current_xact_id()::text,"
-        "       set_config('idle_in_transaction_session_timeout', %s, true)"
-        "  from agent_internal.begin_write(%s, %s)",
-        [str(round(rest * 1000)), claim.run_id, claim.lease],
+        "       set_config('idle_in_transaction_session_timeout', %(rest)s, true)"
+        "  from agent_internal.begin_write(_run => %(run)s, _lease => %(lease)s)",
+        {"rest": str(round(rest * 1000)), "run": claim.run_id, "lease": claim.lease},
     )
     row = await cursor.fetchone()
     return row[0] if row else ""
@@ -86,8 +86,8 @@ async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str
 async def extend_lease(conn: Connection, claim: Claim, seconds: float) -> None:
     """Extend the lease by the time for which this transaction has held the run locked."""
     await conn.execute(
-        "select agent_internal.extend_lease(%s, %s, %s)",
-        [claim.run_id, claim.lease, timedelta(seconds=seconds)],
+        "select agent_internal.extend_lease(_run => %(run)s, _lease => %(lease)s, _by => %(by)s)",
+        {"run": claim.run_id, "lease": claim.lease, "by": timedelta(seconds=seconds)},
     )
 
 

@@ -128,13 +128,8 @@ BUGS = (
             Edit(
                 RUNS,
                 """\
-    insert into agent.step (run_id, seq, kind, content, duration_ms)
-    select _run_id, _seq, 'result', _content, extract(milliseconds from clock_timestamp() - _started)::integer
-     where agent_internal.has_previous_step(_run_id, _seq)
-    on conflict do nothing;
-    if not found then
-        perform agent_internal.raise_step_conflict(_run_id, _seq);
-    end if;
+    perform agent_internal.insert_step(_run, _seq, 'result', _content,
+                                       _duration_ms => extract(milliseconds from clock_timestamp() - _started)::integer);
     return _content;
 """,  # noqa: E501 - as it stands there
                 "    return _content;\n",
@@ -282,16 +277,16 @@ BUGS = (
         (
             Edit(
                 RUNS,
-                "     where r.id = _run_id and r.lease = _lease"
+                "     where r.id = _run and r.lease = _lease"
                 " and r.lease_expires_at is not null\n"
                 "       for no key update;\n",
-                "     where r.id = _run_id\n       for no key update;\n",
+                "     where r.id = _run\n       for no key update;\n",
             ),
             Edit(
                 RUNS,
-                "     where id = _run_id and lease = _lease and lease_expires_at is not null\n"
+                "     where id = _run and lease = _lease and lease_expires_at is not null\n"
                 "       and (not cancel_requested",
-                "     where id = _run_id\n       and (not cancel_requested",
+                "     where id = _run\n       and (not cancel_requested",
             ),
         ),
         (

@@ -372,15 +372,22 @@ async def test_the_command_needs_no_more_than_that(
         "insert into agent.session (id) values ('x')",
         "update agent.session set owner = 'somebody'",
         "insert into agent.question (session_id, text) values ('s', 'x')",
-        "update agent.question set answer = null",
+        "update agent.question set text = 'x'",
+        "update agent.question set run_id = null",
+        "delete from agent.question",
         "update agent.model set base_url = 'https://attacker.example'",
         "select agent.approve(1)",
         "select agent.cancel(1)",
         "select agent.retry(1)",
         "select agent.attach('customer', 'model=m')",
-        "select agent_internal.record_step(1, 1, 0, 'reply', '{}')",
-        "select agent_internal.finish_run(1, 1, 'failed', null, null, 0, 0)",
-        "select agent_internal.settle(1, null, 0)",
+        "select agent_internal.settle(1, 1, 0, null, 0)",
+        "select agent_internal.release(1)",
+        "select agent_internal.release_runs('w')",
+        "select agent_internal.finish_runs('[]')",
+        "select agent_internal.insert_step(1, 0, 'reply', '{}')",
+        "select agent_internal.begin_write(1, 1)",
+        "select agent_internal.assume_role('postgres')",
+        "select agent_internal.expire_leases()",
         "select agent_internal.tick()",
         "select agent.grant_asker('public')",
     ],
@@ -403,7 +410,6 @@ async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
         with pytest.raises(ModelUnauthorizedError):
             await asker.ask("Unfinished?", "s")
         await asker.save("How many?", COUNT)
-        run = await value(conn, "select max(id) from agent.run")
         await conn.execute("select agent.grant_asker(%s)", [other])
         async with open_pool(make_conninfo(dsn, user=other), size=1, application="x") as pool:
             theirs = Asker(replace(on.desk, pool=pool), Options(), name="other")
@@ -415,20 +421,6 @@ async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
             for table in ("session", "question", "verified_query", "glossary"):
                 assert await rows(login, f"select * from agent.{table}") == []
             assert await rows(login, "select * from agent_internal.schema_index") == []
-            for call_ in (
-                f"select agent_internal.question_steps({run})",
-                f"select agent_internal.question_run({run})",
-                f"select agent_internal.hold_question({run}, 1, 'x', '1 minute')",
-                f"select agent_internal.reserve_for_question({run}, 1, 'm', 1, 1)",
-                (
-                    f"select agent_internal.record_question_step"
-                    f"({run}, 1, 0, 'reply', '{{}}', null, 0, 0, 0)"
-                ),
-                f"select agent_internal.park_question({run}, 1, '{{}}', null, 0, 0)",
-                f"select agent_internal.end_question({run}, 1, 'failed', null, null, 0, 0, null)",
-            ):
-                error = await refused(login, call_, state="42501")
-                assert "answers no question of" in str(error)
             stolen = (
                 "insert into agent.verified_query (owner, question, sql) values ('x', 'q', 's')"
             )

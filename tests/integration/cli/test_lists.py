@@ -45,8 +45,11 @@ def run(user: User, db: Connection[Any]) -> int:
         "op": "insert", "schema": "public", "table": "support_tickets",
         "new": {"id": 1, "issue": EVIL},
     }  # fmt: skip
-    given = {"v": 1, "l": "0/99", "o": 0, "t": "2026-01-02", "c": change, "k": "1", "m": 5, "d": 0}
-    given |= {"a": value(db, "select id from agent.attachment"), "s": "pending"}
+    given = {
+        "attachment_id": value(db, "select id from agent.attachment"), "attachment_version": 1,
+        "commit_lsn": "0/99", "ordinal": 0, "committed_at": "2026-01-02", "change": change,
+        "key": "1", "max_attempts": 5,
+    }  # fmt: skip
     db.execute("select agent_internal.insert_runs(1, %s)", [Jsonb([given])])
     steps = [
         ("reply", {"parts": [{"text": "Let me see."}, {"call": "c1", "name": "refund_user",

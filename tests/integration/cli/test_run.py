@@ -58,8 +58,9 @@ def test_a_worker_works_what_another_process_took_in(user: User, empty: str) -> 
     with user.starts("worker") as worker, psycopg.connect(empty, autocommit=True) as conn:
         conn.execute("insert into support_tickets (customer, issue) values ('a', 'b')")
         conn.execute(
-            "insert into agent.run (reason, attachment_id, attachment_version, change, key)"
-            " select 'manual', id, version, %s::jsonb, '1' from agent.attachment",
+            "insert into agent.run"
+            " (reason, queue_id, attachment_id, attachment_version, change, key)"
+            " select 'manual', id, id, version, %s::jsonb, '1' from agent.attachment",
             [change],
         )
         conn.execute("update agent_internal.queue set queued = true")

@@ -43,12 +43,13 @@ def run(db: Connection[Any], key: str, state: str = "pending", error: str | None
     """Let intake have inserted a run of the newest attachment."""
     change = {"op": "insert", "schema": "public", "table": "support_tickets", "new": {"id": key}}
     given = {
-        "a": 0, "v": 1, "l": "0/99", "o": int(key), "t": "2026-01-02T03:04:05Z", "c": change,
-        "k": key, "m": 5, "d": 0, "s": state, "e": {"reason": error} if error else None,
+        "attachment_id": 0, "attachment_version": 1, "commit_lsn": "0/99", "ordinal": int(key),
+        "committed_at": "2026-01-02T03:04:05Z", "change": change, "key": key, "max_attempts": 5,
+        "state": state, "error": {"reason": error} if error else None,
     }  # fmt: skip
     row = db.execute("select max(id) from agent.attachment").fetchone()
     assert row is not None
-    given["a"] = row[0]
+    given["attachment_id"] = row[0]
     db.execute("select agent_internal.insert_runs(1, %s)", [Jsonb([given])])
 
 

@@ -88,7 +88,7 @@ async def queue(conn: AsyncConnection, spec: str) -> None:
     """Attach, and put a run into the queue."""
     await run_all(conn, "insert into support_tickets (id, issue) values (1, 'x')")
     attached = await attach(conn, spec)
-    await add_runs(conn, attached, "1", c={"op": "insert", "new": {"id": 1, "issue": "x"}})
+    await add_runs(conn, attached, "1", change={"op": "insert", "new": {"id": 1, "issue": "x"}})
     await run_all(conn, "notify walagent_runs")
 
 
@@ -255,7 +255,8 @@ async def test_a_tool_that_its_server_changed_is_refused_until_it_is_accepted(
         daemon(conn, dsn, {"fake": again}, servers=clients, parts=("worker",)) as d,
     ):
         attached = await value(conn, "select id from agent.attachment")
-        await add_runs(conn, attached, "2", v=2, c={"op": "insert", "new": {"id": 1, "issue": "x"}})
+        change = {"op": "insert", "new": {"id": 1, "issue": "x"}}
+        await add_runs(conn, attached, "2", attachment_version=2, change=change)
         await run_all(conn, "notify walagent_runs")
         await d.ended(2)
     assert not answers(again)[0].is_error

@@ -70,7 +70,8 @@ async def reserve(
 ) -> Refusal | None:
     """Reserve as a worker does."""
     worst = None if cost is None else Decimal(str(cost))
-    return await budgets.reserve(conn, run, seq, SUPPORT, "fake", tokens, worst)
+    mine = {"agent": SUPPORT.agent, "attachment": SUPPORT.name}
+    return await budgets.reserve(conn, run, seq, "fake", tokens, worst, **mine)
 
 
 async def reply(
@@ -104,7 +105,8 @@ async def test_what_a_reply_cost_takes_the_place_of_what_was_reserved(
     await reply(conn, run, 0.25)
     assert await rows(conn, LEFT) == [(Decimal("0.25"), 0, 15, 0)]
     kept = (
-        "select seq, lease, model, reserved_cost, cost, tokens, settled_at is null from agent.spend"
+        "select call, lease, model, reserved_cost, cost, tokens, settled_at is null"
+        "  from agent.spend"
     )
     assert await rows(conn, kept) == [(0, 1, "fake", Decimal("0.6"), Decimal("0.25"), 15, False)]
 
@@ -725,7 +727,7 @@ async def test_workers_hear_of_a_new_budget(conn: AsyncConnection, dsn: str) -> 
         await run_all(conn, "insert into support_tickets (issue) values ('one')")
         await d.ended()
     assert await rows(conn, LEFT) == [(2 * REPLY_COSTS, 0, 220, 0)]
-    assert await column(conn, "select cost from agent.spend order by seq") == [REPLY_COSTS] * 2
+    assert await column(conn, "select cost from agent.spend order by call") == [REPLY_COSTS] * 2
 
 
 async def test_a_free_model_uses_up_tokens_and_no_money(conn: AsyncConnection, dsn: str) -> None:

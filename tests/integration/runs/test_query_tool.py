@@ -64,7 +64,7 @@ async def queue(conn: AsyncConnection, spec: str) -> None:
     """Attach, and put one run into the queue."""
     await run_all(conn, "insert into support_tickets (id, issue) values (1, 'x')")
     attached = await attach(conn, spec)
-    await add_runs(conn, attached, "1", c={"op": "insert", "new": {"id": 1, "issue": "x"}})
+    await add_runs(conn, attached, "1", change={"op": "insert", "new": {"id": 1, "issue": "x"}})
     await run_all(conn, "notify walagent_runs")
 
 
@@ -289,7 +289,9 @@ async def test_a_role_that_lost_its_innocence_pauses_the_attachment(
             await run_all(conn, "insert into support_tickets (id, issue) values (1, 'x')")
             attached = await attach(conn, f"tools=[query], query_as={name}, run_as={app}")
             await run_all(conn, break_it)
-            await add_runs(conn, attached, "1", c={"op": "insert", "new": {"id": 1, "issue": "x"}})
+            await add_runs(
+                conn, attached, "1", change={"op": "insert", "new": {"id": 1, "issue": "x"}}
+            )
             await run_all(conn, "notify walagent_runs")
             await d.until("select coalesce(bool_and(paused), false) from agent.attachment")
             paused = await value(conn, "select paused_reason from agent.attachment")

@@ -23,8 +23,9 @@ grant select on note to {role};
 insert into agent.model (name, provider, model_id) values ('scripted', 'scripted', 'x');
 select agent.attach('note', 'model=scripted, run_as={role}');
 insert into note values (1, '{role}', 'mine'), (2, 'somebody', 'theirs');
-insert into agent.run (attachment_id, attachment_version, commit_lsn, ordinal, change, key)
-select 1, 1, '0/1', id, jsonb_build_object('op', 'insert', 'new', to_jsonb(note)), id from note;
+insert into agent.run (queue_id, attachment_id, attachment_version, commit_lsn, ordinal, change,
+                       key)
+select 1, 1, 1, '0/1', id, jsonb_build_object('op', 'insert', 'new', to_jsonb(note)), id from note;
 """
 
 _GOODBYE = "select agent.detach('{table}'); drop owned by {role}; drop role {role}"

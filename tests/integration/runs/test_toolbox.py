@@ -80,7 +80,7 @@ async def bench(
     await register_python_tools(conn, made.values())
     attached = await attach(conn, spec)
     document = change or {"op": "insert", "new": {"id": 1, "issue": "x"}}
-    await add_runs(conn, attached, None, c=document)
+    await add_runs(conn, attached, None, change=document)
     (held,) = await claim(conn)
     definition = await value(
         conn, "select definition from agent.attachment where id = %s", attached
@@ -190,10 +190,12 @@ async def test_bound_arguments_come_from_the_row_with_all_of_their_digits(
     await run_all(conn, "set search_path = app, public")
     attached = await attach(conn, spec)
     await conn.execute(
-        "insert into agent.run (attachment_id, attachment_version, commit_lsn, ordinal, change)"
-        " values (%s, 1, '0/1', 0, jsonb_build_object('op', 'insert', 'new', '{\"id\": 1,"
+        "insert into agent.run"
+        " (queue_id, attachment_id, attachment_version, commit_lsn, ordinal, change)"
+        " select id, id, 1, '0/1', 0, jsonb_build_object('op', 'insert', 'new', '{\"id\": 1,"
         ' "amount": 12345678901234567890.123456789, "doc": {"n": 0.1234567890123456789},'
-        ' "tags": "{1,2}", "place": "(\\"Main, St\\",7)"}\'::jsonb))',
+        ' "tags": "{1,2}", "place": "(\\"Main, St\\",7)"}\'::jsonb)'
+        " from agent.attachment where id = %s",
         [attached],
     )
     definition = await value(conn, "select definition from agent.attachment")
@@ -417,9 +419,10 @@ async def test_update_row_writes_the_row_that_the_change_was_about(
     attached = await value(conn, "select id from agent.attachment")
     definition = await value(conn, "select definition from agent.attachment")
     await conn.execute(
-        "insert into agent.run (attachment_id, attachment_version, commit_lsn, ordinal, change)"
-        ' values (%s, 1, \'0/1\', 0, \'{"op": "insert", "new":'
-        ' {"a": 12345678901234567890.5, "b": "x\'\'\\"y"}}\')',
+        "insert into agent.run"
+        " (queue_id, attachment_id, attachment_version, commit_lsn, ordinal, change)"
+        ' select id, id, 1, \'0/1\', 0, \'{"op": "insert", "new":'
+        ' {"a": 12345678901234567890.5, "b": "x\'\'\\"y"}}\' from agent.attachment where id = %s',
         [attached],
     )
     async with open_pool(dsn, size=1, application="walagent test") as pool:

@@ -36,7 +36,7 @@ async def one(conn: AsyncConnection, spec: str = SPEC, count: int = 1) -> int:
         await run_all(conn, DESK + TICKET)
     attached = await attach(conn, spec)
     ordering_keys = [str(n) for n in range(count)]
-    (first, *_) = await add_runs(conn, attached, *ordering_keys, c=CHANGE)
+    (first, *_) = await add_runs(conn, attached, *ordering_keys, change=CHANGE)
     await run_all(conn, "notify walagent_runs")
     return first
 
@@ -175,7 +175,7 @@ async def test_a_provider_that_never_answers_leaves_a_dead_run(
     script = [in_turn(Fault(500), "ok")]
     async with daemon(conn, dsn, script, parts=("worker",)) as d:
         attached = await attach(conn, SPEC)
-        (run_id,) = await add_runs(conn, attached, None, c=CHANGE, m=1)
+        (run_id,) = await add_runs(conn, attached, None, change=CHANGE, max_attempts=1)
         await run_all(conn, "notify walagent_runs")
         state, why = await reason(d)
         assert state == "dead"
@@ -604,7 +604,7 @@ async def test_a_row_whose_version_is_gone_fails_its_run_alone(
         first = await one(conn, f"name=a, {SPEC}")
         await worked(d)
         attached = await attach(conn, f"name=b, {SPEC}")
-        await add_runs(conn, attached, "1", c=CHANGE, v=99)
+        await add_runs(conn, attached, "1", change=CHANGE, attachment_version=99)
         await run_all(conn, "notify walagent_runs")
         await d.until("select count(*) = 2 from agent.run where agent_internal.is_final(state)")
     failed = await rows(

@@ -33,7 +33,7 @@ async def test_runs_are_claimed_in_the_order_in_which_they_came(conn: AsyncConne
 async def test_a_claim_brings_all_that_is_needed_to_start(conn: AsyncConnection) -> None:
     """The change, its merged ones, the steps so far: no further question to the database."""
     attachment = await desk(conn)
-    (run_id,) = await add_runs(conn, attachment, "a", d=2, u=77)
+    (run_id,) = await add_runs(conn, attachment, "a", depth=2, cause_run=77)
     await run_all(
         conn,
         "insert into agent_internal.merged_change"
@@ -205,9 +205,9 @@ async def test_no_more_runs_are_claimed_than_their_model_has_room_for(
     limited, other = await desk(conn, name="limited"), await desk(conn, name="other")
     first = await add_runs(conn, limited, *[None] * 5)
     second = await add_runs(conn, other, *[None] * 5)
-    assert ids(await claim(conn, 4, rooms={limited: 0})) == second[:4]
-    assert ids(await claim(conn, 4, rooms={limited: 2})) == [*first[:2], second[4]]
-    assert ids(await claim(conn, 4, rooms={limited: 0, other: 0})) == []
+    assert ids(await claim(conn, 4, limits={limited: 0})) == second[:4]
+    assert ids(await claim(conn, 4, limits={limited: 2})) == [*first[:2], second[4]]
+    assert ids(await claim(conn, 4, limits={limited: 0, other: 0})) == []
     assert ids(await claim(conn, 4)) == first[2:]
 
 

@@ -46,7 +46,7 @@ async def test_a_run_that_kills_its_workers_is_dead_after_its_attempts(
     conn: AsyncConnection,
 ) -> None:
     """It is not tried for ever; the reason says so."""
-    (run_id,) = await add_runs(conn, await desk(conn), None, m=2)
+    (run_id,) = await add_runs(conn, await desk(conn), None, max_attempts=2)
     for turn in (1, 2):
         assert len(await claim(conn)) == 1
         await set_clock(conn, f"{turn} minutes")
@@ -72,7 +72,7 @@ async def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(conn: AsyncConne
 
 async def test_a_dead_run_lets_its_ordering_key_go_on(conn: AsyncConnection) -> None:
     """What stood behind it is no longer marked."""
-    first, second = await add_runs(conn, await desk(conn), "a", "a", m=1)
+    first, second = await add_runs(conn, await desk(conn), "a", "a", max_attempts=1)
     await claim(conn)
     assert await column(conn, "select blocked_by from agent.run order by id") == [None, first]
     await set_clock(conn, "1 minute")

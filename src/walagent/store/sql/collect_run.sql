@@ -3,7 +3,7 @@
 with collecting as (
     select r.id, r.created_at
       from agent.run r
-     where r.attachment_id = %(attachment)s
+     where r.queue_id = %(attachment)s  -- an attachment's queue has its id
        and r.ordering_key is not distinct from %(ordering_key)s
        and r.state = 'pending' and r.not_before is not null
        -- A claim hands over all changes of a run as one document, and a model reads it as one.
@@ -13,20 +13,18 @@ with collecting as (
      limit 1
        for no key update
 ), given as (
-    select x.*
-      from jsonb_to_recordset(%(run)s::jsonb) as x (
-               a bigint, v integer, l pg_lsn, o integer, t timestamptz, c jsonb, k text, n text,
-               m integer, u bigint, d integer, s agent.run_state, e jsonb)
+    select n.*
+      from jsonb_populate_recordset(null::agent.new_run, %(run)s::jsonb) n
      -- A change that is here already, first of a run or joined to one, comes to nothing.
      where not exists (select from agent.run r
                         where (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
-                            = (x.a, %(generation)s, x.l, x.o))
+                            = (n.attachment_id, %(generation)s, n.commit_lsn, n.ordinal))
        and not exists (select from agent_internal.merged_change c
                         where (c.attachment_id, c.generation, c.commit_lsn, c.ordinal)
-                            = (x.a, %(generation)s, x.l, x.o))
+                            = (n.attachment_id, %(generation)s, n.commit_lsn, n.ordinal))
 ), joined as (
     insert into agent_internal.merged_change (attachment_id, generation, commit_lsn, ordinal, run_id, change)
-    select g.a, %(generation)s, g.l, g.o, c.id, g.c
+    select g.attachment_id, %(generation)s, g.commit_lsn, g.ordinal, c.id, g.change
       from given g cross join collecting c
     on conflict do nothing
     returning run_id
@@ -39,9 +37,11 @@ with collecting as (
      where r.id = j.run_id
     returning 1
 ), started as (
-    insert into agent.run (attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+    insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
                            change, key, ordering_key, max_attempts, cause_run, depth, not_before)
-    select a, v, %(generation)s, l, o, t, c, k, n, m, u, d, agent_internal.now() + make_interval(secs => %(debounce)s)
+    select attachment_id, attachment_id, attachment_version, %(generation)s, commit_lsn, ordinal, committed_at,
+           change, key, ordering_key, max_attempts, cause_run, coalesce(depth, 0),
+           agent_internal.now() + make_interval(secs => %(debounce)s)
       from given
      where not exists (select from collecting)
     on conflict on constraint run_once_per_change do nothing

@@ -1,0 +1,416 @@
+"""Questions as runs: asked, claimed, resumed, and held by nobody but who asked."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import (
+    DESK,
+    as_role,
+    attach,
+    column,
+    refused,
+    role,
+    rows,
+    run_all,
+    session,
+    value,
+)
+from tests.helpers.queue import LEASE, NOTHING, add_runs, claim, one_run, set_clock
+from walagent.message import Usage
+from walagent.run import Claim, RunState, StepKind
+from walagent.store import budgets, questions, runs
+from walagent.store.questions import Asked
+from walagent.store.runs import ClaimScope, NewStep, RunEnd
+
+REPLY = NewStep(0, StepKind.REPLY, {"by": "planner"}, Usage(100, output_tokens=10), 0.25)
+
+
+@asynccontextmanager
+async def asker(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncConnection]:
+    """The connection of a login that may ask, and nothing else."""
+    async with role(conn) as name:
+        await value(conn, "select agent.grant_asker(%s)", name)
+        async with session(dsn, user=name) as own:
+            yield own
+        await run_all(conn, f"delete from agent.session where owner = '{name}'")
+
+
+async def ask(conn: AsyncConnection, name: str = "s", text: str = "How many?") -> Asked:
+    """Ask a question and claim its run."""
+    new = await questions.ask(conn, name, text, {"critic": False})
+    asked = await questions.claim_question(conn, new, "here", LEASE)
+    assert asked is not None
+    return asked
+
+
+async def test_who_asks_holds_the_run_and_ends_it(conn: AsyncConnection, dsn: str) -> None:
+    """With the functions that a worker uses; of tables, only the answer is written."""
+    async with asker(conn, dsn) as own:
+        asked = await ask(own)
+        held = asked.claim
+        assert (asked.text, asked.options) == ("How many?", {"critic": False})
+        assert (held.kind, held.reason, held.principal) == ("question", "question", own.info.user)
+        assert (held.lease, held.attempt, held.steps, held.change) == (1, 1, (), {})
+        assert held.question is not None
+        assert held.question["session"] == "s"
+        await runs.record_step(own, held, REPLY)
+        assert await runs.heartbeat(own, "here", [held], LEASE) == {}
+        async with own.transaction():
+            await runs.finish_run(
+                own, held, RunState.SUCCEEDED, result="20", error=None, spent=NOTHING
+            )
+            await questions.keep_answer(own, asked.id, {"answer": "20"})
+        assert await one_run(conn, "state::text, result", held.run_id) == ("succeeded", "20")
+        assert await value(conn, "select answer from agent.question") == {"answer": "20"}
+    assert await rows(conn, "select * from agent.broken_invariant") == []
+
+
+async def test_a_session_has_one_queue(conn: AsyncConnection) -> None:
+    """It goes with the session."""
+    first, second, other = await ask(conn), await ask(conn), await ask(conn, "t")
+    assert first.claim.queue_id == second.claim.queue_id != other.claim.queue_id
+    queues = "select kind, session_id from agent_internal.queue order by id"
+    assert await rows(conn, queues) == [("question", "s"), ("question", "t")]
+    await run_all(conn, "delete from agent.session where id = 's'")
+    assert await rows(conn, queues) == [("question", "t")]
+
+
+async def test_no_worker_claims_a_question_that_it_was_not_told_to(conn: AsyncConnection) -> None:
+    """Kinds are asked for by name; who asks for questions gets no run of an agent."""
+    await run_all(conn, DESK)
+    agents = await add_runs(conn, await attach(conn, ""), "a")
+    new = await questions.ask(conn, "s", "How many?", {})
+    assert [held.run_id for held in await claim(conn)] == agents
+    found, _ = await runs.claim_runs(conn, "w", 10, LEASE, scope=ClaimScope(("question",)))
+    assert [held.run_id for held in found] == [new.run_id]
+
+
+async def test_a_question_whose_process_is_gone_is_resumed(conn: AsyncConnection, dsn: str) -> None:
+    """When its lease has run out; until then it is said how long that takes."""
+    async with asker(conn, dsn) as own:
+        first = await ask(own)
+        await runs.record_step(own, first.claim, REPLY)
+        left = await questions.resume_session(own, "s")
+        assert left is not None
+        assert left.run_id is None
+        assert left.wait == pytest.approx(LEASE.total_seconds(), abs=5)
+        await set_clock(conn, "1 minute")
+        left = await questions.resume_session(own, "s")
+        assert left is not None
+        again = await questions.claim_question(own, left, "there", LEASE)
+        assert again is not None
+        assert (again.claim.lease, again.claim.attempt) == (2, 2)
+        assert again.claim.steps == (REPLY.recorded,)
+        with pytest.raises(psycopg.Error, match="no longer held"):
+            await runs.record_step(own, first.claim, REPLY)
+        await runs.finish_run(
+            own, again.claim, RunState.SUCCEEDED, result="20", error=None, spent=NOTHING
+        )
+        assert await questions.resume_session(own, "s") is None
+        assert await questions.resume_session(own, "unknown") is None
+
+
+async def test_a_question_that_waits_is_resumed_at_once(conn: AsyncConnection) -> None:
+    """Whatever it waits for: the person is here now.  The latest comes first."""
+    older, newer = await ask(conn), await ask(conn)
+    for asked in (older, newer):
+        await runs.park_run(
+            conn, asked.claim, RunState.WAITING_RETRY, delay=900, refund=True, spent=NOTHING
+        )
+    for expected in (newer, older):
+        left = await questions.resume_session(conn, "s")
+        assert left is not None
+        again = await questions.claim_question(conn, left, "here", LEASE)
+        assert again is not None
+        assert (again.id, again.claim.attempt) == (expected.id, 1)
+
+
+async def test_a_new_question_is_claimed_before_one_that_was_left(conn: AsyncConnection) -> None:
+    """The queue has an older run to give, and it is not the one that was asked for."""
+    await ask(conn, text="Left?")
+    await set_clock(conn, "1 minute")
+    assert (await ask(conn, text="New?")).text == "New?"
+
+
+async def test_a_question_that_kills_its_processes_is_given_up(conn: AsyncConnection) -> None:
+    """Like any run, though after more attempts."""
+    held = (await ask(conn)).claim
+    await run_all(conn, "update agent.run set attempt = max_attempts")
+    await set_clock(conn, "1 minute")
+    assert await questions.resume_session(conn, "s") is None
+    assert await one_run(conn, "state::text", held.run_id) == ("dead",)
+
+
+async def test_asking_ends_what_was_left_for_a_week(conn: AsyncConnection) -> None:
+    """Of any session, and no daemon need be there."""
+    held = (await ask(conn)).claim
+    await set_clock(conn, "8 days")
+    await ask(conn, "t")
+    state, error = await one_run(conn, "state::text, error ->> 'reason'", held.run_id)
+    assert (state, error) == ("cancelled", "nobody went on with its session for 7 days")
+
+
+async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
+    """Another login cannot ask in it; to resume it, it is as if it were not there."""
+    async with asker(conn, dsn) as one, asker(conn, dsn) as other:
+        await ask(one)
+        await refused(other, "select * from agent_internal.ask('s', 'x', '{}')", state="WA003")
+        assert await questions.resume_session(other, "s") is None
+        await set_clock(conn, "1 minute")
+        assert await questions.resume_session(other, "s") is None
+        assert await value(conn, "select state::text from agent.run") == "running"
+
+
+# Attacks.
+
+
+@asynccontextmanager
+async def attacker(
+    conn: AsyncConnection, dsn: str
+) -> AsyncIterator[tuple[AsyncConnection, dict[str, Claim]]]:
+    """A login that asks, a run of its own, one of another login's, and one of an agent."""
+    await run_all(conn, DESK)
+    await add_runs(conn, await attach(conn, "tools=[refund_user]"), "a", "b")
+    await value(conn, "select agent_internal.claim_runs('w', 1, '1 minute')")
+    async with asker(conn, dsn) as victim, asker(conn, dsn) as own:
+        await ask(victim, "theirs")
+        mine = await ask(own, "mine")
+        agents = Claim(**{**_fields(mine.claim), "run_id": 1})
+        others = Claim(**{**_fields(mine.claim), "run_id": mine.claim.run_id - 1})
+        yield own, {"mine": mine.claim, "others": others, "agents": agents}
+
+
+def _fields(held: Claim) -> dict[str, object]:
+    return {name: getattr(held, name) for name in held.__slots__}
+
+
+HELD = (
+    "record_step({run}, {lease}, 0, 'reply', '{{}}')",
+    "record_step({run}, {lease}, 0, 'reply', '{{}}', '{{1,2,3,4}}', 1, 1, 0)",
+    "reserve({run}, {lease}, 0, 'fake', 10, 1)",
+    "reserve({run}, {lease}, 0, 'fake', 10, 1, 'support_tickets', 'support_tickets')",
+    "finish_run({run}, {lease}, 'failed', null, null, 0, 0)",
+    "finish_run({run}, {lease}, 'cancelled', null, null, 0, 0, true)",
+    "finish_with_step({run}, {lease}, 0, 'reply', '{{}}', null, 0, 0, 'failed', '', null, 0, 0)",
+    "park_run({run}, {lease}, 'waiting_retry', '1 year', true, null, 0, 0)",
+    "park_run({run}, {lease}, 'pending', null, false, null, 0, 0, true)",
+    "wait_for_budget({run}, {lease}, '{{}}', 0, 0)",
+    "heartbeat('w', array[{run}], array[{lease}], '1 year')",
+    "heartbeat('w', array[{mine}, {run}], array[1, {lease}], '1 year')",
+)
+
+
+@pytest.mark.parametrize("call", HELD)
+@pytest.mark.parametrize("whose", ["others", "agents"])
+@pytest.mark.parametrize("lease", [1, 2])
+async def test_a_run_that_is_not_ones_own_cannot_be_held(
+    conn: AsyncConnection, dsn: str, call: str, whose: str, lease: int
+) -> None:
+    """Whether or not its number and lease are guessed; nothing of it changes."""
+    state = "select to_jsonb(r) from agent.run r order by id"
+    async with attacker(conn, dsn) as (own, held):
+        before = await column(conn, state)
+        run, mine = held[whose].run_id, held["mine"].run_id
+        text = call.format(run=run, lease=lease, mine=mine)
+        error = await refused(own, f"select * from agent_internal.{text}", state="42501")
+        assert f"may not hold run {run}" in str(error)
+        assert await column(conn, state) == before
+        assert await rows(conn, "select * from agent.step") == []
+        assert await rows(conn, "select * from agent.spend") == []
+
+
+async def test_a_run_that_is_not_there_is_nobodys(conn: AsyncConnection, dsn: str) -> None:
+    """The answer is the same, so it does not say which runs there are."""
+    async with attacker(conn, dsn) as (own, held):
+        for call in HELD:
+            text = call.format(run=999, lease=1, mine=held["mine"].run_id)
+            await refused(own, f"select * from agent_internal.{text}", state="42501")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        ", _kinds => '{agent}'",
+        ", _kinds => '{question}'",
+        ", _kinds => '{agent,question}', _queue => {mine}",
+        ", _kinds => null, _queue => {mine}",
+        ", _kinds => '{question}', _queue => {others}",
+        ", _kinds => '{question}', _queue => {agents}",
+        ", _kinds => '{agent}', _queue => {agents}",
+        ", _kinds => '{question}', _queue => 999",
+        (
+            ", _kinds => '{question}', _queue => {mine}, _done_queues => '{{agents}}',"
+            " _done_counts => '{5}'"
+        ),
+        ", _kinds => '{question}', _queue => {mine}, _done_queues => null",
+    ],
+)
+async def test_another_queue_cannot_be_claimed_from(
+    conn: AsyncConnection, dsn: str, arguments: str
+) -> None:
+    """Nor counted down: of a queue with a cap that would let more runs run."""
+    queues = "select to_jsonb(q) from agent_internal.queue q order by id"
+    async with attacker(conn, dsn) as (own, _):
+        await set_clock(conn, "5 minutes")
+        await value(conn, "select agent_internal.tick()")
+        before = await column(conn, queues)
+        agents, others, mine = await column(conn, "select id from agent_internal.queue order by id")
+        for name, number in (("agents", agents), ("others", others), ("mine", mine)):
+            arguments = arguments.replace(f"{{{name}}}", str(number))
+        call = f"select * from agent_internal.claim_runs('x', 9, '1 hour'{arguments})"
+        await refused(own, call, state="42501")
+        assert await column(conn, queues) == before
+
+
+async def test_an_answer_is_written_by_who_asked(conn: AsyncConnection, dsn: str) -> None:
+    """Of another login's question there is no row to write to."""
+    async with attacker(conn, dsn) as (own, _):
+        await run_all(own, """update agent.question set answer = '{"answer": "42"}'""")
+        found = (
+            "select s.id, answer from agent.question q join agent.session s on s.id = session_id"
+        )
+        assert dict(await rows(conn, found)) == {"theirs": None, "mine": {"answer": "42"}}
+        await refused(own, "update agent.question set session_id = 'theirs'", state="42501")
+
+
+async def test_a_budget_of_somebody_else_is_not_used_up(conn: AsyncConnection, dsn: str) -> None:
+    """Not one of another login, nor of an agent, whatever names a caller gives."""
+    async with attacker(conn, dsn) as (own, held):
+        theirs = await value(conn, "select owner from agent.session where id = 'theirs'")
+        for name, scope, whom in (
+            ("theirs", "asker", theirs),
+            ("mine", "asker", own.info.user),
+            ("agent", "agent", "support_tickets"),
+            ("attachment", "attachment", "support_tickets"),
+        ):
+            await conn.execute(
+                f"insert into agent.budget (max_tokens, name, {scope})"
+                f" values (100, %s, %s)".encode(),
+                [name, whom],
+            )
+        names = {"agent": "support_tickets", "attachment": "support_tickets"}
+        assert await budgets.reserve(own, held["mine"], 0, "fake", 60, None, **names) is None
+        reserved = (
+            "select name, reserved_tokens from agent.budget_overview where reserved_tokens > 0"
+        )
+        assert await rows(conn, reserved) == [("mine", 60)]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cost"), [(-50, 0.0), (10, -5.0), (10, float("nan")), (10, float("inf"))]
+)
+async def test_what_is_no_amount_is_neither_reserved_nor_settled(
+    conn: AsyncConnection, dsn: str, tokens: int, cost: float
+) -> None:
+    """It would refill a budget that others share, or use it up for all time."""
+    left = (
+        "select spent_cost, reserved_cost, spent_tokens, reserved_tokens from agent.budget_overview"
+    )
+    await run_all(
+        conn,
+        "insert into agent.budget (name, max_cost, max_tokens, on_exceeded)"
+        " values ('b', 10, 1000, 'warn')",
+    )
+    async with asker(conn, dsn) as own:
+        held = (await ask(own)).claim
+        with pytest.raises(psycopg.errors.CheckViolation):
+            await budgets.reserve(own, held, 0, "m", tokens, cost)  # pyright: ignore[reportArgumentType]
+        assert await budgets.reserve(own, held, 0, "m", 50, None) is None
+        step = NewStep(0, StepKind.REPLY, {}, Usage(tokens), cost)
+        with pytest.raises(psycopg.errors.CheckViolation):
+            await runs.record_step(own, held, step, reserved=True)
+        assert await rows(conn, left) == [(0, 0, 0, 50)]
+
+
+async def test_a_role_that_was_set_counts_and_not_the_login(conn: AsyncConnection) -> None:
+    """A worker that logs in as somebody else and sets the runner's role is a worker."""
+    call = "select * from agent_internal.claim_runs('w', 1, '1 minute')"
+    async with role(conn) as runner, role(conn) as asks:
+        await value(conn, "select agent.grant_runner(%s)", runner)
+        await value(conn, "select agent.grant_asker(%s)", asks)
+        async with as_role(conn, runner):
+            assert await rows(conn, call) == []
+        async with as_role(conn, asks):
+            await refused(conn, call, state="42501")
+
+
+# Many ends in one statement.
+
+
+async def test_many_runs_end_in_one_statement(conn: AsyncConnection) -> None:
+    """Each with its last step, its result and its cost; who waited goes free."""
+    await run_all(conn, DESK)
+    await add_runs(conn, await attach(conn, ""), "a", "a", "b", "c")
+    await run_all(conn, "insert into agent.budget (name, max_cost) values ('b', 10)")
+    first, second, third = await claim(conn)
+    assert await column(conn, "select id from agent.run where blocked_by is not null") == [2]
+    for held in (first, second):
+        await budgets.reserve(conn, held, 0, "fake", 100, 1)  # pyright: ignore[reportArgumentType]
+    ends = [
+        RunEnd(first, RunState.SUCCEEDED, runs.Spent(110, 0.25), "done", last=REPLY, reserved=True),
+        RunEnd(second, RunState.FAILED, NOTHING, error={"reason": "no"}, reserved=True),
+        RunEnd(third, RunState.SUCCEEDED, NOTHING, "a \0 and \ud800", last=REPLY),
+    ]
+    found = await runs.finish_runs(conn, ends)
+    assert [(each.run_id, each.unblocked, each.failed) for each in found] == [
+        (first.run_id, True, None),
+        (second.run_id, False, None),
+        (third.run_id, False, None),
+    ]
+    assert await rows(
+        conn, "select state::text, tokens, cost::float8, error from agent.run order by id"
+    ) == [
+        ("succeeded", 110, 0.25, None),
+        ("pending", 0, None, None),
+        ("failed", 0, None, {"reason": "no"}),
+        ("succeeded", 0, None, None),
+    ]
+    steps = "select run_id, seq, kind, input_tokens, output_tokens, cost::float8 from agent.step"
+    assert await rows(conn, steps) == [
+        (first.run_id, 0, "reply", 100, 10, 0.25),
+        (third.run_id, 0, "reply", 100, 10, 0.25),
+    ]
+    spent = "select spent_cost::float8, reserved_cost::float8 from agent.budget_overview"
+    assert await rows(conn, spent) == [(0.25, 0)]
+    assert await rows(conn, "select * from agent.broken_invariant") == []
+
+
+async def test_an_end_that_fails_does_not_keep_the_others_from_it(conn: AsyncConnection) -> None:
+    """It is left as it was, and says what `finish_run` would raise."""
+    await run_all(conn, DESK)
+    await add_runs(conn, await attach(conn, ""), *"abcdef")
+    fine, lost, cancelled, taken, behind, late = await claim(conn)
+    await run_all(conn, f"update agent.run set lease = 7 where id = {lost.run_id}")
+    await value(conn, "select agent.cancel(%s)", cancelled.run_id)
+    await value(conn, "select agent.cancel(%s)", late.run_id)
+    await runs.record_step(conn, taken, REPLY)
+    ends = [
+        RunEnd(fine, RunState.SUCCEEDED, NOTHING, last=REPLY),
+        RunEnd(lost, RunState.SUCCEEDED, NOTHING, last=REPLY),
+        RunEnd(cancelled, RunState.FAILED, NOTHING, last=REPLY),
+        RunEnd(taken, RunState.SUCCEEDED, NOTHING, last=REPLY),
+        RunEnd(behind, RunState.SUCCEEDED, NOTHING, last=NewStep(3, StepKind.REPLY, {})),
+        RunEnd(late, RunState.SUCCEEDED, NOTHING, last=REPLY),
+    ]
+    found = [each.failed for each in await runs.finish_runs(conn, ends)]
+    assert found == [None, "WA001", "WA002", "WA004", "WA001", None]
+    states = "select state::text from agent.run order by id"
+    assert await column(conn, states) == ["succeeded", *["running"] * 4, "succeeded"]
+    for end, failed in zip(ends, found, strict=True):
+        if failed is not None:
+            with pytest.raises(psycopg.Error) as caught:
+                await runs.finish_run(
+                    conn,
+                    end.claim,
+                    end.state,
+                    result=None,
+                    error=None,
+                    spent=NOTHING,
+                    last=end.last,
+                )
+            assert caught.value.sqlstate == failed
