@@ -146,7 +146,7 @@ class _Handler(logging.Handler):
         elif lost := self._sink.lost:
             self._sink.lost = 0
             # In a context of its own: it has nothing to do with what is being worked on.
-            Context().run(lambda: log.warning("log.lost", lines=lost))
+            Context().run(lambda: log.warning("log.lines_lost", lines=lost))
             if self._sink.lost:  # that was lost, too
                 self._sink.lost = lost
 

@@ -108,7 +108,7 @@ async def test_tables_that_cannot_grow_are_waited_for(
             with running(Daemon(place, settings=settings)) as daemon:
                 await daemon.has_said("reader.streaming")
                 await place.conn.execute(ATTACH.encode())
-                await daemon.has_said("attachment.active")
+                await daemon.has_said("attachment.activated")
                 await write(place, range(1, 21))
                 await until(place.conn, ENDED, 20, alive=daemon.is_alive)
                 ballast = Ballast(disk)
@@ -152,7 +152,7 @@ async def test_a_tool_whose_table_cannot_grow_uses_up_no_attempt(
             with running(Daemon(place)) as daemon:
                 await daemon.has_said("reader.streaming")
                 await place.conn.execute(FEW_ATTEMPTS.encode())
-                await daemon.has_said("attachment.active")
+                await daemon.has_said("attachment.activated")
                 ballast = Ballast(disk)
                 ballast.fill()
                 await write(place, range(1, 4))
@@ -181,7 +181,7 @@ async def test_a_server_that_goes_down_for_want_of_room_costs_nothing(
             with running(Daemon(place, settings=settings)) as daemon:
                 await daemon.has_said("reader.streaming")
                 await place.conn.execute(ATTACH.encode())
-                await daemon.has_said("attachment.active")
+                await daemon.has_said("attachment.activated")
                 await write(place, range(1, 51))
                 ballast = Ballast(disk)
                 ballast.fill()
@@ -229,7 +229,7 @@ async def test_a_log_without_room_costs_lines_and_nothing_else(place: Place) -> 
         with running(Daemon(replace(place, folder=disk), settings=settings)) as daemon:
             await daemon.has_said("reader.streaming")
             await place.conn.execute(ATTACH.encode())
-            await daemon.has_said("attachment.active")
+            await daemon.has_said("attachment.activated")
             ballast = Ballast(disk)
             ballast.fill()
             await write(place, range(1, 51))
@@ -238,8 +238,8 @@ async def test_a_log_without_room_costs_lines_and_nothing_else(place: Place) -> 
             assert lost >= 20  # the last page may have room for some
             ballast.remove()
             await write(place, range(51, 52))
-            await daemon.has_said("log.lost")
-            assert [e["lines"] for e in daemon.events if e["event"] == "log.lost"] == [lost]
+            await daemon.has_said("log.lines_lost")
+            assert [e["lines"] for e in daemon.events if e["event"] == "log.lines_lost"] == [lost]
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
             await all_is_well(place.conn)
 
@@ -311,7 +311,7 @@ async def test_temporary_files_without_room_are_waited_for(
             with running(Daemon(place, settings=settings, environment=variables)) as daemon:
                 await daemon.has_said("reader.streaming")
                 await place.conn.execute(ATTACH_FEW.encode())
-                await daemon.has_said("attachment.active")
+                await daemon.has_said("attachment.activated")
                 await place.conn.execute(LARGE)
                 await daemon.has_said("reader.waiting")
                 (error, *_) = (e["error"] for e in daemon.events if e["event"] == "reader.waiting")

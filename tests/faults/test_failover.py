@@ -92,7 +92,7 @@ async def attached(daemon: Daemon, place: Place) -> None:
     """Wait until the daemon acts on the application's changes."""
     await daemon.has_said("reader.streaming")
     await place.conn.execute(ATTACH.encode())
-    await daemon.has_said("attachment.active")
+    await daemon.has_said("attachment.activated")
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(3, marks=pytest.mark.slow)])
@@ -188,7 +188,7 @@ async def test_a_standby_that_lags_is_not_ahead_of_its_ledger(
             await until(conn, ALL_ENDED, alive=daemon.is_alive)
             await all_is_well(conn)
         await is_ready(port)
-    assert daemon.count("reader.withheld") == 2
+    assert daemon.count("reader.blocked") == 2
 
 
 async def name_standby(dsn: str, slot: str = STANDBY) -> None:

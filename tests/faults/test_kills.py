@@ -129,7 +129,7 @@ async def test_a_run_that_kills_its_worker_again_and_again_is_given_up(place: Pl
     with running(Daemon(place)) as daemon:
         await daemon.has_said("reader.streaming")
         await place.conn.execute(POISON)
-        await daemon.has_said("attachment.active", times=2)
+        await daemon.has_said("attachment.activated", times=2)
         await place.conn.execute(WRITE, [1])
         assert await daemon.ended() == KILLED
     with running(Daemon(place)) as daemon:

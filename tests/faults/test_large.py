@@ -133,7 +133,7 @@ async def test_a_large_transaction_is_taken_in_whole_with_little_memory(
     with running(daemon_for(place, large)) as daemon:
         await daemon.has_said(STREAMS)
         await place.conn.execute(ATTACH, [WANTED])
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         before = daemon.rss
         await place.conn.execute(large.statement.encode())
         took = await until(place.conn, ENDED, len(large.wanted), alive=daemon.is_alive, seconds=200)
@@ -175,7 +175,7 @@ async def test_a_large_value_is_cut_and_the_rest_of_its_row_kept(
         await daemon.has_said(STREAMS)
         await place.conn.execute(ATTACH, [WANTED])
         await place.conn.execute(ATTACH, [OVER_THE_CELL])
-        await daemon.has_said("attachment.active", times=2)
+        await daemon.has_said("attachment.activated", times=2)
         before = daemon.rss
         await place.conn.execute(large.statement.encode())
         await until(place.conn, ENDED, 2, alive=daemon.is_alive, seconds=120)

@@ -266,7 +266,7 @@ async def test_a_runner_that_loses_its_own_grants_stops_and_leaves_the_run_to_ot
     """Exit code 3, with PostgreSQL's words: no run is failed for it, and none is half done."""
     conn = r.place.conn
     with running(process(r)) as daemon:
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         await r.do(f"revoke {right} from {{runner}}")
         await conn.execute(WRITE, [1])
         assert await daemon.ended() == 3
@@ -314,7 +314,7 @@ async def test_a_login_that_is_refused_is_waited_for(r: Roles, case: str) -> Non
     conn, port = r.place.conn, free_port()
     taken, given, sqlstate = LOCKED_OUT[case]
     with running(process(r, port)) as daemon:
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         await r.do(taken)
         await conn.execute(WRITE, [1])
         await until(conn, ENDED, 1, alive=daemon.is_alive)
@@ -371,7 +371,7 @@ async def test_a_password_is_rotated_under_a_daemon(guarded: Roles, kept_in: str
     settings = {"http": {"enabled": True, "port": port}}
     place = replace(r.place, dsn="")  # so that the command line names no login
     with running(Daemon(place, settings=settings, environment=logins(r, kept_in))) as daemon:
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         await r.do(PASSWORDS.format(NEW))
         await conn.execute(WRITE, [1])
         await until(conn, ENDED, 1, alive=daemon.is_alive)
@@ -382,7 +382,7 @@ async def test_a_password_is_rotated_under_a_daemon(guarded: Roles, kept_in: str
         write_down(r, kept_in, NEW)
         if kept_in == ".env":
             daemon.signal(signal.SIGHUP)
-            await daemon.has_said("logins.changed")
+            await daemon.has_said("credentials.changed")
         await until(conn, ENDED, 2, alive=daemon.is_alive)
         await is_ready(port)
         assert OLD not in daemon.said
@@ -434,7 +434,7 @@ async def test_a_server_without_room_is_waited_for(guarded: Roles) -> None:
     """All places but the superuser's are taken while we come back; then some are given up."""
     r, conn, port = guarded, guarded.place.conn, free_port()
     with running(process(r, port)) as daemon:
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         daemon.signal(signal.SIGSTOP)
         await r.hang_up()
         async with AsyncExitStack() as crowd:

@@ -315,9 +315,9 @@ class Outage:
 
 
 OUTAGES = [
-    pytest.param(Outage(Fault(429), 4, 3, 0, "model.limited"), id="limited"),
+    pytest.param(Outage(Fault(429), 4, 3, 0, "model.rate_limited"), id="limited"),
     pytest.param(
-        Outage(Fault(429, "1"), 25, 6, 0, "model.limited"),
+        Outage(Fault(429, "1"), 25, 6, 0, "model.rate_limited"),
         id="limited-long",
         marks=pytest.mark.slow,
     ),

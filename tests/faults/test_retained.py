@@ -189,7 +189,7 @@ async def test_a_slot_is_kept_while_its_gap_cannot_be_recorded(place: Place) -> 
         async with stuck(place, "agent.run"):
             async with locked(place, "agent.gap"):
                 await fill(place, 32 * MB)
-                await reader.has_said("slot.kept")
+                await reader.has_said("slot.drop_skipped")
                 assert await fetch(place.conn, HAS_SLOT, place.slot)
                 assert await fetch(place.conn, "select from agent.gap") == []
             await until_ended(reader)
@@ -210,9 +210,9 @@ async def test_a_standby_gives_nothing_up(place: Place) -> None:
         with running(daemon(place, LIMIT)) as standby:
             await standby.has_said("reader.waiting")
             await fill(place, 32 * MB)
-            await standby.has_said("slot.kept")
+            await standby.has_said("slot.drop_skipped")
             standby.is_alive()
-            (kept,) = (each for each in standby.events if each["event"] == "slot.kept")
+            (kept,) = (each for each in standby.events if each["event"] == "slot.drop_skipped")
             assert "another reader holds the checkpoint" in str(kept["error"])
     finally:
         await other.close()
@@ -231,7 +231,7 @@ async def test_a_former_reader_gives_nothing_up(place: Place) -> None:
                 "select agent_internal.take_checkpoint(%s, 'another')", [place.slot]
             )
             await fill(place, 32 * MB)
-            await former.has_said("slot.kept")
+            await former.has_said("slot.drop_skipped")
             assert await fetch(place.conn, "select from agent.gap") == []
         await until(place.conn, ENDED, 1, alive=former.is_alive)
     assert await fetch(place.conn, HAS_SLOT, place.slot)

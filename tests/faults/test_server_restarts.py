@@ -71,7 +71,7 @@ async def test_a_server_that_restarts_under_load_costs_nothing(
     with running(Daemon(place, settings=settings(port))) as daemon:
         await daemon.has_said("reader.streaming")
         await place.conn.execute(ATTACH.encode())
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         with running(start_writer(place, seed=chance.randrange(2**32), changes=changes)) as writer:
             async with always_alive(port):
                 for number, stop in enumerate(stops):
@@ -103,7 +103,7 @@ async def test_an_outage_costs_nothing_but_its_time(
         await daemon.has_said("reader.streaming")
         await place.conn.execute("update agent.tool set timeout_seconds = %s", [TOOL])
         await place.conn.execute(ATTACH.encode())
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         with running(start_writer(place, seed=chance.randrange(2**32), changes=200)) as writer:
             await until(place.conn, ENDED, 100, alive=daemon.is_alive)
             await server.kill()

@@ -276,7 +276,7 @@ async def soaked(
     async with own_server(folder, which) as (server, place), soaking(place, server, chance) as soak:
         await soak.reader.has_said("reader.streaming")
         await place.conn.execute(ATTACH.encode())
-        await soak.reader.has_said("attachment.active", times=2)
+        await soak.reader.has_said("attachment.activated", times=2)
         async with asyncio.TaskGroup() as group:
             for part in (soak.trouble(), soak.write(), soak.sample()):
                 group.create_task(part)

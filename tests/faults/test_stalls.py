@@ -68,7 +68,7 @@ async def test_a_reader_that_cannot_write_lets_go_of_the_slot(
     with running(Daemon(place, settings=settings)) as daemon:
         await daemon.has_said("reader.streaming")
         await place.conn.execute(ATTACH.encode())
-        await daemon.has_said("attachment.active")
+        await daemon.has_said("attachment.activated")
         async with locked(place.dsn, table) as other:
             for number in range(1, 11):
                 await place.conn.execute(WRITE, [number])
@@ -154,7 +154,7 @@ async def test_checkpoints_wait_no_longer_than_our_patience(
         with running(Daemon(place, settings=settings, failpoint=failpoint)) as daemon:
             await daemon.has_said("reader.streaming")
             await place.conn.execute(ATTACH.encode())
-            await daemon.has_said("attachment.active")
+            await daemon.has_said("attachment.activated")
             if why == "frozen":
                 daemon.signal(signal.SIGSTOP)
             lock = locked(place.dsn, "agent.run") if why == "locked" else nullcontext()
@@ -190,7 +190,7 @@ async def test_a_server_that_stops_does_not_wait_for_us(
         with running(Daemon(place)) as daemon:
             await daemon.has_said("reader.streaming")
             await place.conn.execute(ATTACH.encode())
-            await daemon.has_said("attachment.active")
+            await daemon.has_said("attachment.activated")
             if work == "model calls":
                 for number in range(1, 4):
                     await place.conn.execute(WRITE, [number])
@@ -329,7 +329,7 @@ async def test_a_run_of_a_suspended_daemon_is_another_workers(place: Place) -> N
             await until(place.conn, ALL_ENDED, alive=second.is_alive)
             ended = await fetch(place.conn, "select * from agent.run")
             first.signal(signal.SIGCONT)
-            await first.has_said("run.worked")
+            await first.has_said("run.processed")
             assert await fetch(place.conn, "select * from agent.run") == ended
-            assert [e["state"] for e in first.events if e["event"] == "run.worked"] == ["left"]
+            assert [e["state"] for e in first.events if e["event"] == "run.processed"] == ["left"]
             await all_is_well(place.conn)

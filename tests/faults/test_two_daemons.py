@@ -52,7 +52,7 @@ async def two(place: Place, *, latency: float = 0.0) -> AsyncIterator[tuple[Daem
         await first.has_said("reader.streaming")
         await place.conn.execute("update agent.tool set timeout_seconds = %s", [TOOL])
         await place.conn.execute(ATTACH.encode())
-        await first.has_said("attachment.active")
+        await first.has_said("attachment.activated")
         with running(daemon(place, "2")) as second:
             await second.has_said("reader.waiting")
             yield first, second
@@ -159,7 +159,9 @@ async def test_a_reader_that_hangs_in_its_transaction_does_not_keep_the_ledger(
         with running(daemon(place, "2")) as second:
             await second.has_said("reader.waiting")
             await place.conn.execute(ATTACH.encode())
-            figure("take-over from a hung reader", await second.has_said("attachment.active"), "s")
+            figure(
+                "take-over from a hung reader", await second.has_said("attachment.activated"), "s"
+            )
             await place.conn.execute(WRITE, [1])
             await until(place.conn, ALL_ENDED, alive=second.is_alive)
             await all_is_well(place.conn)
@@ -216,7 +218,7 @@ async def test_a_worker_that_was_frozen_writes_nothing_when_it_thaws(place: Plac
         await until(place.conn, SEEN, thawed, f"-{first.pid}-", alive=first.is_alive)
         await until(place.conn, ALL_ENDED, alive=second.is_alive)
         await all_is_well(place.conn)
-        ended = [each["state"] for each in first.events if each["event"] == "run.worked"]
+        ended = [each["state"] for each in first.events if each["event"] == "run.processed"]
         assert set(ended) <= {"left"}
 
 

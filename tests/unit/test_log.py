@@ -193,7 +193,7 @@ def test_lines_that_nobody_reads_are_lost_and_counted() -> None:
     *whole, torn = bytes(before).split(b"\n")
     assert [json.loads(line)["steps"] for line in whole] == list(range(5000 - len(lost)))
     told = [json.loads(line) for line in after if line not in {b"", torn}]
-    assert [line["event"] for line in told] == ["run.finished", "log.lost"]
+    assert [line["event"] for line in told] == ["run.finished", "log.lines_lost"]
     assert (told[1]["lines"], told[1].get("run_id")) == (len(lost), None)
 
 
@@ -216,7 +216,7 @@ def test_a_line_that_was_written_in_part_does_not_spoil_the_next(tmp_path: Path)
     with pytest.raises(ValueError, match="Unterminated"):
         json.loads(torn)
     assert json.loads(last)["steps"] == 5
-    assert json.loads(told)["event"] == "log.lost"
+    assert json.loads(told)["event"] == "log.lines_lost"
 
 
 def test_a_log_that_is_gone_is_none_to_die_of() -> None:

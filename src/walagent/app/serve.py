@@ -276,7 +276,7 @@ class _Daemon:
         """Apply the file again and look at the registry again; a bad file changes nothing."""
         try:
             if self._hooks.logins is not None and self._logins.renew(self._hooks.logins()):
-                log.info("logins.changed")
+                log.info("credentials.changed")
             if self._reader is not None:
                 self._reader.log_in_as(self._logins.dsn(), self._logins.replication_dsn())
             if self._hooks.reload is not None:

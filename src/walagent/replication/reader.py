@@ -200,7 +200,7 @@ class Reader:
                 await self._follow()
             except ResubscribeError as error:
                 self._relations = error.relations
-                log.info("reader.resubscribes", slot=self._settings.slot)
+                log.info("reader.resubscribing", slot=self._settings.slot)
                 continue
             except SlotBusyError as error:
                 self._let_in = True
@@ -406,7 +406,7 @@ class Reader:
     def _note_withheld(self, seen: status.Status) -> None:
         """Say that the server keeps changes back, once two looks in a row have seen it."""
         if seen.withheld and self._withholding and not self._withheld:
-            log.warning("reader.withheld", slot=self._settings.slot)
+            log.warning("reader.blocked", slot=self._settings.slot)
         self._withheld = _WITHHELD if seen.withheld and self._withholding else None
         self._withholding = seen.withheld
 
@@ -422,7 +422,7 @@ class Reader:
                 pass
 
     def _heard_of(self, attachment: Attachment) -> None:
-        log.info("attachment.active", attachment=attachment.name, version=attachment.version)
+        log.info("attachment.activated", attachment=attachment.name, version=attachment.version)
         self.attached.set()
 
     def _options(self, registry: Registry, checkpoint: checkpoints.Checkpoint) -> StreamOptions:
@@ -449,7 +449,7 @@ class Reader:
 def _tell(blockers: Sequence[Blocker]) -> None:
     for blocker in blockers:
         log.warning(
-            "slot.waits",
+            "slot.creation_blocked",
             pid=blocker.pid,
             seconds=round(blocker.age),
             application=blocker.application_name,

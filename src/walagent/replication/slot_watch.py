@@ -122,5 +122,5 @@ class SlotWatch:
     def _keep(self, error: WalagentError) -> None:
         """Say once that the slot is kept all the same, and why."""
         if not self._kept:
-            log.warning("slot.kept", slot=self._slot, retained=self.retained, error=error)
+            log.warning("slot.drop_skipped", slot=self._slot, retained=self.retained, error=error)
         self._kept = True

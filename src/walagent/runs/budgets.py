@@ -43,4 +43,4 @@ class Budgets:
         now = time.monotonic()
         if now - self._noted.get(refusal.budget, -_QUIET) >= _QUIET:
             self._noted[refusal.budget] = now
-            log.warning("budget.refused", budget=refusal.budget, wait=refusal.wait)
+            log.warning("budget.exceeded", budget=refusal.budget, wait=refusal.wait)

@@ -79,7 +79,7 @@ class Session(AsyncConnection[Any]):
     async def _ask(self) -> None:
         while await self._is_at_work():  # noqa: ASYNC110 - nobody tells us when it is done
             await asyncio.sleep(PATIENCE)
-        log.warning("connection.silent", application=self._reached[1].get("application_name"))
+        log.warning("connection.stalled", application=self._reached[1].get("application_name"))
         self._hang_up()
 
     async def _is_at_work(self) -> bool:

@@ -39,7 +39,7 @@ def test_from_an_empty_database_to_a_worked_row(user: User, empty: str) -> None:
     """init, run, insert: the file is applied, the row is worked, SIGTERM ends it with 0."""
     user.types("init").worked()
     with user.starts("run") as daemon, psycopg.connect(empty, autocommit=True) as conn:
-        daemon.says('"attachment.active"')
+        daemon.says('"attachment.activated"')
         conn.execute("insert into support_tickets (customer, issue) values ('a', 'b')")
         assert until(conn, "select nullif(status, 'open') from support_tickets") == "seen"
         until(conn, "select state = 'succeeded' from agent.run")
@@ -74,7 +74,7 @@ def test_a_reload_applies_the_file_again(user: User, empty: str) -> None:
     path = user.folder / "agents.yaml"
     text = path.read_text()
     with user.starts("run") as daemon, psycopg.connect(empty, autocommit=True) as conn:
-        daemon.says('"attachment.active"')
+        daemon.says('"attachment.activated"')
         path.write_text(text.replace("a support bot", "a desk"))
         daemon.process.send_signal(signal.SIGHUP)
         until(conn, "select version = 2 from agent.attachment")

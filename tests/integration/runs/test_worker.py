@@ -434,7 +434,7 @@ async def test_an_unsafe_call_whose_outcome_is_unknown_goes_to_a_person(
         await d.start_worker()
         assert await reason(d, "needs_review") == (
             "needs_review",
-            "transfer was started and nobody knows whether it acted",
+            "transfer was started, and its outcome is unknown",
         )
         await value(conn, "select agent.resolve(%s, true, 'receipt 17')", run_id)
         assert await worked(d) == ("succeeded", "ok", None)

@@ -234,7 +234,7 @@ class Limiter:
         wait = self._pause(retry_after)
         self._held_until, self._why = max(self._held_until, now + wait), "asked to slow down"
         if self._limited == 1 and self._slowed_at == now:
-            log.warning("model.limited", model=self._model, seconds=round(wait, 1))
+            log.warning("model.rate_limited", model=self._model, seconds=round(wait, 1))
 
     def _pause(self, asked: float | None) -> float:
         """Say how long to pause: as asked, unless nothing was, or it was not long enough."""

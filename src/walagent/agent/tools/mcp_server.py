@@ -195,7 +195,7 @@ class Opened:
         except Exception as error:  # noqa: BLE001 - of any library below; who waits is told
             reason = error
             if self._ready.done():
-                log.warning("mcp.lost", server=self._spec.name, error=error)
+                log.warning("mcp.connection_lost", server=self._spec.name, error=error)
         finally:
             if not self._ready.done():
                 self._ready.set_exception(reason)
