@@ -20,10 +20,12 @@ class Prompt:
     Args:
         by: which of the kind's prompts: "agent", "planner", …; recorded with the reply.
         about: what else is recorded with the reply, such as the number of a candidate.
+        keep: record the request as it was sent; it does not follow from rows and steps that stay.
     """
 
     by: str = "agent"
     about: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    keep: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,6 @@ class Kind:
         on_end: stores more of the end, in the transaction that ends the run.
         patience: seconds that the executor itself waits for a provider or a budget, because a
             person is waiting, before the run is given back.
-        keeps_prompts: record each request as it was sent; it does not follow from rows that stay.
     """
 
     decider: Decider
@@ -183,7 +184,6 @@ class Kind:
     on_reply: Callable[[Connection, RunSpec, Prompt, Reply], Awaitable[None]] | None = None
     on_end: Callable[[Connection, RunSpec, Sequence[Step], End], Awaitable[None]] | None = None
     patience: float = 0.0
-    keeps_prompts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from walagent.ask.catalog import Indexed
 from walagent.ask.context import SchemaContext
 from walagent.ask.options import Options
 from walagent.ask.outcome import Event, Outcome, Waiting
-from walagent.ask.question import LEASE, Desk, Question
+from walagent.ask.question import Desk, Question
 from walagent.errors import (
     ConfigError,
     LeaseLostError,
@@ -82,7 +82,7 @@ class Asker:
         with translating():
             async with self._desk.pool.connection() as conn, conn.transaction():
                 question = await questions.ask(conn, session, text, self._options.to_json())
-                asked = await questions.claim_question(conn, question, self._name, LEASE)
+                asked = await questions.claim_question(conn, question, self._name, self._desk.lease)
         if asked is None:
             raise LeaseLostError("another process has claimed the question")
         return await self._work(asked, session, self._options, on_event)
@@ -115,7 +115,7 @@ class Asker:
                 return None, None
             if question.wait is not None:
                 return None, question.wait
-            asked = await questions.claim_question(conn, question, self._name, LEASE)
+            asked = await questions.claim_question(conn, question, self._name, self._desk.lease)
             return (None, _LOOK) if asked is None else (asked, None)
 
     async def history(self, session: str) -> Sequence[str]:

@@ -150,13 +150,13 @@ def _towards_a_plan(standing: Standing, options: Options) -> Move:
         return _towards_candidates(standing, options)
     if standing.corrections > MAX_CORRECTIONS:
         return fail(f"the model made no plan that can be carried out: {standing.told[-1][1]}")
-    return Ask((Prompt("planner"),))
+    return Ask((Prompt("planner", keep=True),))
 
 
 def _towards_candidates(standing: Standing, options: Options) -> Move:
     numbers = range(1, standing.wanted + 1)
     if missing := [number for number in numbers if number not in standing.candidates]:
-        return Ask(tuple(Prompt("planner", {"candidate": number}) for number in missing))
+        return Ask(tuple(Prompt("planner", {"candidate": number}, keep=True) for number in missing))
     candidate = next(standing.candidates[n] for n in numbers if standing.candidates[n].ready)
     ready = candidate.ready if options.parallel else candidate.ready[:1]
     return _act(ready, candidate.planned_at, candidate.number)

@@ -38,7 +38,6 @@ from walagent.store import questions
 from walagent.store.connections import Pool
 from walagent.store.questions import Asked, Past
 
-LEASE: Final = timedelta(seconds=10)  # after a kill, another process waits so long
 _PATIENCE: Final = 60.0  # seconds that a person waits for a provider or a budget
 _LONGEST: Final = 86_400.0  # seconds; a person ends a question, not the clock
 
@@ -51,6 +50,7 @@ class Desk:
         pool: connections of the login that writes sessions, runs and steps.
         catalog: describes what the analyst may read, with a question in mind.
         history: characters of earlier turns that are shown in full; older ones as a summary.
+        lease: how long another process waits after this one was killed.
     """
 
     pool: Pool
@@ -59,6 +59,7 @@ class Desk:
     catalog: Catalog
     rows: int = 1000
     history: int = 12_000
+    lease: timedelta = timedelta(seconds=10)
 
 
 class Question:
@@ -80,7 +81,7 @@ class Question:
             LeaseLostError: the question was cancelled, or another process has it.
             WalagentError: it was not answered; it failed, or waits for its session to continue.
         """
-        leases = Leases(self._desk.pool, worker, LEASE.total_seconds())
+        leases = Leases(self._desk.pool, worker, self._desk.lease.total_seconds())
         held = leases.active[self._asked.claim.run_id] = Held(self._asked.claim)
         attempt = Attempt(
             self._resources(),
@@ -110,7 +111,6 @@ class Question:
             on_reply=self._keep_summary,
             on_end=self._keep_answer,
             patience=_PATIENCE,
-            keeps_prompts=True,
         )
         return Resources(
             self._desk.pool,

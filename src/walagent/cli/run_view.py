@@ -8,7 +8,7 @@ import click
 from walagent.cli.output import cell, clean
 
 _HEAD = (
-    "attachment", "agent", "model", "run_as", "key", "reason", "commit_lsn", "committed_at",
+    "attachment", "session", "question", "principal", "agent", "model", "run_as", "key", "reason", "commit_lsn", "committed_at",
     "cause_run", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens", "cost",
     "created_at", "started_at", "finished_at", "result", "error",
 )  # fmt: skip
@@ -28,8 +28,9 @@ def lines(run: Mapping[str, Any]) -> Iterator[str]:
     for name in _HEAD:
         if run[name] not in {None, ""} and (name, run[name]) not in _USUAL:
             yield f"  {name.replace('_', ' ')}: {cell(run[name])}"
-    for change in (run["change"], *run["merged"]):
-        yield from _change(change)
+    if run["change"]:
+        for change in (run["change"], *run["merged"]):
+            yield from _change(change)
     for step in run["steps"]:
         yield from _step(step)
     for approval in run["approvals"]:
@@ -62,7 +63,9 @@ def _title(step: Mapping[str, Any]) -> str:
     match step["kind"]:
         case "reply":
             note = f" — {content['note']}" if content.get("note") else ""
-            return clean(f"{content.get('model') or 'model'} replied{note}")
+            by = content.get("by", "agent")
+            whom = f" to the {by}'s prompt" if by != "agent" else ""
+            return clean(f"{content.get('model') or 'model'} replied{whom}{note}")
         case "intent":
             return clean(f"{content['name']} is about to be called")
         case "result":
@@ -81,7 +84,7 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
         case "reply":
             yield from map(_part, content["parts"])
         case "result":
-            yield _shortened(str(content["content"]))
+            yield from _result(content)
         case "decision" | "error":
             yield str(content.get("reason") or "")
         case "note":
@@ -89,6 +92,14 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield f"{content.get('text', '')}{by}".strip()
         case _:
             pass
+
+
+def _result(content: Mapping[str, Any]) -> Iterator[str]:
+    """Write an answer; of a step of a plan also its statement and what checks have found."""
+    if content.get("query"):
+        yield str(content["query"])
+    yield _shortened(str(content["content"]))
+    yield from map(str, content.get("findings") or ())
 
 
 def _part(part: Mapping[str, Any]) -> str:

@@ -142,7 +142,7 @@ class Executor:
 
     def _content(self, prompt: Prompt, request: Request, reply: Reply) -> dict[str, Json]:
         content = {**reply_to_json(reply), "by": prompt.by, **prompt.about}
-        if self._kind.keeps_prompts:
+        if prompt.keep:
             content["request"] = request_to_json(request)
         return content
 

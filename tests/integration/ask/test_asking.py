@@ -14,7 +14,6 @@ from tests.helpers.guard import STAGE
 from tests.integration.wal.reading import until
 from walagent.agent.models import build_model
 from walagent.agent.models.scripted.model import Answer, Call
-from walagent.ask import asking
 from walagent.ask.answering import become
 from walagent.ask.asking import Asker, Desk
 from walagent.ask.catalog import Catalog
@@ -119,16 +118,16 @@ async def scene(
 
 
 async def test_a_question_that_is_being_answered_is_waited_for_and_not_taken(
-    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+    conn: AsyncConnection, dsn: str
 ) -> None:
     """It takes longer than a lease; the process that answers it says that it lives."""
-    monkeypatch.setattr(asking, "LEASE", timedelta(seconds=1))
     replies = [plan(step("a", COUNT)), answer("Twenty in each.")]
-    async with scene(conn, dsn, replies, latency=1.2) as on:
-        first = asyncio.create_task(on.ask("How many?"))
+    async with scene(conn, dsn, replies, latency=2.4) as on:
+        desk = replace(on.desk, lease=timedelta(seconds=2))
+        first = asyncio.create_task(Asker(desk, Options(), name="test").ask("How many?", "s"))
         await until(conn, "select exists (select from agent.run)")
         seen = list[Event]()
-        assert await Asker(on.desk, Options(), name="other").resume("s", seen.append) is None
+        assert await Asker(desk, Options(), name="other").resume("s", seen.append) is None
         assert [type(event) for event in seen] == [Waiting]
         ended = await rows(conn, "select state::text, attempt, worker from agent.run")
         assert ended == [("succeeded", 1, "test")]

@@ -184,9 +184,9 @@ async def test_options_that_make_no_sense_are_named(
         ) as client,
     ):
         for wrong in (0, 6):
-            with pytest.raises(ConfigError, match=f"candidates are 1 to 5, not {wrong}"):
+            with pytest.raises(ConfigError, match=f"candidates must be 1 to 5, not {wrong}"):
                 await client.ask(QUESTION, candidates=wrong)
-        with pytest.raises(ConfigError, match="retries are 0 to 10, not -1"):
+        with pytest.raises(ConfigError, match="retries must be 0 to 10, not -1"):
             await client.ask(QUESTION, retries=-1)
         assert on.provider.received == []
 

@@ -72,12 +72,12 @@ def move(*contents: dict[str, Json] | StepResult, parallel: bool = True) -> Move
     return next_move(steps(*contents), Options(parallel=parallel))
 
 
-PLANNER = Ask((Prompt("planner"),))
+PLANNER = Ask((Prompt("planner", keep=True),))
 
 
 def candidates(*numbers: int) -> Ask:
     """The move that asks for these candidates."""
-    return Ask(tuple(Prompt("planner", {"candidate": number}) for number in numbers))
+    return Ask(tuple(Prompt("planner", {"candidate": number}, keep=True) for number in numbers))
 
 
 def finish(status: str, text: str) -> End:

@@ -1,6 +1,10 @@
 -- One run with everything that belongs to it.
 select r.id,
+       r.kind,
        a.name as attachment,
+       r.principal,
+       q.session_id as session,
+       q.text as question,
        r.attachment_version as version,
        r.reason,
        r.state::text,
@@ -27,7 +31,8 @@ select r.id,
        r.started_at,
        r.finished_at,
        v.definition ->> 'agent' as agent,
-       v.definition ->> 'model' as model,
+       coalesce(v.definition ->> 'model', (select s.content ->> 'model' from agent.step s
+                                            where s.run_id = r.id and s.kind = 'reply' order by s.seq limit 1)) as model,
        v.definition ->> 'run_as' as run_as,
        (select coalesce(jsonb_agg(m.change order by m.commit_lsn, m.ordinal), '[]')
           from agent_internal.merged_change m
@@ -43,6 +48,7 @@ select r.id,
           from agent.approval p
          where p.run_id = r.id) as approvals
   from agent.run r
+       left join agent.question q on q.run_id = r.id
        left join agent.attachment a on a.id = r.attachment_id
        left join agent.attachment_version v
          on v.attachment_id = r.attachment_id and v.version = r.attachment_version
