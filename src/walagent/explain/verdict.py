@@ -73,7 +73,7 @@ def _told_runs(facts: Facts) -> Iterator[Reason]:
         when = f" committed {run.committed_at:%Y-%m-%d %H:%M:%S %Z}" if run.committed_at else ""
         what = "the backfill" if run.reason == "backfill" else f"the {run.op}{when}"
         by = f", written by run {run.cause_run} (depth {run.depth})" if run.cause_run else ""
-        error = f": {run.crashed}" if run.crashed else ""
+        error = f": {run.error}" if run.error else ""
         text = f"run {run.id} {run.state}, for {what}{by}{error}"
         yield Reason("depth" if run.state == "skipped" and run.depth else run.state, text)
 

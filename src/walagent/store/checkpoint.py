@@ -401,6 +401,6 @@ def _document(run: NewRun) -> dict[str, Any]:
     }
     if run.depth:
         document |= {"cause_run": run.cause_run, "depth": run.depth}
-    if run.state is not RunState.PENDING or run.crashed is not None:
-        document |= {"state": run.state.value, "error": run.crashed}
+    if run.state is not RunState.PENDING or run.error is not None:
+        document |= {"state": run.state.value, "error": run.error}
     return document

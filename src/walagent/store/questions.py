@@ -80,7 +80,9 @@ async def ask(conn: Connection, session: str, text: str, options: Mapping[str, J
         " _question => %(question)s, _options => %(options)s)",
         {"session": session, "question": text, "options": Jsonb(options)},
     )
-    return Unfinished(*(await cursor.fetchone() or (None, 0)))
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - it returns one row, or raises
+    return Unfinished(*row)
 
 
 async def resume_session(conn: Connection, session: str) -> Unfinished | None:
@@ -122,8 +124,8 @@ async def keep_answer(conn: Connection, question_id: int, answer: Mapping[str, J
 async def past(conn: Connection, session: str, *, most: int = 200) -> Past:
     """Give what was asked in a session before: its summary, and the last *most* turns after it."""
     cursor = await conn.execute(
-        "select summary, summary_upto from agent.session where id = %s and owner ="
-        " agent.current_principal()",
+        "select summary, summary_upto from agent.session"
+        " where id = %s and owner = agent.current_principal()",
         [session],
     )
     summary, upto = await cursor.fetchone() or (None, None)
@@ -193,8 +195,8 @@ async def terms(conn: Connection, question: str, *, most: int = 100) -> Sequence
     """
     cursor = await conn.execute(
         "select term, meaning from (select distinct on (term) term, meaning from agent.glossary"
-        " where agent_internal.is_member_of(owner) order by term, owner <>"
-        " agent.current_principal()) known"
+        " where agent_internal.is_member_of(owner)"
+        " order by term, owner <> agent.current_principal()) known"
         " order by position(lower(term) in lower(%s)) = 0, term limit %s",
         [question, most],
     )

@@ -10,7 +10,7 @@ import pytest
 from psycopg import AsyncConnection, Connection
 
 from tests.faults.rig.waiting import until_true
-from tests.helpers.build import attachment
+from tests.helpers import build
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import (
     DESK,
@@ -30,14 +30,15 @@ from tests.helpers.queue import NOTHING, add_runs, claim, finish, one_run, set_c
 from tests.integration.cli.user import AGENTS, User
 from tests.integration.cli.user import DESK as CLI_DESK
 from walagent.agent.models.scripted.model import ScriptedModel, call
+from walagent.agent_spec import AgentSpec, Authority
 from walagent.doctor.budgets import check_budgets
 from walagent.message import Json, ModelSpec, Usage
-from walagent.run import Claim, RunState, StepKind
+from walagent.run import Claim, RunSpec, RunState, StepKind
 from walagent.store import budgets, runs
-from walagent.store.budgets import Refusal
+from walagent.store.budgets import Refusal, Worst
 from walagent.store.runs import NewStep
 
-SUPPORT = attachment(name="support_tickets", agent="support_tickets")
+SUPPORT = AgentSpec("support_tickets", "fake")
 LEFT = "select spent_cost, reserved_cost, spent_tokens, reserved_tokens from agent.budget_overview"
 PRICED = ModelSpec(
     "fake", "scripted", "fake", max_output_tokens=100, input_price=10.0, output_price=50.0
@@ -65,13 +66,20 @@ async def make_budget(conn: AsyncConnection, name: str = "all", **columns: Json)
     )
 
 
+def spec_of(run: Claim) -> RunSpec:
+    """A run of the support desk's agent."""
+    return RunSpec(run, SUPPORT, Authority("app"), source="support_tickets")
+
+
+RUN = spec_of(build.claim())
+
+
 async def reserve(
     conn: AsyncConnection, run: Claim, cost: float | None, tokens: int = 100, seq: int = 0
 ) -> Refusal | None:
     """Reserve as a worker does."""
-    worst = None if cost is None else Decimal(str(cost))
-    mine = {"agent": SUPPORT.agent, "attachment": SUPPORT.name}
-    return await budgets.reserve(conn, run, seq, "fake", tokens, worst, **mine)
+    worst = Worst("fake", tokens, None if cost is None else Decimal(str(cost)))
+    return await budgets.reserve(conn, spec_of(run), seq, worst)
 
 
 async def reply(
@@ -190,7 +198,7 @@ async def test_a_budget_counts_what_fits_all_that_it_names(
     assert await reserve(conn, run, 0.5) is None
     assert await value(conn, "select reserved_cost > 0 from agent_internal.budget_use") is counts
     (known,) = await budgets.load_scopes(conn)
-    assert known.includes(SUPPORT, "fake") is counts
+    assert known.includes(spec_of(run), "fake") is counts
 
 
 async def test_tokens_are_limited_without_prices(conn: AsyncConnection) -> None:
@@ -711,7 +719,7 @@ def known_here(d: Daemon, *, free: bool) -> Callable[[], Awaitable[bool]]:
     """Whether the worker knows a budget that counts; its heartbeat comes every ten seconds."""
 
     async def known() -> bool:
-        return d.shop.budgets.count(SUPPORT, "fake", free=free)
+        return d.shop.budgets.count(RUN, "fake", free=free)
 
     return known
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 
 import psycopg
 import pytest
@@ -20,9 +21,11 @@ from tests.helpers.database import (
     value,
 )
 from tests.helpers.queue import LEASE, NOTHING, add_runs, claim, one_run, set_clock
+from walagent.agent_spec import AgentSpec, Authority
 from walagent.message import Usage
-from walagent.run import Claim, RunState, StepKind
+from walagent.run import Claim, RunSpec, RunState, StepKind
 from walagent.store import budgets, questions, runs
+from walagent.store.budgets import Refusal, Worst
 from walagent.store.questions import Asked
 from walagent.store.runs import ClaimScope, NewStep, RunEnd
 
@@ -45,6 +48,17 @@ async def ask(conn: AsyncConnection, name: str = "s", text: str = "How many?") -
     asked = await questions.claim_question(conn, new, "here", LEASE)
     assert asked is not None
     return asked
+
+
+async def reserve(
+    conn: AsyncConnection, held: Claim, tokens: int, cost: float | None = None, call: int = 0
+) -> Refusal | None:
+    """Reserve, with the names of an agent and an attachment."""
+    spec = RunSpec(
+        held, AgentSpec("support_tickets", "m"), Authority("x"), source="support_tickets"
+    )
+    worst = Worst("m", tokens, None if cost is None else Decimal(str(cost)))
+    return await budgets.reserve(conn, spec, call, worst)
 
 
 async def test_who_asks_holds_the_run_and_ends_it(conn: AsyncConnection, dsn: str) -> None:
@@ -293,8 +307,7 @@ async def test_a_budget_of_somebody_else_is_not_used_up(conn: AsyncConnection, d
                 f" values (100, %s, %s)".encode(),
                 [name, whom],
             )
-        names = {"agent": "support_tickets", "attachment": "support_tickets"}
-        assert await budgets.reserve(own, held["mine"], 0, "fake", 60, None, **names) is None
+        assert await reserve(own, held["mine"], 60) is None
         reserved = (
             "select name, reserved_tokens from agent.budget_overview where reserved_tokens > 0"
         )
@@ -319,8 +332,8 @@ async def test_what_is_no_amount_is_neither_reserved_nor_settled(
     async with asker(conn, dsn) as own:
         held = (await ask(own)).claim
         with pytest.raises(psycopg.errors.CheckViolation):
-            await budgets.reserve(own, held, 0, "m", tokens, cost)  # pyright: ignore[reportArgumentType]
-        assert await budgets.reserve(own, held, 0, "m", 50, None) is None
+            await reserve(own, held, tokens, cost)
+        assert await reserve(own, held, 50) is None
         step = NewStep(0, StepKind.REPLY, {}, Usage(tokens), cost)
         with pytest.raises(psycopg.errors.CheckViolation):
             await runs.record_step(own, held, step, reserved=True)
@@ -339,6 +352,33 @@ async def test_a_role_that_was_set_counts_and_not_the_login(conn: AsyncConnectio
             await refused(conn, call, state="42501")
 
 
+async def test_calls_side_by_side_are_settled_each_by_its_number(conn: AsyncConnection) -> None:
+    """In any order, under any step; a number may be used again under the next lease."""
+    left = "select reserved_tokens, spent_tokens from agent.budget_overview"
+    await run_all(conn, "insert into agent.budget (name, max_tokens) values ('b', 1000)")
+    held = (await ask(conn)).claim
+    for number in (0, 1, 2):
+        assert await reserve(conn, held, 100, call=number) is None
+    assert await rows(conn, left) == [(300, 0)]
+    assert await reserve(conn, held, 150, call=1) is None, "the same call once more"
+    assert await rows(conn, left) == [(350, 0)]
+    for seq, number in enumerate((2, 0)):
+        step = NewStep(seq, StepKind.REPLY, {}, Usage(10))
+        await runs.record_step(conn, held, step, call=number)
+    assert await rows(conn, left) == [(150, 20)]
+    await set_clock(conn, "1 minute")
+    resumed = await questions.resume_session(conn, "s")
+    assert resumed is not None
+    again = await questions.claim_question(conn, resumed, "there", LEASE)
+    assert again is not None
+    assert await reserve(conn, again.claim, 100, call=2) is None, "settled under the first lease"
+    assert await rows(conn, left) == [(100, 20)]
+    refusal = {"budget": "b", "version": 1, "reason": "full", "wait": 60}
+    await budgets.wait_for_budget(conn, again.claim, refusal, NOTHING)
+    assert await rows(conn, left) == [(0, 20)]
+    assert await rows(conn, "select * from agent.broken_invariant") == []
+
+
 # Many ends in one statement.
 
 
@@ -350,7 +390,7 @@ async def test_many_runs_end_in_one_statement(conn: AsyncConnection) -> None:
     first, second, third = await claim(conn)
     assert await column(conn, "select id from agent.run where blocked_by is not null") == [2]
     for held in (first, second):
-        await budgets.reserve(conn, held, 0, "fake", 100, 1)  # pyright: ignore[reportArgumentType]
+        await reserve(conn, held, 100, 1)
     ends = [
         RunEnd(first, RunState.SUCCEEDED, runs.Spent(110, 0.25), "done", last=REPLY, reserved=True),
         RunEnd(second, RunState.FAILED, NOTHING, error={"reason": "no"}, reserved=True),
