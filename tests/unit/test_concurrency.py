@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Never
 
 import pytest
-from tests.helpers.clock import run_jumping
 
+from tests.helpers.clock import run_jumping
 from walagent.concurrency import Periodic, event_within, first_of
 
 

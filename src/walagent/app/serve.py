@@ -23,6 +23,7 @@ from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
+from walagent.backoff import pause_after
 from walagent.config import Config, McpServer
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
@@ -35,7 +36,6 @@ from walagent.matching.document import Room
 from walagent.mcp.clients import Clients, Status, keep_registered, make_clients, register
 from walagent.message import ModelSpec
 from walagent.replication.reader import Reader
-from walagent.runs.backoff import pause_after
 from walagent.runs.models import Models
 from walagent.runs.query_tool import LIMITS
 from walagent.runs.toolbox import Toolbox
