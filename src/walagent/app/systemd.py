@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+from walagent.config.base import in_bytes
 from walagent.http.health import Health
 from walagent.mask import mask
 
@@ -114,13 +115,4 @@ def status_line(health: Health) -> str:
         return "; ".join([*health.reasons, *health.warnings])
     if not health.streaming:
         return "; ".join(["waiting for the replication stream", *health.warnings])
-    return "; ".join([f"streaming, {_size(health.lag_bytes)} behind", *health.warnings])
-
-
-def _size(count: int) -> str:
-    """Write a number of bytes as PostgreSQL's `pg_size_pretty` would, roughly."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 10 * 1024:  # two digits at least, as pg_size_pretty keeps them
-            return f"{count} {unit}"
-        count = (count + 512) // 1024
-    return f"{count} TB"
+    return "; ".join([f"streaming, {in_bytes(health.lag_bytes)} behind", *health.warnings])
