@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Row
+from walagent.connection import TEXT_FORMS
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
 from walagent.intake.new_runs import state_of
@@ -31,7 +32,6 @@ from walagent.matching.match import Match
 from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
 from walagent.store.errors import is_passing, translated, translating
-from walagent.wal.connection import TEXT_FORMS
 from walagent.wal.types import PARSERS, kind_of
 
 CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long

@@ -16,6 +16,7 @@ from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 
 from walagent.attachment import Attachment
 from walagent.change import Relation
+from walagent.connection import TEXT_FORMS
 from walagent.matching import predicate
 from walagent.matching.match import Match
 from walagent.matching.predicate import Shape
@@ -23,7 +24,6 @@ from walagent.store import tables
 from walagent.store.codecs.exact import exact
 from walagent.store.codecs.raw import Raw, has_no_encoding
 from walagent.store.errors import is_passing
-from walagent.wal.connection import TEXT_FORMS
 
 _AT_ONCE = 1000  # rows a statement
 _TIMEOUT = "10s"  # for one statement; a condition on one row needs microseconds

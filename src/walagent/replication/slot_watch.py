@@ -6,7 +6,7 @@ On a connection of its own: what keeps the reader from its work must not keep th
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
@@ -21,7 +21,8 @@ from walagent.store.connections import connect
 from walagent.store.errors import translating
 
 _LOOK = 2.0  # seconds between two looks; one costs the server next to nothing
-_PATIENCE = "5s"  # for one statement: who cannot write now tries again at the next look
+# Of one statement: a look that cannot write now is repeated.
+_PATIENCE: Final = {"statement_timeout": "5s"}
 
 
 class SlotWatch:
@@ -67,8 +68,9 @@ class SlotWatch:
         while True:
             try:
                 with translating():
-                    async with await connect(self._login(), application="walagent watch") as conn:
-                        await conn.execute(f"set statement_timeout = '{_PATIENCE}'".encode())
+                    async with await connect(
+                        self._login(), application="walagent watch", settings=_PATIENCE
+                    ) as conn:
                         return await self._keep_looking(conn)
             except WalagentError:  # the reader and the workers tell of it already
                 await asyncio.sleep(_LOOK)
