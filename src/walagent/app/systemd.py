@@ -5,7 +5,6 @@ Does nothing where systemd did not start us, so nobody has to ask first.
 Source: systemd's manual, sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
 """
 
-import asyncio
 import os
 import socket
 import time
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+from walagent.concurrency import Periodic
 from walagent.config.base import in_bytes
 from walagent.http.health import Health
 from walagent.mask import mask
@@ -104,9 +104,8 @@ class Watchdog:
         if not self.systemd.address:
             return
         every = min(self.systemd.watchdog or 2 * _STATUS_EVERY, 2 * _STATUS_EVERY) / 2
-        while True:
+        async for _ in Periodic(every):
             self.feed()
-            await asyncio.sleep(every)
 
 
 def status_line(health: Health) -> str:
