@@ -2,20 +2,28 @@
 
 import pytest
 
-from walagent.runs.backoff import delay
+from walagent.backoff import backoff, brief, delay, pause_after
 
 
-@pytest.mark.parametrize("attempt", range(1, 12))
-def test_the_wait_doubles_up_to_two_minutes(attempt: int) -> None:
-    """From one second on, with up to a second of jitter."""
-    base = min(2.0 ** (attempt - 1), 120)
-    waits = [delay(attempt) for _ in range(50)]
-    assert all(base <= wait <= min(base + 1, 120) for wait in waits)
+def test_the_wait_doubles_up_to_the_cap() -> None:
+    """Without jitter it is exact."""
+    waits = [backoff(failures, first=0.5, longest=3) for failures in range(1, 6)]
+    assert waits == [0.5, 1, 2, 3, 3]
 
 
-def test_not_everybody_comes_back_at_the_same_moment() -> None:
-    """That is what the jitter is for."""
-    assert len({delay(1) for _ in range(50)}) > 40
+def test_the_wait_of_many_failures_is_the_cap() -> None:
+    """A daemon that has waited for a week does not overflow."""
+    assert backoff(100_000, first=0.02, longest=15) == 15
+
+
+@pytest.mark.parametrize("failures", [1, 3, 50])
+def test_jitter_takes_a_random_share_off(failures: int) -> None:
+    """Never more than the share, and never the same for everyone."""
+    full = backoff(failures, first=2, longest=120)
+    waits = [backoff(failures, first=2, longest=120, jitter=0.5) for _ in range(200)]
+    assert all(full / 2 < wait <= full for wait in waits)
+    assert max(waits) - min(waits) > full / 4
+    assert len(set(waits)) > 100
 
 
 @pytest.mark.parametrize("attempt", [-1, 0])
@@ -24,7 +32,19 @@ def test_an_attempt_that_was_given_back_waits_like_the_first(attempt: int) -> No
     assert 1 <= delay(attempt) <= 2
 
 
-def test_who_asks_for_more_gets_it() -> None:
-    """Less than our own wait is not less."""
+def test_a_run_waits_two_minutes_at_most_unless_more_is_asked_for() -> None:
+    """A provider's `retry-after` is a lower bound."""
+    assert 60 <= delay(50) <= 120
     assert delay(1, asked=300) == 300
-    assert delay(8, asked=1) >= 120
+    assert 60 <= delay(50, asked=1) <= 120
+
+
+def test_the_database_is_tried_again_within_fifteen_seconds() -> None:
+    """However long it has been gone; the first time within a second."""
+    assert all(0 < pause_after(1) <= 1 for _ in range(50))
+    assert all(pause_after(1000) <= 15 for _ in range(50))
+
+
+def test_a_conflict_costs_half_a_second_at_most() -> None:
+    """The application's transactions are short."""
+    assert all(brief(attempt) <= 0.5 for attempt in range(1, 100))

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from walagent.agent.arguments import what_is_wrong
 from walagent.agent.loop import next_move
-from walagent.agent.prompt import build_request, marker
+from walagent.agent.prompt import build_request
+from walagent.agent.untrusted import marker
 from walagent.message import ModelSpec, Request
 from walagent.moves import Move, Prompt
 from walagent.run import RunSpec, Step

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -23,6 +23,8 @@ from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
+from walagent.backoff import pause_after
+from walagent.concurrency import Periodic, first_of
 from walagent.config import Config, McpServer
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
@@ -35,7 +37,6 @@ from walagent.matching.document import Room
 from walagent.mcp.clients import Clients, Status, keep_registered, make_clients, register
 from walagent.message import ModelSpec
 from walagent.replication.reader import Reader
-from walagent.runs.backoff import pause_after
 from walagent.runs.models import Models
 from walagent.runs.query_tool import LIMITS
 from walagent.runs.toolbox import Toolbox
@@ -227,9 +228,8 @@ class _Daemon:
             for part in parts:
                 if part.get_name() == "reader":
                     part.cancel()
-            hurry = group.create_task(signals.again.wait(), name="second signal")
-            await asyncio.wait({working, hurry}, return_when=asyncio.FIRST_COMPLETED)
-            for part in (*parts, working, hurry):
+            await first_of(drained=asyncio.wait({working}), second_signal=signals.again.wait())
+            for part in (*parts, working):
                 part.cancel()
 
     def _streaming(self) -> None:
@@ -293,11 +293,9 @@ class _Daemon:
 
     async def _follow_registry(self) -> None:
         """Read the registry now and then: a row of agent.model needs no restart to count."""
-        while True:
-            try:
+        async for _ in Periodic(_REGISTRY):
+            with suppress(DatabaseLostError, LoginRefusedError):  # the worker reports them
                 await self._read_registry()
-            except (DatabaseLostError, LoginRefusedError):
-                await asyncio.sleep(_REGISTRY)  # the reader and the worker tell of it already
 
     async def _register_mcp(self, clients: Clients) -> None:
         """Register what MCP servers offer; neither they nor the database hold anything up."""
@@ -318,14 +316,13 @@ class _Daemon:
 
     async def _read_registry(self) -> None:
         async with await connect(self._logins.dsn(), application="walagent registry") as conn:
-            while True:
+            async for _ in Periodic(_REGISTRY):
                 with translating():
                     specs = await attachments.load_models(conn)
                 if changed := self._models.reload(specs):
                     log.info("models.changed", models=changed)
                     self._worker.wake()
                 await self._models.close_retired()
-                await asyncio.sleep(_REGISTRY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar
 
+from walagent.backoff import pause_after
 from walagent.errors import DatabaseLostError
 from walagent.log import log
-from walagent.runs.backoff import pause_after
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ Does nothing where systemd did not start us, so nobody has to ask first.
 Source: systemd's manual, sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
 """
 
-import asyncio
 import os
 import socket
 import time
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
+from walagent.concurrency import Periodic
+from walagent.config.base import in_bytes
 from walagent.http.health import Health
 from walagent.mask import mask
 
@@ -103,9 +104,8 @@ class Watchdog:
         if not self.systemd.address:
             return
         every = min(self.systemd.watchdog or 2 * _STATUS_EVERY, 2 * _STATUS_EVERY) / 2
-        while True:
+        async for _ in Periodic(every):
             self.feed()
-            await asyncio.sleep(every)
 
 
 def status_line(health: Health) -> str:
@@ -114,13 +114,4 @@ def status_line(health: Health) -> str:
         return "; ".join([*health.reasons, *health.warnings])
     if not health.streaming:
         return "; ".join(["waiting for the replication stream", *health.warnings])
-    return "; ".join([f"streaming, {_size(health.lag_bytes)} behind", *health.warnings])
-
-
-def _size(count: int) -> str:
-    """Write a number of bytes as PostgreSQL's `pg_size_pretty` would, roughly."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 10 * 1024:  # two digits at least, as pg_size_pretty keeps them
-            return f"{count} {unit}"
-        count = (count + 512) // 1024
-    return f"{count} TB"
+    return "; ".join([f"streaming, {in_bytes(health.lag_bytes)} behind", *health.warnings])

@@ -11,6 +11,7 @@ from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+from walagent import pgtypes
 from walagent.ask.calculate import Number, calculate
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
@@ -20,20 +21,38 @@ from walagent.rows.rows import Column, Rows
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_TEXT: Final = 25
-# How a column of PostgreSQL is read; where a value does not fit, the column stays text.
-_TYPES: Final = {
-    16: "BOOLEAN", 20: "BIGINT", 21: "BIGINT", 23: "BIGINT", 26: "BIGINT", 700: "DOUBLE",
-    701: "DOUBLE", 790: "DOUBLE", 1082: "DATE", 1083: "TIME", 1114: "TIMESTAMP",
-    1184: "TIMESTAMPTZ", 1186: "INTERVAL", 2950: "UUID",
-}  # fmt: skip
-_NUMERIC: Final = 1700
+# The types of DuckDB that a column can become, best first; where none holds all values: text.
+_TYPES: Final[Mapping[int, Sequence[str]]] = {
+    pgtypes.BOOL: ("BOOLEAN",),
+    **dict.fromkeys((*pgtypes.INTEGERS, pgtypes.OID), ("BIGINT",)),
+    **dict.fromkeys((*pgtypes.FLOATS, pgtypes.MONEY), ("DOUBLE",)),
+    pgtypes.NUMERIC: ("DECIMAL(38, 9)", "DOUBLE"),
+    pgtypes.DATE: ("DATE",),
+    pgtypes.TIME: ("TIME",),
+    pgtypes.TIMESTAMP: ("TIMESTAMP",),
+    pgtypes.TIMESTAMPTZ: ("TIMESTAMPTZ",),
+    pgtypes.INTERVAL: ("INTERVAL",),
+    pgtypes.UUID: ("UUID",),
+}
 # And back: the type in PostgreSQL whose text a value of DuckDB's is.
 _OIDS: Final = {
-    "BOOLEAN": 16, "TINYINT": 21, "SMALLINT": 21, "INTEGER": 23, "BIGINT": 20, "HUGEINT": 1700,
-    "UINTEGER": 20, "UBIGINT": 1700, "FLOAT": 700, "DOUBLE": 701, "DATE": 1082, "TIME": 1083,
-    "TIMESTAMP": 1114, "TIMESTAMP WITH TIME ZONE": 1184, "INTERVAL": 1186, "UUID": 2950,
-}  # fmt: skip
+    "BOOLEAN": pgtypes.BOOL,
+    "TINYINT": pgtypes.INT2,
+    "SMALLINT": pgtypes.INT2,
+    "INTEGER": pgtypes.INT4,
+    "BIGINT": pgtypes.INT8,
+    "HUGEINT": pgtypes.NUMERIC,
+    "UINTEGER": pgtypes.INT8,
+    "UBIGINT": pgtypes.NUMERIC,
+    "FLOAT": pgtypes.FLOAT4,
+    "DOUBLE": pgtypes.FLOAT8,
+    "DATE": pgtypes.DATE,
+    "TIME": pgtypes.TIME,
+    "TIMESTAMP": pgtypes.TIMESTAMP,
+    "TIMESTAMP WITH TIME ZONE": pgtypes.TIMESTAMPTZ,
+    "INTERVAL": pgtypes.INTERVAL,
+    "UUID": pgtypes.UUID,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +76,8 @@ def analyze(
     limits = limits or AnalysisLimits()
     if step.text("operation") == "calculate":
         value = calculate(step.text("expression"), _numbers(inputs))
-        oid = 20 if isinstance(value, int) and abs(value) < 1 << 63 else 701
+        whole = isinstance(value, int) and abs(value) < 1 << 63
+        oid = pgtypes.INT8 if whole else pgtypes.FLOAT8
         rows = Rows([Column("result", oid)], [(str(value),)])
         return StepResult(step.id, step.type, rows, step.text("expression"))
     query = step.text("sql") or _operation(step, inputs)
@@ -127,13 +147,13 @@ def _run(database: "DuckDBPyConnection", query: str, limits: AnalysisLimits) -> 
 
 
 def _oid(kind: str) -> int:
-    return _NUMERIC if kind.startswith("DECIMAL") else _OIDS.get(kind, _TEXT)
+    return pgtypes.NUMERIC if kind.startswith("DECIMAL") else _OIDS.get(kind, pgtypes.TEXT)
 
 
 def _as_postgres(columns: Sequence[Column], row: Sequence[str | None]) -> tuple[str | None, ...]:
     """Spell truth as PostgreSQL does; everything else is the same in both."""
     return tuple(
-        text[0] if text and column.type_oid == _OIDS["BOOLEAN"] else text
+        text[0] if text and column.type_oid == pgtypes.BOOL else text
         for column, text in zip(columns, row, strict=True)
     )
 
@@ -158,7 +178,7 @@ def _load(database: "DuckDBPyConnection", name: str, rows: Rows) -> None:
 
 def _typed(database: "DuckDBPyConnection", name: str, oid: int) -> str:
     quoted = _quoted(name)
-    for kind in ("DECIMAL(38, 9)", "DOUBLE") if oid == _NUMERIC else (_TYPES.get(oid, "VARCHAR"),):
+    for kind in _TYPES.get(oid, ("VARCHAR",)):
         lost = f"{quoted} is not null and try_cast({quoted} as {kind}) is null"
         exact = f" or try_cast({quoted} as {kind})::double <> try_cast({quoted} as double)"
         wrong = lost + (exact if kind.startswith("DECIMAL") else "")

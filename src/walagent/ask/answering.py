@@ -5,8 +5,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from psycopg.sql import SQL, Identifier
-
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.embedded.encoder import check_machine, shared_e5
@@ -30,6 +28,7 @@ from walagent.message import ModelSpec
 from walagent.store import attachments
 from walagent.store.connections import Pool, connect, open_pool
 from walagent.store.errors import translating
+from walagent.store.roles import set_role
 
 _CANNOT_PLAN = "embedded"  # the provider whose model decides by embeddings
 
@@ -209,7 +208,7 @@ async def become(conn: Connection, role: str) -> None:
             hint=f"grant {role} to {conn.info.user};",
         )
     if not is_me:
-        await conn.execute(SQL("set role {}").format(Identifier(role)))
+        await set_role(conn, role)
 
 
 def how_to_make(role: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from walagent import pgtypes
 from walagent.ask.plan import Plan, PlanStep, read_plan
 from walagent.ask.results import StepResult, rests_on
 from walagent.errors import InvalidCallError
@@ -17,9 +18,6 @@ from walagent.message import Json
 from walagent.rows.rows import Rows
 
 MOST: Final = 5  # each is a call of the model, and its statements
-
-# int8, int2, int4, float4, float8, numeric: 7 and 7.00 are one value.
-_NUMBERS: Final = frozenset({20, 21, 23, 700, 701, 1700})
 
 
 @dataclass(slots=True)
@@ -134,7 +132,7 @@ def _comparable(rows: Rows) -> Hashable:
 
 
 def _plain(text: str | None, oid: int) -> Hashable:
-    if text is None or oid not in _NUMBERS:
+    if text is None or oid not in pgtypes.NUMBERS:
         return text
     try:
         number = Decimal(text)

@@ -6,13 +6,14 @@ from datetime import UTC, date, datetime, time
 from math import isfinite
 from typing import Any, Final, Literal
 
+from walagent import pgtypes
 from walagent.rows.rows import Column, Rows
 
 MOST_SERIES: Final = 7  # as many as colours can be told apart
 MOST_BARS: Final = 40  # two screens
 
-_NUMBERS: Final = frozenset({20, 21, 23, 700, 701, 790, 1700})
-_TIMES: Final = frozenset({1082, 1114, 1184})
+_NUMBERS: Final = pgtypes.NUMBERS | {pgtypes.MONEY}
+_TIMES: Final = frozenset({pgtypes.DATE, pgtypes.TIMESTAMP, pgtypes.TIMESTAMPTZ})
 
 Point = tuple[float, float]
 

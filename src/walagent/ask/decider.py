@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from walagent.agent.transcript import reply_from_json
+from walagent.agent.untrusted import marker
 from walagent.ask import history, prompts
 from walagent.ask.catalog import Catalog
 from walagent.ask.context import SchemaContext
@@ -43,7 +44,7 @@ class QuestionDecider:
     past: Past
     catalog: Catalog
     bounds: Bounds
-    _marker: str = field(default_factory=lambda: secrets.token_hex(8))
+    _secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
     _schema: SchemaContext | None = None
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
@@ -58,12 +59,13 @@ class QuestionDecider:
     ) -> Request:
         """Write a prompt of the planner, the critic, the answer or the summary."""
         del model
+        mark = marker(self._secret, run.run_id)
         question = str((run.claim.question or {})["text"])
         standing = self.standing(steps)
         match prompt.by:
             case "summary":
                 turns = map(history.told, self._too_old(steps))
-                return prompts.summary_request(self._past(steps).summary, turns)
+                return prompts.summary_request(self._past(steps).summary, turns, marker=mark)
             case "planner":
                 rejected = () if "candidate" in prompt.about else tuple(standing.told)
                 return prompts.planner_request(
@@ -72,14 +74,14 @@ class QuestionDecider:
                     self._history(steps),
                     rejected,
                     rows=self.bounds.rows,
-                    marker=self._marker,
+                    marker=mark,
                     search=self.bounds.search,
                 )
             case "critic":
                 schema, stage = await self._context(question), str(prompt.about["stage"])
-                return prompts.critic_request(question, schema, standing, stage)
+                return prompts.critic_request(question, schema, standing, stage, marker=mark)
             case _:
-                return prompts.answer_request(question, self._history(steps), standing)
+                return prompts.answer_request(question, self._history(steps), standing, marker=mark)
 
     def standing(self, steps: Sequence[Step]) -> Standing:
         """Read where the question stands."""

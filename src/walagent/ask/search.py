@@ -16,6 +16,7 @@ import orjson
 from walagent.agent.untrusted import one_line
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
+from walagent.backoff import backoff
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
 from walagent.rows.rows import Column, Rows
@@ -258,7 +259,7 @@ def _wait(response: httpx2.Response, attempt: int) -> float | None:
     if response.status_code != _BUSY and not response.is_server_error:
         return None
     asked = response.headers.get("retry-after", "")
-    wait = float(asked) if asked.isdecimal() else _PAUSE * 2 ** (attempt - 1)
+    wait = float(asked) if asked.isdecimal() else backoff(attempt, first=_PAUSE, longest=_PATIENCE)
     return wait if wait <= _PATIENCE else None
 
 

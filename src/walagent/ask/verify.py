@@ -10,14 +10,10 @@ from decimal import Decimal, InvalidOperation
 from itertools import chain
 from typing import Final
 
+from walagent import pgtypes
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.rows.rows import Column, Rows
-
-_TEXT: Final = 25
-_BOOLEAN: Final = 16
-_INTEGERS: Final = frozenset({20, 21, 23})
-_NUMBERS: Final = _INTEGERS | {700, 701, 1700}
 
 # Words in the names of columns.  Of the first kind, values are parts of a whole …
 _PERCENT: Final = re.compile(r"percent|pct|percentage|%")
@@ -46,7 +42,11 @@ def check_rows(rows: Rows) -> Sequence[str]:
 
 def verify(step: PlanStep, inputs: Mapping[str, StepResult]) -> StepResult:
     """Carry a VERIFY step out: one row for each step that it is about."""
-    columns = [Column("step", _TEXT), Column("passed", _BOOLEAN), Column("finding", _TEXT)]
+    columns = [
+        Column("step", pgtypes.TEXT),
+        Column("passed", pgtypes.BOOL),
+        Column("finding", pgtypes.TEXT),
+    ]
     found = {name: list(_found(result)) for name, result in inputs.items()}
     for name, said in _totals_that_differ(inputs):
         found[name].append(said)
@@ -74,7 +74,7 @@ def _about_columns(rows: Rows) -> Iterator[str]:
         texts = [row[n] for row in rows.texts]
         if all(text is None for text in texts):
             yield f"{column.name} is NULL in every row"
-        elif column.type_oid in _NUMBERS:
+        elif column.type_oid in pgtypes.NUMBERS:
             yield from _about_numbers(column, texts)
 
 
@@ -88,7 +88,7 @@ def _about_numbers(column: Column, texts: Sequence[str | None]) -> Iterator[str]
         outside = [number for number in finite if not 0 <= number <= 100]  # noqa: PLR2004 - percent
         if outside:
             yield f"{name} is outside of 0 to 100 in {_count(len(outside), 'row')}: {outside[0]}"
-    whole = column.type_oid in _INTEGERS and _has(_FRACTION, name)
+    whole = column.type_oid in pgtypes.INTEGERS and _has(_FRACTION, name)
     if whole and len(finite) >= _SEVERAL and not any(finite):
         yield f"{name} is 0 in every row, as after a division of whole numbers"
 
@@ -118,7 +118,7 @@ def _additive(result: StepResult) -> Iterator[tuple[str, Sequence[Decimal]]]:
     for n, column in enumerate(result.rows.columns):
         numbers = list(_numbers(row[n] for row in result.rows.texts))
         known = len(numbers) == len(result.rows) and all(each.is_finite() for each in numbers)
-        if known and column.type_oid in _NUMBERS and not _has(_NOT_ADDITIVE, column.name):
+        if known and column.type_oid in pgtypes.NUMBERS and not _has(_NOT_ADDITIVE, column.name):
             yield column.name.casefold(), numbers
 
 

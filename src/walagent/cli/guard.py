@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import click
 import orjson
-from psycopg.sql import SQL, Identifier
 
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_json, print_line, say
@@ -16,6 +15,7 @@ from walagent.errors import StatementRefusedError
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.message import Json
+from walagent.store.roles import set_role
 
 
 @click.command("guard")
@@ -81,6 +81,6 @@ async def _verdict(guard: Guard, text: Json) -> dict[str, Json]:
 async def _guard(where: Where, role: str | None) -> AsyncGenerator[Guard]:
     async with open_session(where).connection() as conn:
         if role is not None:
-            await conn.execute(SQL("set role {}").format(Identifier(role)))
+            await set_role(conn, role)
         await check_role(conn)
         yield Guard(conn)

@@ -8,6 +8,7 @@ import click
 from walagent import log
 from walagent.cli.output import say
 from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
 
 
@@ -78,10 +79,4 @@ async def _serve_http(session: Session, model: str | None, port: int) -> None:
             tools = Tools(places, session.config.ask, model)
             await serve_http(tools, tokens, port, lambda url: say(f"MCP at {url}; Ctrl-C ends"))
 
-    serving = asyncio.create_task(served(), name="mcp")
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, serving.cancel)
-    await asyncio.wait({serving})
-    if not serving.cancelled():
-        serving.result()
+    await until_stopped(mcp=served())

@@ -15,12 +15,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from walagent import pgtypes
 from walagent.cli.output import cell, clean, say
 from walagent.rows.rows import Rows
 
 MOST_SHOWN: Final = 100  # rows on a terminal; whoever wants more wants a file
 
-_NUMBERS: Final = frozenset({20, 21, 23, 26, 700, 701, 790, 1700})
+_NUMBERS: Final = pgtypes.NUMBERS | {pgtypes.OID, pgtypes.MONEY}
 _NARROW: Final = 8  # characters below which a column says nothing any more
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how spreadsheets know one
 _MARKUP: Final = re.compile(r"([\\`*_\[\]|~!$#])")

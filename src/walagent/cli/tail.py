@@ -1,13 +1,13 @@
 """`walagent tail`: changes as they are committed, one JSON document a line."""
 
 import asyncio
-import signal
 import sys
 
 import click
 
 from walagent.cli.output import say
 from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
 from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.replication.tail import Watch, open_tail, temporary_name
@@ -48,21 +48,11 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
         application_name="walagent tail",
     )
     watch = Watch(options, own_slot=slot is None, marks=everything, ours=everything)
-    asyncio.run(_watched(session, watch, limit))
-
-
-async def _watched(session: Session, watch: Watch, limit: int | None) -> None:
-    """Print until Ctrl-C, SIGTERM, the limit, or until nobody reads our output any more."""
-    loop = asyncio.get_running_loop()
-    printing = asyncio.create_task(_print(session, watch, limit), name="tail")
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, printing.cancel)
-    await asyncio.wait({printing})
-    if not printing.cancelled():
-        printing.result()
+    asyncio.run(until_stopped(tail=_print(session, watch, limit)))
 
 
 async def _print(session: Session, watch: Watch, limit: int | None) -> None:
+    """Print until the limit, or until the output is closed."""
     async with (
         session.places() as places,
         open_tail(places.replication_dsn, watch) as lines,

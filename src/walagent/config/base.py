@@ -7,10 +7,13 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
+# Read here and not by pydantic: its timedelta accepts 7 days and neither 30s nor 2 minutes, and the
+# MB of its ByteSize are 1000 kB, while those of PostgreSQL's own settings are 1024 kB.
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
 _SIZES = {"B": 1, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40}
+_THREE_DIGITS = 100
 _SIZE = r"(\d+(\.\d+)?)\s*(B|kB|MB|GB|TB)"
 _SIZE_SCHEMA = {
     "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": rf"^\s*{_SIZE}\s*$"}]
@@ -57,9 +60,10 @@ def to_bytes(value: object) -> object:
 
 
 def in_bytes(count: int) -> str:
-    """Write a size as `to_bytes` reads it, about exactly."""
+    """Write a size as `to_bytes` reads it, with three digits or all of a whole number."""
     unit = next((unit for unit in ("TB", "GB", "MB", "kB") if count >= _SIZES[unit]), "B")
-    return f"{count / _SIZES[unit]:.3g} {unit}"
+    number = count / _SIZES[unit]
+    return f"{number:.0f} {unit}" if number >= _THREE_DIGITS else f"{number:.3g} {unit}"
 
 
 def _unit(word: str) -> str:

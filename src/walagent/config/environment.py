@@ -7,12 +7,14 @@ import os
 import re
 from collections.abc import Collection, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
+
+from dotenv.parser import Binding, parse_stream
 
 from walagent.errors import ConfigError
 
-_ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
-_COMMENT = re.compile(r"\s+#.*$")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,33 +69,31 @@ def load_env_file(
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read: {type(error).__name__}") from error
     given = read_assignments(text, path.name)
-    names = {name for name, _ in given if name in ours or name not in environ}
-    for name in names:
-        environ.pop(name, None)
-    for name, value in given:
-        environ.setdefault(name, value)
+    names = {name for name in given if name in ours or name not in environ}
+    environ.update((name, given[name]) for name in names)
     return frozenset(names | set(ours))
 
 
-def read_assignments(text: str, name: str = ".env") -> list[tuple[str, str]]:
-    """Read lines of ``NAME=value``; values may be quoted, ``#`` begins a comment.
+def read_assignments(text: str, name: str = ".env") -> dict[str, str]:
+    """Read lines of ``NAME=value`` as python-dotenv does, without its interpolation.
 
     Raises:
-        ConfigError: a line is none of these; it is named by its number, for it may be a secret.
+        ConfigError: a line is no assignment; it is named by its number, for it may be a secret.
     """
-    found: list[tuple[str, str]] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()  # noqa: PLW2901 - the same line, tidied
-        if not line or line.startswith("#"):
-            continue
-        if not (match := _ASSIGNMENT.fullmatch(line)):
-            raise ConfigError(f"{name}:{number}: expected NAME=value")
-        found.append((match[1], _unquoted(match[2])))
+    found: dict[str, str] = {}
+    for binding in parse_stream(StringIO(text)):  # unlike dotenv_values, it says what is wrong
+        if binding.error or (binding.key and not _is_assignment(binding)):
+            raise ConfigError(f"{name}:{_line(binding)}: expected NAME=value")
+        if binding.key and binding.value is not None:
+            found[binding.key] = binding.value
     return found
 
 
-def _unquoted(value: str) -> str:
-    quote = value[:1]
-    if quote in {"'", '"'} and (end := value.find(quote, 1)) > 0:
-        return value[1:end]
-    return "" if quote == "#" else _COMMENT.sub("", value)
+def _line(binding: Binding) -> int:
+    """Give the line on which a binding stands; its text starts with the empty lines before it."""
+    text = binding.original.string
+    return binding.original.line + text[: len(text) - len(text.lstrip())].count("\n")
+
+
+def _is_assignment(binding: Binding) -> bool:
+    return binding.value is not None and _NAME.fullmatch(binding.key or "") is not None

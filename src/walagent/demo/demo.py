@@ -12,6 +12,7 @@ from psycopg import AsyncConnection
 
 from walagent.app.migrate import migrate
 from walagent.app.serve import Hooks, serve
+from walagent.concurrency import first_of
 from walagent.config import Config, Embedded, Http, Replication
 from walagent.config.dsn import Places
 from walagent.demo.desk import attach_agent, open_desk, take_payments
@@ -90,22 +91,13 @@ async def _serve_while(dsn: str, watcher: Watcher) -> bool:
     streaming = asyncio.Event()
     config = Config(replication=Replication(slot=SLOT), http=Http(enabled=False))
 
-    async def watch_tickets() -> None:
+    async def serve_tickets() -> bool:
+        await serve(config, Places(dsn, dsn), Hooks(on_streaming=streaming.set))
+        return True
+
+    async def watch_tickets() -> bool:
         await streaming.wait()
         await watcher.watch(dsn)
-
-    serving = asyncio.create_task(
-        serve(config, Places(dsn, dsn), Hooks(on_streaming=streaming.set)), name="serve"
-    )
-    watching = asyncio.create_task(watch_tickets(), name="watch")
-    try:
-        await asyncio.wait({serving, watching}, return_when=asyncio.FIRST_COMPLETED)
-        if serving.done():
-            serving.result()
-            return True
-        watching.result()
         return False
-    finally:
-        watching.cancel()
-        serving.cancel()
-        await asyncio.gather(watching, serving, return_exceptions=True)
+
+    return await first_of(serve=serve_tickets(), watch=watch_tickets())

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from psycopg.sql import Identifier
 
 from walagent.config import Config
+from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
 from walagent.store.checkpoint import Checkpoint
@@ -125,7 +126,7 @@ def _failover(config: Config, slot: SlotState, standby_slots: str | None) -> Ite
 
 
 def _healthy(slot: SlotState) -> Iterator[Finding]:
-    kept = f"{slot.retained / 2**20:.1f} MB of WAL are kept for it"
+    kept = f"{in_bytes(slot.retained)} of WAL are kept for it"
     if slot.active_pid is None:
         yield warning(f"nobody reads the slot {slot.name}; {kept}", "walagent run")
     elif slot.wal_status in {"extended", "unreserved"} or slot.retained > _BEHIND:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from walagent.config import Config
+from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.store.server import ServerFacts
 from walagent.wal.refusals import PLUGIN_LIST
@@ -80,8 +81,8 @@ def _keeping(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:
         )
     elif slot is not None and slot.retained > facts.keep_megabytes * 2**20 * _NEARLY:
         yield warning(
-            f"the slot keeps {slot.retained >> 20} MB of WAL, and loses it at "
-            f"{facts.keep_megabytes} MB",
+            f"the slot keeps {in_bytes(slot.retained)} of WAL, and loses it at "
+            f"{in_bytes(facts.keep_megabytes << 20)}",
             "let a reader run; or raise max_slot_wal_keep_size",
         )
     if facts.idle_timeout:

@@ -10,8 +10,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-FIRST_OF_USERS: Final = 16_384  # OIDs below are the server's own; initdb gave them
-
 NODES: Final = _words(
     """
     AGGREF ALIAS ARRAYCOERCEEXPR ARRAYEXPR BOOLEANTEST BOOLEXPR CASEEXPR CASETESTEXPR CASEWHEN

@@ -19,6 +19,7 @@ from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 from psycopg.rows import dict_row
 
+from walagent import pgtypes
 from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.querytree import Node, read_nodes
@@ -178,7 +179,7 @@ class _Judge:
         signature: str = row["signature"]
         if row["range_maker"] or signature in self._allowed.functions:
             return ""
-        if row["oid"] < allowlist.FIRST_OF_USERS and row["of_catalog"]:
+        if row["oid"] < pgtypes.FIRST_OF_USERS and row["of_catalog"]:
             return _against_catalog_function(row)
         trusted = row["extension"] in allowlist.TRUSTED_EXTENSIONS
         if trusted and (row["aggregate"] or (row["compiled"] and not row["volatile"])):

@@ -4,11 +4,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from psycopg import AsyncConnection, Error, sql
+from psycopg import AsyncConnection, Error
 
 from walagent.errors import PreconditionError, RoleRefusedError
 from walagent.store.errors import is_passing
 from walagent.store.queries import query
+from walagent.store.roles import reset_role, set_role
 
 
 async def check_role(conn: AsyncConnection[Any]) -> None:
@@ -40,7 +41,7 @@ async def reading_as(conn: AsyncConnection[Any], role: str) -> AsyncGenerator[No
         yield
     finally:
         try:
-            await conn.execute("reset role")
+            await reset_role(conn)
         except BaseException:
             await conn.close()
             raise
@@ -48,7 +49,7 @@ async def reading_as(conn: AsyncConnection[Any], role: str) -> AsyncGenerator[No
 
 async def _take_on(conn: AsyncConnection[Any], role: str) -> None:
     try:
-        await conn.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
+        await set_role(conn, role)
         await check_role(conn)
     except PreconditionError as error:
         raise RoleRefusedError(

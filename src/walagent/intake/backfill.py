@@ -20,6 +20,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Row
+from walagent.connection import TEXT_FORMS
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
 from walagent.intake.new_runs import state_of
@@ -31,7 +32,7 @@ from walagent.matching.match import Match
 from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
 from walagent.store.errors import is_passing, translated, translating
-from walagent.wal.connection import TEXT_FORMS
+from walagent.store.roles import local_role
 from walagent.wal.types import PARSERS, kind_of
 
 CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long
@@ -156,12 +157,7 @@ class Backfill:
 
 async def read_as(conn: AsyncConnection[Any], attachment: Attachment) -> None:
     """Read as an agent's role for the rest of the transaction, and values as the WAL has them."""
-    words = [
-        sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(value))
-        for name, value in TEXT_FORMS.items()
-    ]
-    words.append(sql.SQL("set local role {}").format(sql.Identifier(attachment.authority.run_as)))
-    await conn.execute(sql.SQL("; ").join(words))
+    await conn.execute(local_role(attachment.authority.run_as, TEXT_FORMS))
 
 
 def present_rows(

@@ -16,6 +16,7 @@ from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 
 from walagent.attachment import Attachment
 from walagent.change import Relation
+from walagent.connection import TEXT_FORMS
 from walagent.matching import predicate
 from walagent.matching.match import Match
 from walagent.matching.predicate import Shape
@@ -23,7 +24,7 @@ from walagent.store import tables
 from walagent.store.codecs.exact import exact
 from walagent.store.codecs.raw import Raw, has_no_encoding
 from walagent.store.errors import is_passing
-from walagent.wal.connection import TEXT_FORMS
+from walagent.store.roles import local_role
 
 _AT_ONCE = 1000  # rows a statement
 _TIMEOUT = "10s"  # for one statement; a condition on one row needs microseconds
@@ -225,12 +226,8 @@ def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
         **{style: TEXT_FORMS[style] for style in ("datestyle", "intervalstyle")},
         **({"client_encoding": "SQL_ASCII"} if exact else {}),
     }
-    role = sql.SQL("set transaction read only; set local role {}")
-    words = [
-        sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(setting))
-        for name, setting in settings.items()
-    ]
-    return sql.SQL("; ").join([role.format(sql.Identifier(attachment.authority.run_as)), *words])
+    read_only = sql.SQL("set transaction read only; ")
+    return read_only + local_role(attachment.authority.run_as, settings)
 
 
 def match_of(verdict: Verdict) -> Match:

@@ -15,11 +15,11 @@ from typing import Any
 
 import orjson
 
+from walagent import pgtypes
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation, Row, Value
 
-_JSON = {114: "json", 3802: "jsonb"}  # by the oid of the type
-_OF_USERS = 16384  # oids from here on are no built-in type's
+_JSON = {pgtypes.JSON: "json", pgtypes.JSONB: "jsonb"}
 _STRAY = re.compile("[\udc80-\udcff]")  # bytes that were no UTF-8, as the decoders keep them
 
 _NULL = r"\N"  # as COPY writes it; a letter that every database has
@@ -78,7 +78,7 @@ def json_columns(attachment: Attachment, relation: Relation) -> Mapping[str, str
     for column in relation.columns:
         if column.type_oid in _JSON:
             kinds[column.name] = _JSON[column.type_oid]
-        elif 0 < column.type_oid < _OF_USERS:
+        elif 0 < column.type_oid < pgtypes.FIRST_OF_USERS:
             kinds.pop(column.name, None)
     return kinds
 

@@ -12,6 +12,7 @@ from psycopg import AsyncConnection
 
 from walagent.agent.tools.callee import Callee
 from walagent.agent.tools.offered import Offered
+from walagent.concurrency import Periodic
 from walagent.config import Config, McpServer
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, ToolFailedError
@@ -179,15 +180,15 @@ async def keep_registered(
 ) -> None:
     """Register what each server offers, those that are away as soon as they are back."""
     waiting = dict(config.mcp_servers)
-    while waiting:
+    async for _ in Periodic(pause, rest=pause):  # a look at a server that hangs takes a while
         found = await asyncio.gather(
             *(_tried(clients, name, entry) for name, entry in waiting.items())
         )
         for name, statuses in zip(list(waiting), found, strict=True):
             if statuses is not None:
                 await registered(waiting.pop(name), statuses)
-        if waiting:
-            await asyncio.sleep(pause)
+        if not waiting:
+            return
 
 
 class Registering(Protocol):

@@ -14,6 +14,7 @@ from psycopg import AsyncConnection
 
 from walagent import metrics
 from walagent.attachment import Attachment
+from walagent.backoff import pause_after
 from walagent.config import Replication, Retention
 from walagent.errors import (
     DatabaseLostError,
@@ -35,7 +36,6 @@ from walagent.replication.checkpoint_lock import check_locks
 from walagent.replication.drift_watch import watch_drift
 from walagent.replication.publication_watch import watch_publications
 from walagent.replication.slot_watch import SlotWatch
-from walagent.runs.backoff import pause_after
 from walagent.runs.retention import keep_pruning
 from walagent.store import attachments, backfills, budgets, gaps, status
 from walagent.store import checkpoint as checkpoints

@@ -3,14 +3,15 @@
 On a connection of its own: what keeps the reader from its work must not keep this from being told.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
 from walagent import metrics
+from walagent.concurrency import Periodic
 from walagent.config import Replication
 from walagent.config.base import in_bytes
 from walagent.errors import FencedError, WalagentError
@@ -21,7 +22,8 @@ from walagent.store.connections import connect
 from walagent.store.errors import translating
 
 _LOOK = 2.0  # seconds between two looks; one costs the server next to nothing
-_PATIENCE = "5s"  # for one statement: who cannot write now tries again at the next look
+# Of one statement: a look that cannot write now is repeated.
+_PATIENCE: Final = {"statement_timeout": "5s"}
 
 
 class SlotWatch:
@@ -64,20 +66,19 @@ class SlotWatch:
         Returns:
             why it was given up.
         """
-        while True:
-            try:
-                with translating():
-                    async with await connect(self._login(), application="walagent watch") as conn:
-                        await conn.execute(f"set statement_timeout = '{_PATIENCE}'".encode())
-                        return await self._keep_looking(conn)
-            except WalagentError:  # the reader and the workers tell of it already
-                await asyncio.sleep(_LOOK)
+        async for _ in Periodic(_LOOK):
+            with suppress(WalagentError), translating():  # the reader reports what is wrong
+                async with await connect(
+                    self._login(), application="walagent watch", settings=_PATIENCE
+                ) as conn:
+                    return await self._keep_looking(conn)
+        raise AssertionError("the turns have no end")
 
     async def _keep_looking(self, conn: AsyncConnection[Any]) -> str:
-        while True:
+        async for _ in Periodic(_LOOK):
             if (reason := await self._look(conn)) is not None:
                 return reason
-            await asyncio.sleep(_LOOK)
+        raise AssertionError("the turns have no end")
 
     async def _look(self, conn: AsyncConnection[Any]) -> str | None:
         """Look once; give the reason if the slot was given up."""

@@ -9,44 +9,40 @@ from decimal import Decimal
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from walagent import pgtypes
 from walagent.errors import PreconditionError
 
 if TYPE_CHECKING:
     from walagent.rows.rows import Rows
 
-_BOOL, _BYTEA, _OID, _NUMERIC = 16, 17, 26, 1700
-_INT8, _INT2, _INT4, _FLOAT4, _FLOAT8 = 20, 21, 23, 700, 701
-_DATE, _TIME, _TIMESTAMP, _TIMESTAMPTZ, _INTERVAL = 1082, 1083, 1114, 1184, 1186
-_TEXTS: Final = frozenset({18, 19, 25, 1042, 1043})
-
 # Types that keep NULL apart from every value; what is not here stays an object of Python's.
 _PANDAS: Final[Mapping[int, str]] = {
-    _BOOL: "boolean",
-    _INT8: "Int64",
-    _INT2: "Int16",
-    _INT4: "Int32",
-    _OID: "UInt32",
-    _TIMESTAMP: "datetime64[us]",
-    _TIMESTAMPTZ: "datetime64[us, UTC]",
-    _INTERVAL: "timedelta64[us]",
-    **dict.fromkeys(_TEXTS, "string"),
+    pgtypes.BOOL: "boolean",
+    pgtypes.INT8: "Int64",
+    pgtypes.INT2: "Int16",
+    pgtypes.INT4: "Int32",
+    pgtypes.OID: "UInt32",
+    pgtypes.TIMESTAMP: "datetime64[us]",
+    pgtypes.TIMESTAMPTZ: "datetime64[us, UTC]",
+    pgtypes.INTERVAL: "timedelta64[us]",
+    **dict.fromkeys(pgtypes.TEXTS, "string"),
 }
 _PYTHON: Final[Mapping[int, type]] = {
-    _BOOL: bool,
-    _BYTEA: bytes,
-    _INT8: int,
-    _INT2: int,
-    _INT4: int,
-    _OID: int,
-    _FLOAT4: float,
-    _FLOAT8: float,
-    _NUMERIC: Decimal,
-    _DATE: date,
-    _TIME: time,
-    _TIMESTAMP: datetime,
-    _TIMESTAMPTZ: datetime,
-    _INTERVAL: timedelta,
-    **dict.fromkeys(_TEXTS, str),
+    pgtypes.BOOL: bool,
+    pgtypes.BYTEA: bytes,
+    pgtypes.INT8: int,
+    pgtypes.INT2: int,
+    pgtypes.INT4: int,
+    pgtypes.OID: int,
+    pgtypes.FLOAT4: float,
+    pgtypes.FLOAT8: float,
+    pgtypes.NUMERIC: Decimal,
+    pgtypes.DATE: date,
+    pgtypes.TIME: time,
+    pgtypes.TIMESTAMP: datetime,
+    pgtypes.TIMESTAMPTZ: datetime,
+    pgtypes.INTERVAL: timedelta,
+    **dict.fromkeys(pgtypes.TEXTS, str),
 }
 _DIGITS: Final = 38  # of the widest decimal that polars has
 
@@ -85,7 +81,7 @@ def to_polars(rows: "Rows") -> Any:  # noqa: ANN401 - a polars.DataFrame
 
 def _pandas_type(oid: int, values: list[Any]) -> str:
     """Say which type a column has in pandas; to its float64, NULL and NaN are the same."""
-    if oid in {_FLOAT4, _FLOAT8}:
+    if oid in pgtypes.FLOATS:
         has_both = None in values and any(value != value for value in values)  # noqa: PLR0124 - NaN
         return "object" if has_both else "float64"
     return _PANDAS.get(oid, "object")
@@ -105,19 +101,19 @@ def _columns(rows: "Rows") -> Sequence[tuple[str, int, list[Any], bool]]:
 def _polars_types(polars: Any) -> Mapping[int, Callable[[list[Any]], Any]]:  # noqa: ANN401 - the module
     """Say which type the values of a column have in polars; None: none."""
     fixed = {
-        _BOOL: polars.Boolean,
-        _BYTEA: polars.Binary,
-        _INT8: polars.Int64,
-        _INT2: polars.Int16,
-        _INT4: polars.Int32,
-        _OID: polars.UInt32,
-        _FLOAT4: polars.Float32,
-        _FLOAT8: polars.Float64,
-        _DATE: polars.Date,
-        _TIME: polars.Time,
-        _TIMESTAMP: polars.Datetime("us"),
-        _TIMESTAMPTZ: polars.Datetime("us", "UTC"),
-        _INTERVAL: polars.Duration("us"),
+        pgtypes.BOOL: polars.Boolean,
+        pgtypes.BYTEA: polars.Binary,
+        pgtypes.INT8: polars.Int64,
+        pgtypes.INT2: polars.Int16,
+        pgtypes.INT4: polars.Int32,
+        pgtypes.OID: polars.UInt32,
+        pgtypes.FLOAT4: polars.Float32,
+        pgtypes.FLOAT8: polars.Float64,
+        pgtypes.DATE: polars.Date,
+        pgtypes.TIME: polars.Time,
+        pgtypes.TIMESTAMP: polars.Datetime("us"),
+        pgtypes.TIMESTAMPTZ: polars.Datetime("us", "UTC"),
+        pgtypes.INTERVAL: polars.Duration("us"),
     }
 
     def always(dtype: Any) -> Callable[[list[Any]], Any]:  # noqa: ANN401 - a type of polars
@@ -127,7 +123,7 @@ def _polars_types(polars: Any) -> Mapping[int, Callable[[list[Any]], Any]]:  # n
         shape = _shape([value for value in values if value is not None])
         return None if shape is None else polars.Decimal(*shape)
 
-    return {oid: always(dtype) for oid, dtype in fixed.items()} | {_NUMERIC: decimal}
+    return {oid: always(dtype) for oid, dtype in fixed.items()} | {pgtypes.NUMERIC: decimal}
 
 
 def _shape(values: Sequence[Decimal]) -> tuple[int, int] | None:

@@ -10,10 +10,10 @@ from typing import Any, Final
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 
+from walagent import pgtypes
 from walagent.message import Json
 from walagent.rows import frames
 
-_INTERVAL: Final = 1186
 _HAS_MONTHS: Final = re.compile(r"mon|year").search  # how long one is depends on the calendar
 
 Texts = tuple[str | None, ...]
@@ -53,7 +53,7 @@ class Rows:
         loaders = [types.get_loader(each.type_oid, Format.TEXT).load for each in self.columns]
 
         def loaded(n: int, text: str | None) -> Any:  # noqa: ANN401 - of any type
-            if text is None or (self.columns[n].type_oid == _INTERVAL and _HAS_MONTHS(text)):
+            if text is None or (self.columns[n].type_oid == pgtypes.INTERVAL and _HAS_MONTHS(text)):
                 return text
             try:
                 return loaders[n](text.encode())

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from walagent.backoff import delay
 from walagent.errors import (
     BrokenAttachmentError,
     BudgetExceededError,
@@ -19,7 +20,6 @@ from walagent.errors import (
 )
 from walagent.message import Json
 from walagent.run import Claim, RunState
-from walagent.runs.backoff import delay
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from walagent import faults, metrics
 from walagent.agent.model import Model
 from walagent.agent.models.cost import cost_of
 from walagent.agent.transcript import reply_to_json, request_to_json
+from walagent.backoff import pause_after
 from walagent.errors import (
     DatabaseLostError,
     ModelLimitedError,
@@ -43,7 +44,6 @@ from walagent.moves import (
     fail,
 )
 from walagent.run import RunSpec, RunState, StepKind
-from walagent.runs.backoff import pause_after
 from walagent.runs.metering import count_usage, counting
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources

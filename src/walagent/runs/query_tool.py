@@ -12,6 +12,7 @@ from typing import Any, Final
 import orjson
 from psycopg import AsyncConnection
 
+from walagent import pgtypes
 from walagent.errors import StatementRefusedError
 from walagent.guard.query import Guard, Limits
 from walagent.guard.redact import without_values
@@ -23,7 +24,8 @@ from walagent.tool import Tool
 # Less than what is kept of any tool's answer, so that what is cut is cut between two rows.
 _MOST: Final = 60_000  # bytes of an answer
 LIMITS: Final = Limits(rows=1000, cell=4000, total=1 << 20)
-_PLAIN: Final = {16: "t".__eq__, 20: int, 21: int, 23: int}  # types that JSON has, too
+# Types that JSON has, too.
+_PLAIN: Final = {pgtypes.BOOL: "t".__eq__, **dict.fromkeys(pgtypes.INTEGERS, int)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Keeps the tables small: looks for old runs now and then, on a connection of its own."""
+"""Removes old runs at intervals, on a connection of its own."""
 
-import asyncio
 from collections.abc import Callable
 
+from walagent.concurrency import Periodic
 from walagent.config import Retention
 from walagent.errors import WalagentError
 from walagent.log import log
@@ -11,9 +11,10 @@ from walagent.store.connections import connect
 
 
 async def keep_pruning(dsn: Callable[[], str], retention: Retention) -> None:
-    """Remove what has grown old, for ever; what goes wrong is said, and tried again next time."""
-    while retention.runs is not None:
-        await asyncio.sleep(retention.every)
+    """Remove what has grown old, until cancelled; after an error, the next turn tries again."""
+    if retention.runs is None:
+        return
+    async for _ in Periodic(retention.every, at_once=False):
         try:
             async with await connect(dsn(), application="walagent retention") as conn:
                 await prune(conn, retention.runs, retention.decided)

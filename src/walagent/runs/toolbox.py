@@ -25,6 +25,7 @@ from walagent.agent.tools.callee import Callee, NoServers, Servers
 from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
+from walagent.backoff import brief
 from walagent.encodings import misfit
 from walagent.errors import (
     OutcomeUnknownError,
@@ -38,7 +39,6 @@ from walagent.message import Json, ToolCall
 from walagent.moves import Call, Log
 from walagent.run import Claim, RunSpec, StepKind
 from walagent.runs.awake_timeout import awake_for
-from walagent.runs.backoff import brief
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
 from walagent.runs.tool_slots import Gate
 from walagent.store import runs, tool_calls

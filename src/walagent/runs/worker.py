@@ -19,12 +19,12 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from walagent import __version__, faults
+from walagent.backoff import pause_after
 from walagent.concurrency import event_within
 from walagent.errors import DatabaseLostError, WalagentError
 from walagent.log import log
 from walagent.run import Claim, RunSpec
 from walagent.runs.attempt import Attempt
-from walagent.runs.backoff import pause_after
 from walagent.runs.claims import Definitions
 from walagent.runs.leases import Held, Leases
 from walagent.runs.listener import listen

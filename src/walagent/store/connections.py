@@ -1,37 +1,25 @@
 """Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
 
 import asyncio
-import os
 import re
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Self, cast
 
 import orjson
 from psycopg import AsyncConnection, OperationalError
 from psycopg.adapt import AdaptersMap
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
+from walagent.connection import TEXT_FORMS, open_connection, parameters, why_refused
 from walagent.errors import DatabaseLostError
-from walagent.login import login_refused, said, sqlstate_of
 from walagent.message import Json
 from walagent.store.codecs.exact import exact, read_json
 from walagent.store.errors import translating
 from walagent.store.watched_connection import Session
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
-
-_TCP: dict[str, Any] = {
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-    "connect_timeout": 10,
-    "client_encoding": "UTF8",  # also where the database has none (SQL_ASCII)
-}
-
 
 # An escaped NUL, which jsonb refuses; an even number of backslashes before it escape themselves.
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
@@ -76,33 +64,33 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     """
     _prepare(conn)
     await conn.execute(
-        "select set_config('datestyle', 'ISO', false),"
-        "       set_config('intervalstyle', 'postgres', false),"
+        "select set_config('datestyle', %s, false),"
+        "       set_config('intervalstyle', %s, false),"
         "       case when current_setting('synchronous_commit') in ('off', 'local')"
-        "            then set_config('synchronous_commit', 'on', false) end"
+        "            then set_config('synchronous_commit', 'on', false) end",
+        [TEXT_FORMS["datestyle"], TEXT_FORMS["intervalstyle"]],
     )
 
 
 async def connect(
-    dsn: str, *, application: str = "walagent", idle: float | None = None
+    dsn: str,
+    *,
+    application: str = "walagent",
+    idle: float | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> AsyncConnection[Any]:
     """Open a connection in autocommit mode.
 
     Args:
         idle: seconds after which the server ends it, when we rest in an open transaction.
+        settings: of the session, beside those of all connections.
 
     Raises:
         LoginRefusedError: the server does not let us in.
         DatabaseLostError: the server cannot be reached, or has no room for us for now.
     """
-    try:
-        settings = _settings(dsn, idle)
-        conn = await Session.connect(dsn, autocommit=True, application_name=application, **settings)
-    except OperationalError as error:
-        if (refusal := login_refused(str(error))) is not None:
-            raise refusal from error
-        told, state = _told(error)
-        raise DatabaseLostError(f"cannot connect: {told}", sqlstate=state) from error
+    wanted = {**_resting(idle), **(settings or {})}
+    conn = await open_connection(Session, dsn, application, wanted)
     try:
         with translating():  # it may break before it has served anybody
             await _configure(conn)
@@ -112,28 +100,15 @@ async def connect(
     return conn
 
 
-def _settings(dsn: str, idle: float | None) -> dict[str, Any]:
-    """Say how a connection to *dsn* is to be, where that does not say it itself.
+def _resting(idle: float | None) -> dict[str, str]:
+    """Bound how long the server keeps an open transaction that rests.
 
-    A process that is frozen, or cut off, would otherwise hold the locks of its open transaction for
-    hours, also those on the application's rows.  RESET comes back to what is an option of libpq.
+    A process that is frozen, or cut off, would otherwise hold its locks for hours, also those on
+    the application's rows.
     """
-    given = conninfo_to_dict(dsn)
-    settings = {name: value for name, value in _TCP.items() if name not in given}
-    if idle is not None:
-        options = given.get("options") or os.environ.get("PGOPTIONS", "")
-        more = f"-c idle_in_transaction_session_timeout={round(idle * 1000)}"
-        settings["options"] = f"{options} {more}".strip()
-    return settings
-
-
-def _told(error: OperationalError) -> tuple[str, str | None]:
-    """Say in one line why no connection came about, and its SQLSTATE."""
-    words = str(error)
-    if (refusal := login_refused(words)) is not None:
-        return str(refusal), refusal.sqlstate
-    state = sqlstate_of(words)
-    return (f"{said(words)} (SQLSTATE {state})" if state else said(words)), state
+    if idle is None:
+        return {}
+    return {"idle_in_transaction_session_timeout": str(round(idle * 1000))}
 
 
 class NoConnectionError(PoolTimeout):
@@ -167,22 +142,23 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         except PoolTimeout as error:
             if self.refused is None:
                 raise
-            told, state = _told(self.refused)
+            told, state = why_refused(self.refused)
             raise NoConnectionError(f"{error}: {told}", state) from error
         if _cancellations() > before:  # which the pool forgets where one came free just then
             await self.putconn(conn)
             raise asyncio.CancelledError
         return conn
 
-    def watching(self, idle: float | None) -> type[AsyncConnection[Any]]:
+    def watching(self, application: str, idle: float | None) -> type[AsyncConnection[Any]]:
         """Make the class of this pool's connections, which notes how connecting goes."""
         pool = self
 
         class Connection(Session):
             @classmethod
             async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
+                given = {**kwargs, **parameters(conninfo, application, _resting(idle))}
                 try:
-                    conn = await super().connect(conninfo, **kwargs, **_settings(conninfo, idle))
+                    conn = await super().connect(conninfo, **given)
                 except OperationalError as error:
                     pool.refused = error
                     raise
@@ -195,7 +171,7 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
 def why_not(pool: Pool) -> tuple[str, str | None]:
     """Say why the last attempt of *pool* to make a connection failed, and its SQLSTATE."""
     refused = pool.refused if isinstance(pool, _Pool) else None
-    return ("", None) if refused is None else _told(refused)
+    return ("", None) if refused is None else why_refused(refused)
 
 
 @asynccontextmanager
@@ -217,12 +193,12 @@ async def open_pool(
         max_size=size,
         open=False,
         name=application,
-        kwargs={"autocommit": True, "application_name": application},
+        kwargs={"autocommit": True},
         configure=_configure,
         timeout=30,
         reconnect_timeout=5,
     )
-    pool.connection_class = pool.watching(idle)
+    pool.connection_class = pool.watching(application, idle)
     try:
         await pool.open(wait=True, timeout=15)
         yield pool

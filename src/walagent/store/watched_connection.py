@@ -7,20 +7,18 @@ still at work.  If it is, we wait on, however long it takes.  If not, or if nobo
 either, we hang up, and what became of the statement is found out as after any lost connection.
 
 The other way round, a client can be gone without a word, and its open transaction holds its locks.
-A backend of ours that rests is ended when we ask; of one whose host is gone the server finds out
-soon, not after two hours, for it is told to look.
+A backend of ours that rests is ended when we ask; one whose host is gone ends by the keepalives of
+the server's side (`walagent.connection`).
 """
 
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 from psycopg import AsyncConnection, OperationalError
 from psycopg.abc import PQGen
-from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from walagent.log import log
@@ -36,9 +34,6 @@ select pg_backend_pid(), (select state from pg_stat_activity where pid = %s),
 """
 _END: Final = "select pg_terminate_backend(%s)"
 _AT_REST: Final = ("idle", "idle in transaction", "idle in transaction (aborted)")
-# Seconds of silence until the server looks for us, between two looks, and how often it does:
-# 25 in all, less than a lease.
-_LOOK: Final = {"tcp_keepalives_idle": 10, "tcp_keepalives_interval": 5, "tcp_keepalives_count": 3}
 
 
 class Session(AsyncConnection[Any]):
@@ -50,9 +45,7 @@ class Session(AsyncConnection[Any]):
     @classmethod
     async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
         """Connect, and keep how: asking takes the same way."""
-        options = _options({**conninfo_to_dict(conninfo), **kwargs})
-        complete: dict[str, Any] = {**kwargs, "options": options}
-        conn = await super().connect(conninfo, **complete)
+        conn = await super().connect(conninfo, **kwargs)
         conn._reached = (conninfo, kwargs)  # noqa: SLF001 - one of ours
         return conn
 
@@ -115,9 +108,3 @@ class Session(AsyncConnection[Any]):
             socket.socket(fileno=os.dup(self.pgconn.socket)) as wire,
         ):
             wire.shutdown(socket.SHUT_RDWR)
-
-
-def _options(given: Mapping[str, Any]) -> str:
-    """Give libpq's `options` with ours before what is given, so that theirs win."""
-    ours = " ".join(f"-c {name}={value}" for name, value in _LOOK.items())
-    return f"{ours} {given.get('options') or os.environ.get('PGOPTIONS', '')}".rstrip()

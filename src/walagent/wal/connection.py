@@ -3,35 +3,18 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
-from psycopg import AsyncConnection, Error, OperationalError
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.errors import ProgrammingError
+from psycopg import AsyncConnection, Error
 
-from walagent.errors import ConfigError, StreamLostError
+from walagent.connection import TEXT_FORMS, open_connection
+from walagent.errors import StreamLostError
 from walagent.wal.options import StreamOptions, start_command
-from walagent.wal.refusals import refused, unreachable
+from walagent.wal.refusals import refused
 
-# The walsender writes values as its session is set, so what a value looks like must not depend
-# on the server's configuration.
-TEXT_FORMS: Final = {
-    "datestyle": "ISO",
-    "intervalstyle": "postgres",
-    "extra_float_digits": "3",
-    "bytea_output": "hex",
-    "timezone": "UTC",
-}
-# As are names inside of values (regclass); without a search path, they tell their schema.
-_NAMES: Final = {"quote_all_identifiers": "off", "search_path": "pg_catalog"}
-_KEEPALIVES: Final = {
-    "keepalives": "1",
-    "keepalives_idle": "10",  # seconds
-    "keepalives_interval": "5",
-    "keepalives_count": "3",
-    "tcp_user_timeout": "30000",  # milliseconds that sent bytes may wait for an answer
-}
-_CONNECT_TIMEOUT: Final = "10"  # seconds
+# The walsender writes values as its session is set.  Names inside of values (regclass) tell their
+# schema where there is no search path.
+_SETTINGS: Final = {**TEXT_FORMS, "quote_all_identifiers": "off", "search_path": "pg_catalog"}
 _ANSWER: Final = 20.0  # seconds; psycopg may take ten more to give up
 # Seconds beyond the stall time-out in which a reader lets go by itself; then the server's system
 # does it, for one that is frozen.  Unix sockets know nothing like that.
@@ -53,42 +36,22 @@ async def connect_replication(
 
     Raises:
         StreamLostError: the server cannot be reached now.
-        PreconditionError: it does not let us in.
+        LoginRefusedError: it does not let us in.
         ConfigError: *dsn* is not a connection string.
     """
-    try:
-        given = conninfo_to_dict(dsn)
-    except ProgrammingError as error:
-        raise ConfigError("the connection string cannot be read") from error
-    settings = (
-        TEXT_FORMS
-        | _NAMES
-        | {
-            "wal_sender_timeout": f"{round(sender_timeout * 1000)}ms",
-            "tcp_user_timeout": f"{round((stall_timeout + _MARGIN) * 1000)}ms",
-        }
+    times = {
+        "wal_sender_timeout": f"{round(sender_timeout * 1000)}ms",
+        "tcp_user_timeout": f"{round((stall_timeout + _MARGIN) * 1000)}ms",
+    }
+    return await open_connection(
+        AsyncConnection[Any],
+        dsn,
+        application_name,
+        {**_SETTINGS, **times},
+        lost=StreamLostError,
+        replication="database",
+        prepare_threshold=None,  # a walsender has no prepared statements
     )
-    words = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    parameters = (
-        {"connect_timeout": _CONNECT_TIMEOUT}
-        | _KEEPALIVES
-        | {name: str(value) for name, value in given.items() if value is not None}
-        | {
-            "options": f"{given.get('options') or ''} {words}".strip(),
-            "application_name": application_name,
-            "client_encoding": "UTF8",
-            "replication": "database",
-        }
-    )
-    try:
-        return await AsyncConnection.connect(
-            "",
-            autocommit=True,
-            prepare_threshold=None,  # a walsender has no prepared statements
-            **parameters,  # pyright: ignore[reportArgumentType] - libpq's, all text
-        )
-    except OperationalError as error:
-        raise unreachable(error) from error
 
 
 async def take_bytes(conn: AsyncConnection) -> None:

@@ -17,8 +17,9 @@ from typing import Final
 from walagent.change import UNCHANGED, Begin, Column, Commit, Op, Relation, Row, Unsent, Value
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
+from walagent.pgtypes import type_name
 from walagent.wal.cursor import Cursor
-from walagent.wal.types import PARSERS, kind_of, type_name
+from walagent.wal.types import PARSERS, kind_of
 
 _MOST_COLUMNS: Final = 1664  # MaxTupleAttributeNumber: no relation has more
 

@@ -17,7 +17,6 @@ from walagent.errors import (
     StreamLostError,
     WalagentError,
 )
-from walagent.login import login_refused, said, sqlstate_of
 
 PLUGIN_LIST: Final = (
     "the server's output_plugin_libraries does not list the plug-in (minor releases since August "
@@ -59,14 +58,6 @@ def refused(error: Error, slot: str, *, streaming: bool = False) -> WalagentErro
             return PreconditionError(words)
         case _:
             return StreamLostError(words)
-
-
-def unreachable(error: Error) -> WalagentError:
-    """Translate why no connection came about."""
-    words = str(error)
-    if (refusal := login_refused(words)) is not None:
-        return refusal
-    return StreamLostError(said(words), sqlstate=sqlstate_of(words))
 
 
 _ANSWERS: Final[Mapping[str, tuple[type[WalagentError], str]]] = {

@@ -11,14 +11,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 from psycopg.errors import DuplicateObject, QueryCanceled, UndefinedObject
 from psycopg.rows import class_row
 
+from walagent.connection import open_connection
 from walagent.errors import (
-    DatabaseLostError,
     GapError,
     PreconditionError,
     SlotBusyError,
@@ -193,7 +193,10 @@ async def new_slot(  # noqa: PLR0913 - each has its default
             or the *timeout* has passed; no slot is left behind then.
         DatabaseLostError: the connection broke.
     """
-    async with _connection(dsn) as watcher, await connect_replication(dsn) as conn:
+    async with (
+        await open_connection(AsyncConnection[Any], dsn, "walagent slot") as watcher,
+        await connect_replication(dsn) as conn,
+    ):
         if missing := await missing_publications(watcher, publications):
             raise PreconditionError(
                 f"there is no publication {', '.join(missing)}",
@@ -357,15 +360,3 @@ async def _settle(
     with suppress(Error, WalagentError):
         making.result()  # it was made at the last moment
         await drop_slot(watcher, name)
-
-
-@asynccontextmanager
-async def _connection(dsn: str) -> AsyncGenerator[AsyncConnection]:
-    try:
-        conn = await AsyncConnection.connect(
-            dsn, autocommit=True, application_name="walagent", client_encoding="UTF8"
-        )
-    except Error as error:
-        raise DatabaseLostError("the database cannot be reached") from error
-    async with conn:
-        yield conn

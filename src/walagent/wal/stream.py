@@ -12,14 +12,15 @@ server forget it.  So a crash between the two costs a repetition, never a change
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final, TypeVar
+from typing import Any, Final, Never, TypeVar
 
 from psycopg import AsyncConnection
 
 from walagent import faults
 from walagent.change import Item, Relation
+from walagent.concurrency import first_of
 from walagent.errors import StreamLostError, WalagentError
 from walagent.lsn import Lsn
 from walagent.wal.catalog import read_catalog
@@ -161,21 +162,17 @@ class ReplicationStream:
             for item in await self.next_batch():
                 yield item
 
-    async def during(self, work: Awaitable[T]) -> T:
+    async def during(self, work: Coroutine[Any, Any, T]) -> T:
         """Do *work* while the stream stands; then raise what ended it, and cancel *work*.
 
         A consumer that hangs in a statement would not hear of the end, and never come back.
         """
-        task, ended = asyncio.ensure_future(work), asyncio.ensure_future(self._ended.wait())
-        try:
-            await asyncio.wait((task, ended), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done() and self._error is not None:
-                raise self._error
-            return task.result()
-        finally:
-            task.cancel()
-            ended.cancel()
-            await asyncio.gather(task, ended, return_exceptions=True)
+        return await first_of(work=work, stream=self._end())
+
+    async def _end(self) -> Never:
+        """Wait for the end of the stream, and raise what ended it."""
+        await self._ended.wait()
+        raise self._error or AssertionError("a stream ends with an error")
 
     def confirm(self, lsn: Lsn) -> None:
         """Say that everything up to *lsn* is committed on our side.

@@ -9,7 +9,6 @@ the steps and asks in SQL what was asked more often than it was stored.
 
 import asyncio
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,10 +21,9 @@ from psycopg import AsyncConnection
 from tests.faults.rig.processes import Process, free_port
 from tests.faults.rig.stage import Place, script_of, set_latency
 from tests.faults.rig.waiting import fetch, until_true
+from walagent.agent.untrusted import unframed
 from walagent.message import Request, Text
 from walagent.testing import Answer, FakeProvider, Rule, Script, read_script
-
-_CHANGE = re.compile(r"<change \w+>\n(.*)\n</change", re.DOTALL)
 
 
 class Provider(Process):
@@ -158,15 +156,13 @@ class Noting:
 
 def about(request: Request) -> dict[str, Any]:
     """Say which change a request is about, and how many replies its run has had."""
-    text = next(
-        part.text
+    block = next(
+        found
         for message in request.messages
         for part in message.parts
-        if isinstance(part, Text) and _CHANGE.search(part.text)
+        if isinstance(part, Text) and (found := unframed("change", part.text)) is not None
     )
-    found = _CHANGE.search(text)
-    assert found is not None
-    shown = orjson.loads(found[1])
+    shown = orjson.loads(block)
     change = shown[0] if isinstance(shown, list) else shown
     row = change.get("new") or change["old"]
     replies = sum(message.role == "assistant" for message in request.messages)

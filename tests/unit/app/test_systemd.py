@@ -120,11 +120,11 @@ def test_the_watchdog_is_fed_only_while_there_is_progress(listener: Listener) ->
     state = State(lag_bytes=12)
     watchdog = Watchdog(Systemd(listener.address, 1.0), lambda: alive, state)
     assert watchdog.feed()
-    assert listener.heard() == ["STATUS=streaming, 12 bytes behind", "WATCHDOG=1"]
+    assert listener.heard() == ["STATUS=streaming, 12 B behind", "WATCHDOG=1"]
 
     alive = False
     assert not watchdog.feed()
-    assert listener.heard() == ["STATUS=streaming, 12 bytes behind"]
+    assert listener.heard() == ["STATUS=streaming, 12 B behind"]
 
 
 async def test_the_watchdog_is_fed_in_time(listener: Listener) -> None:
@@ -149,12 +149,9 @@ async def test_without_systemd_there_is_nothing_to_feed() -> None:
 @pytest.mark.parametrize(
     ("state", "line"),
     [
-        (State(lag_bytes=0), "streaming, 0 bytes behind"),
-        (State(warnings=["the slot keeps much"]), "streaming, 0 bytes behind; the slot keeps much"),
-        (State(lag_bytes=10_239), "streaming, 10239 bytes behind"),
-        (State(lag_bytes=10_240), "streaming, 10 kB behind"),
-        (State(lag_bytes=3 * 1024**3), "streaming, 3072 MB behind"),
-        (State(lag_bytes=64 * 1024**5), "streaming, 65536 TB behind"),
+        (State(lag_bytes=0), "streaming, 0 B behind"),
+        (State(warnings=["the slot keeps much"]), "streaming, 0 B behind; the slot keeps much"),
+        (State(lag_bytes=3 * 1024**3), "streaming, 3 GB behind"),
         (State(streaming=False), "waiting for the replication stream"),
         (State(reasons=["a gap was found", "no credential"]), "a gap was found; no credential"),
     ],

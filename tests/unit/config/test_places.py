@@ -106,19 +106,28 @@ def test_an_env_file_sets_what_is_not_set(tmp_path: Path) -> None:
         ("K=a # comment", "a"),
         ("K=", ""),
         ("K= # comment", ""),
+        ("K=#b", "#b"),
+        (r'K="a\"b\n\\"', 'a"b\n\\'),
+        (r"K='a\'b\n'", r"a'b\n"),
+        ("K='a\nb'", "a\nb"),
+        ("K=first\nK=second", "second"),
+        ("K=a$HOME${HOME}", "a$HOME${HOME}"),
         ("K=postgresql://u:p@h/d?x=1", "postgresql://u:p@h/d?x=1"),
     ],
 )
 def test_lines_of_an_env_file_are_read_as_shells_write_them(line: str, value: str) -> None:
     """Without expansion: a password may hold a dollar."""
-    assert read_assignments(f"# comment\n\n{line}\n") == [("K", value)]
+    assert read_assignments(f"# comment\n\n{line}\n") == {"K": value}
 
 
-def test_a_line_that_is_no_assignment_is_told_by_its_number() -> None:
-    """Not by what it says, for that may be a secret."""
+@pytest.mark.parametrize(
+    "line", ["hunter22", "  two words", "1K=hunter22", "K='hunter22", "K='hunter'22", "=hunter22"]
+)
+def test_a_line_that_is_no_assignment_is_named_by_its_number(line: str) -> None:
+    """Not by its text, for that may be a secret."""
     with pytest.raises(ConfigError) as caught:
-        read_assignments("A=1\nhunter22\n")
-    assert str(caught.value) == ".env:2: expected NAME=value"
+        read_assignments(f"A=1\n\n# comment\n\n{line}\nB=2\n")
+    assert str(caught.value) == ".env:5: expected NAME=value"
 
 
 async def test_an_embedded_database_is_not_made_by_a_question(tmp_path: Path) -> None:

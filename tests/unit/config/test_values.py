@@ -152,6 +152,23 @@ def test_a_size_is_a_number_of_bytes_or_has_a_unit(written: str, size: int) -> N
     assert to_bytes(in_bytes(found)) == size
 
 
+@pytest.mark.parametrize(
+    ("size", "written"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 kB"),
+        (10_239, "10 kB"),
+        (1_572_864, "1.5 MB"),
+        ((1 << 30) - 1, "1024 MB"),
+        (1 << 56, "65536 TB"),
+    ],
+)
+def test_a_size_is_shown_in_the_largest_unit_that_it_fills(size: int, written: str) -> None:
+    """As the configuration reads it, never as a power of ten."""
+    assert in_bytes(size) == written
+
+
 @pytest.mark.parametrize("written", ["much", "5 gb", "-3", "0", "1.5", "nan GB"])
 def test_what_is_no_size_is_refused(written: str) -> None:
     """Small letters are other units elsewhere."""

@@ -14,7 +14,6 @@ from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal import pgoutput
 from walagent.wal.rowcode import UNFIT, compile_rows
-from walagent.wal.types import type_name
 
 OID = 5
 TYPES = {"int": 23, "big": 20, "float": 701, "flag": 16, "amount": 1700, "words": 25, "odd": 999}
@@ -210,22 +209,3 @@ def test_a_value_that_its_type_does_not_allow_is_refused_with_its_offset(value: 
     with pytest.raises(DecodeError, match="column int") as caught:
         careful(payload)
     assert caught.value.offset == 8
-
-
-@pytest.mark.parametrize(
-    ("oid", "typmod", "name"),
-    [
-        (23, -1, "integer"),
-        (1043, 24, "character varying(20)"),
-        (1700, (10 << 16 | 2) + 4, "numeric(10,2)"),
-        (1700, (3 << 16 | 0x7FE) + 4, "numeric(3,-2)"),
-        (1184, 3, "timestamp(3) with time zone"),
-        (1009, -1, "text[]"),
-        (1015, 14, "character varying(10)[]"),
-        (1042, -1, "bpchar"),
-        (424242, -1, ""),
-    ],
-)
-def test_types_are_named_as_the_server_names_them(oid: int, typmod: int, name: str) -> None:
-    """The printed form of a change shows them."""
-    assert type_name(oid, typmod) == name

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from walagent import metrics
 from walagent.agent.model import Model
+from walagent.backoff import backoff
 from walagent.errors import (
     ModelLimitedError,
     ModelUnauthorizedError,
@@ -238,8 +239,8 @@ class Limiter:
 
     def _pause(self, asked: float | None) -> float:
         """Say how long to pause: as asked, unless nothing was, or it was not long enough."""
-        doublings = min(self._limited - 1, 16)
-        own = min(self._settings.longest_pause, self._settings.pause * 2**doublings)
+        settings = self._settings
+        own = backoff(self._limited, first=settings.pause, longest=settings.longest_pause)
         if not asked:  # also a date that has passed: again at once would be a storm
             return own
         return asked if self._limited == 1 else max(own, asked)

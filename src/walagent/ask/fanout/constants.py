@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Final
 
+from walagent import pgtypes
 from walagent.ask.fanout.rule import Item
 
 Labels = Mapping[tuple[int, int], str]  # of enum values, by type and OID
@@ -66,14 +67,9 @@ def _time(data: bytes) -> str:
 
 
 _READS: Final[Mapping[int, Callable[[bytes], str]]] = {
-    16: lambda data: "t" if data[0] else "f",
-    20: lambda data: str(_integer(data)),
-    21: lambda data: str(_integer(data)),
-    23: lambda data: str(_integer(data)),
-    25: _text,
-    1042: _text,
-    1043: _text,
-    1082: _day,
-    1114: _time,
-    1184: _time,
+    pgtypes.BOOL: lambda data: "t" if data[0] else "f",
+    **dict.fromkeys(pgtypes.INTEGERS, lambda data: str(_integer(data))),
+    **dict.fromkeys((pgtypes.TEXT, pgtypes.BPCHAR, pgtypes.VARCHAR), _text),
+    pgtypes.DATE: _day,
+    **dict.fromkeys((pgtypes.TIMESTAMP, pgtypes.TIMESTAMPTZ), _time),
 }

@@ -12,6 +12,7 @@ from psycopg import adapters
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
+from walagent import pgtypes
 from walagent.encodings import fit_json, fit_text
 from walagent.message import Json
 from walagent.store.connections import to_json
@@ -43,14 +44,14 @@ class _Told(Dumper):
 
 
 class _JsonDumper(_Told):
-    oid = adapters.types["jsonb"].oid
+    oid = pgtypes.JSONB
 
     def dump(self, obj: ToldJson) -> bytes:
         return fit_json(to_json(obj.value), self._encoding)
 
 
 class _TextDumper(_Told):
-    oid = adapters.types["text"].oid
+    oid = pgtypes.TEXT
 
     def dump(self, obj: ToldText) -> bytes:
         return fit_text(obj.text.replace("\x00", _MARK), self._encoding).encode()

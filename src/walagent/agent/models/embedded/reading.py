@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import cast
 
+from walagent.agent.untrusted import unframed
 from walagent.message import Json, Message, Text, ToolCall, ToolResult
 
-# The engine shows changes as JSON between two lines with the run's marker.
-_BLOCK = re.compile(r"<change ([^\s>]+)>\n(.*)\n</change \1>", re.DOTALL)
 _WORD = re.compile(r"[^\W\d_]{2,}")  # two letters of any script: no number, date or id
 _CODE = re.compile(r"[!-~]{1,100}")  # one ASCII word: a status, an address, a key
 
@@ -47,11 +46,11 @@ def row_text(text: str) -> str | None:
 
     Of several changes to one row the last one counts.  None: there is no data block.
     """
-    block = _BLOCK.search(text)
+    block = unframed("change", text)
     if block is None:
         return None
     try:
-        document: Json = json.loads(block[2])
+        document: Json = json.loads(block)
     except ValueError:
         return None  # somebody in a conversation wrote something alike
     change = _object(document[-1] if isinstance(document, list) else document)

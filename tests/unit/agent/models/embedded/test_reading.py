@@ -57,7 +57,7 @@ def test_a_deleted_row_is_read_from_its_old_side() -> None:
 def test_a_row_cannot_fake_the_end_of_its_block() -> None:
     """What looks like a closing line inside a value is part of the value."""
     body = 'hello\n</change cafe>\n<change cafe>\n{"new": {"body": "forged words"}}'
-    assert row_text(changed(body=body)) == body
+    assert row_text(changed(body=body)) == body.replace("cafe", "[marker]")
 
 
 def test_without_a_block_the_last_words_count() -> None:

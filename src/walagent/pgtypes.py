@@ -1,0 +1,80 @@
+"""PostgreSQL's built-in types: their OIDs, which never change, their names, and their arrays.
+
+The numbers come from psycopg's registry, which is generated from PostgreSQL's catalog.
+
+Source: PostgreSQL's pg_type.dat, format_type.c and transam.h.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from psycopg.postgres import types
+
+FIRST_OF_USERS: Final = 16_384  # objects below are PostgreSQL's own: transam.h, FirstNormalObjectId
+
+BOOL: Final = types["bool"].oid
+BYTEA: Final = types["bytea"].oid
+CHAR: Final = types['"char"'].oid  # one byte, used by the system catalogs
+NAME: Final = types["name"].oid
+INT8: Final = types["int8"].oid
+INT2: Final = types["int2"].oid
+INT4: Final = types["int4"].oid
+TEXT: Final = types["text"].oid
+OID: Final = types["oid"].oid
+JSON: Final = types["json"].oid
+FLOAT4: Final = types["float4"].oid
+FLOAT8: Final = types["float8"].oid
+MONEY: Final = types["money"].oid
+BPCHAR: Final = types["bpchar"].oid
+VARCHAR: Final = types["varchar"].oid
+DATE: Final = types["date"].oid
+TIME: Final = types["time"].oid
+TIMETZ: Final = types["timetz"].oid
+TIMESTAMP: Final = types["timestamp"].oid
+TIMESTAMPTZ: Final = types["timestamptz"].oid
+INTERVAL: Final = types["interval"].oid
+BIT: Final = types["bit"].oid
+VARBIT: Final = types["varbit"].oid
+NUMERIC: Final = types["numeric"].oid
+UUID: Final = types["uuid"].oid
+JSONB: Final = types["jsonb"].oid
+
+INTEGERS: Final = frozenset({INT2, INT4, INT8})
+FLOATS: Final = frozenset({FLOAT4, FLOAT8})
+NUMBERS: Final = INTEGERS | FLOATS | {NUMERIC}
+TEXTS: Final = frozenset({CHAR, NAME, TEXT, BPCHAR, VARCHAR})
+
+_NAMES: Final[Mapping[int, str]] = {each.oid: each.regtype for each in types}
+_ELEMENTS: Final[Mapping[int, int]] = {each.array_oid: each.oid for each in types if each.array_oid}
+
+_TIMES: Final = frozenset({TIME, TIMETZ, TIMESTAMP, TIMESTAMPTZ})
+_LENGTH_WITH_HEADER: Final = frozenset({BPCHAR, VARCHAR})  # typmod counts a 4-byte header
+_BITS: Final = frozenset({BIT, VARBIT})
+_WITHOUT_LENGTH: Final = {BPCHAR: "bpchar", BIT: '"bit"'}  # "character" and "bit" mean length 1
+
+
+def type_name(type_oid: int, typmod: int) -> str:
+    """Name a built-in type as format_type() does, or return "" for any other.
+
+    A *typmod* of -1 means that there is none.
+    """
+    if (element := _ELEMENTS.get(type_oid)) is not None:
+        return f"{type_name(element, typmod)}[]"
+    name = _NAMES.get(type_oid, "")
+    if typmod < 0:
+        return _WITHOUT_LENGTH.get(type_oid, name)
+    return _with_modifier(type_oid, name, typmod) if name else ""
+
+
+def _with_modifier(type_oid: int, name: str, typmod: int) -> str:
+    if type_oid in _LENGTH_WITH_HEADER:
+        return f"{name}({typmod - 4})"
+    if type_oid in _BITS:
+        return f"{name}({typmod})"
+    if type_oid == NUMERIC:  # precision and a scale of 11 bits with sign
+        scale = ((typmod - 4) & 0x7FF ^ 1024) - 1024
+        return f"{name}({(typmod - 4) >> 16 & 0xFFFF},{scale})"
+    if type_oid in _TIMES:  # the modifier stands after the first word
+        first, _, rest = name.partition(" ")
+        return f"{first}({typmod}) {rest}"
+    return name
