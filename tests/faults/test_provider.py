@@ -458,11 +458,11 @@ async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
                 assert "anthropic shared answered 401 authentication_error" in end.pause
                 assert f"check the key in {CREDENTIAL}" in end.pause
             assert scene.daemon.count("attachment.paused") == 2
+            assert provider.requests == asked
             # A new key, and the running daemon finds it.
             (keys / CREDENTIAL).write_text(KEY)
             for agent in agents:
                 (await types(place, "resume", agent.name)).worked()
-            assert provider.requests == asked
             await scene.ended("left", 70)
             await scene.ended("right", 50)
             assert (await scene.worn("left")).attempts == 1
