@@ -65,6 +65,13 @@ def pytest_report_header() -> str:
     return f"WALAGENT_FAULT_SEED={SEED}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that depends on the server under test."""
+    for item in items:
+        if "server" in getattr(item, "fixturenames", ()):
+            item.add_marker("server")
+
+
 @pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest) -> Iterator[str]:
     """The superuser DSN of the server under test."""
