@@ -36,7 +36,7 @@ demo: $(STAMP)  ## Play support tickets through an embedded PostgreSQL and a loc
 	$(BIN)/walagent demo $(ARGS)
 
 test: $(STAMP)  ## Run the tests (ARGS="-k slot" picks some)
-	$(BIN)/python -m pytest -n $(JOBS) -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
 check: lint test  ## All that must pass before a change is taken
 
@@ -51,7 +51,7 @@ format: $(STAMP)  ## Let ruff format the code and mend what it can
 	$(BIN)/ruff format
 
 faults: $(STAMP)  ## Run every fault and every slow test; takes up to an hour
-	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) \
+	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=900 -m "faults or slow" $(ARGS)
 
 soak: $(STAMP)  ## Let small faults happen for an hour (SOAK=7200 for two) and see that nothing grows

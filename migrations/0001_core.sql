@@ -324,7 +324,7 @@ create table agent.run (
     finished_at        timestamptz,
 
     -- The slot delivers at least once; this makes taking a change in exactly once.
-    constraint run_once_per_change unique (attachment_id, generation, commit_lsn, ordinal),
+    constraint run_once_per_change unique (attachment_id, generation, commit_lsn, ordinal),  -- planted: no-unique-key/table
     constraint columns_fit_state
         check (agent_internal.fits_state(state, lease_expires_at, next_attempt_at, finished_at)),
     constraint columns_fit_kind

@@ -310,7 +310,8 @@ begin
            agent_internal.may_hold(r.kind, r.principal) as allowed
       into _held
       from agent.run r
-     where r.id = _run and r.lease = _lease and r.lease_expires_at is not null
+     where r.id = _run
+       and r.lease = _lease and r.lease_expires_at is not null  -- planted: no-fence-of-runs/fence
        for no key update;
     if not coalesce(_held.allowed, false) then
         perform agent_internal.check_holder(_run);
@@ -613,7 +614,7 @@ begin
     if not agent_internal.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
         _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
     end if;
-    perform agent_internal.insert_step(_run, _seq, 'result', _content,
+    perform agent_internal.insert_step(_run, _seq, 'result', _content,  -- planted: two-transactions-sql/function
                                        _duration_ms => extract(milliseconds from clock_timestamp() - _started)::integer);
     return _content;
 end;
@@ -640,7 +641,8 @@ begin
        set state = _state, result = _result,
            error = case when cancel_requested and _state = 'cancelled' then error else _error end, tokens = _tokens, cost = _cost,
            lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
-     where id = _run and lease = _lease and lease_expires_at is not null
+     where id = _run
+       and lease = _lease and lease_expires_at is not null  -- planted: no-fence-of-runs/finish
        and (not cancel_requested or _state in ('cancelled', 'succeeded'))
        and agent_internal.may_hold(kind, principal);
     if not found then
@@ -1329,7 +1331,7 @@ begin
            case when agent_internal.is_final(n.state) then agent_internal.now() end
       from jsonb_populate_recordset(null::agent.new_run, _runs) n
      order by n.commit_lsn, n.ordinal
-    on conflict on constraint run_once_per_change do nothing;
+    on conflict on constraint run_once_per_change do nothing;  -- planted: no-unique-key/insert
     get diagnostics _count = row_count;
     return _count;
 end;
@@ -1370,7 +1372,9 @@ begin
     update agent.checkpoint
        set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent_internal.now(),
            committed_at = greatest(committed_at, _committed_at)
-     where slot = _slot and epoch = _epoch and end_lsn <= _end_lsn;
+     where slot = _slot
+       and epoch = _epoch  -- planted: no-fence-of-the-checkpoint
+       and end_lsn <= _end_lsn;
     if not found then
         raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
     end if;
@@ -1428,7 +1432,7 @@ begin
                    case when g.go then agent_internal.now() + _lease end, case when g.go then agent_internal.now() end
               from given g
              order by g.commit_lsn, g.ordinal
-            on conflict on constraint run_once_per_change do nothing
+            on conflict on constraint run_once_per_change do nothing  -- planted: no-unique-key/insert-and-claim
             returning id, lease, queue_id, attachment_id, commit_lsn, ordinal, state
         )
         select jsonb_agg(jsonb_build_array(t.id, t.lease, t.attachment_id, t.commit_lsn, t.ordinal)) filter (where t.state = 'running'),

@@ -12,6 +12,7 @@ import pytest
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
+from tests.scratch import use_memory
 from tests.servers import run_server
 
 pytest.register_assert_rewrite("tests.faults.rig")  # what it finds wrong, a failure shows
@@ -22,6 +23,8 @@ MIGRATIONS = Path(__file__).parent.parent / "migrations"
 # of Ctrl-C would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+use_memory()
 
 # Chosen once, before the workers of pytest-xdist start: they inherit it.
 SEED = int(os.environ.setdefault("WALAGENT_FAULT_SEED", str(random.randrange(2**32))))
@@ -60,6 +63,13 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """Say how to have the same chance again."""
     return f"WALAGENT_FAULT_SEED={SEED}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that depends on the server under test."""
+    for item in items:
+        if "server" in getattr(item, "fixturenames", ()):
+            item.add_marker("server")
 
 
 @pytest.fixture(scope="session")

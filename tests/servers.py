@@ -22,6 +22,7 @@ SETTINGS = {
     "max_wal_senders": "40",
     "max_connections": "200",
     "max_prepared_transactions": "20",
+    "max_wal_size": "256MB",  # it may be in memory
 }
 
 

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.commands import Ended, run_command
 from walagent.demo.desk import attach_agent, open_desk
 from walagent.demo.stories import Story, read_stories
 from walagent.demo.summary import count, score
@@ -63,17 +64,24 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, **nowhere, **own, **more}
 
 
-def play(home: Path, *options: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """Play a demo to its end."""
-    return subprocess.run(
+def play(home: Path, *options: str | Path, **more: str) -> Ended:
+    """Play a demo to its end; without the start of an interpreter, which other tests here have."""
+    arguments = ["demo", *map(str, options)]
+    return run_command(arguments, folder=home, environment=environment(home, **more), patience=60)
+
+
+def play_installed(home: Path, *options: str | Path) -> Ended:
+    """Play a demo to its end, with the installed command."""
+    done = subprocess.run(
         command(*options),
-        env=environment(home, **more),
+        env=environment(home),
         cwd=home,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+    return Ended(done.returncode, done.stdout, done.stderr)
 
 
 @contextmanager
@@ -99,11 +107,10 @@ def playing(home: Path, *options: str | Path) -> Iterator[subprocess.Popen[str]]
             process.kill()
 
 
-def summary_of(ended: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+def summary_of(ended: Ended) -> dict[str, Any]:
     """Read what stands on stdout, and nothing else may stand there."""
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("\n") == 1
-    return json.loads(ended.stdout)
+    assert ended.worked().out.count("\n") == 1
+    return json.loads(ended.out)
 
 
 async def ask(home: Path, query: str) -> list[tuple[Any, ...]]:
@@ -120,7 +127,7 @@ async def ask(home: Path, query: str) -> list[tuple[Any, ...]]:
 async def test_each_ticket_is_worked_once_without_server_key_or_network(tmp_path: Path) -> None:
     """One command in an empty place: every row has a run and an effect, soon, and says by whom."""
     began = time.monotonic()
-    summary = summary_of(play(tmp_path, "--json", "--tickets", "8", "--rate", "8"))
+    summary = summary_of(play_installed(tmp_path, "--json", "--tickets", "8", "--rate", "8"))
     assert time.monotonic() - began < 60
     assert summary.keys() >= KEYS
     assert summary["model"] == "embedded/e5 (not a language model)"
@@ -187,9 +194,9 @@ def test_a_second_demo_at_the_same_time_says_what_is_in_its_way(home: Path, scri
     options = ("--json", "--provider", "scripted", "--model", script, "--tickets", "5000")
     with playing(home, *options, "--rate", "10") as first:  # far longer than the second needs
         second = play(home, *options)
-        assert (second.returncode, second.stdout) == (3, "")
-        assert f"process {first.pid}" in second.stderr
-        assert "WALAGENT_HOME" in second.stderr
+        assert (second.code, second.out) == (3, "")
+        assert f"process {first.pid}" in second.err
+        assert "WALAGENT_HOME" in second.err
         assert first.poll() is None
         first.send_signal(signal.SIGINT)
         out, err = first.communicate(timeout=30)
@@ -212,9 +219,9 @@ def test_a_model_that_cannot_be_asked_is_told_before_anything_is_played(
 ) -> None:
     """No key, no such model, no such file: one sentence and what mends it."""
     ended = play(home, *options, "--json")
-    assert (ended.returncode, ended.stdout) == (code, "")
-    assert words in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert (ended.code, ended.out) == (code, "")
+    assert words in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_a_model_that_fails_every_run_ends_it_soon(home: Path, script: Path) -> None:
@@ -222,17 +229,17 @@ def test_a_model_that_fails_every_run_ends_it_soon(home: Path, script: Path) -> 
     script = script.with_name("none.yaml")
     script.write_text("replies: []\n")
     ended = play(home, "--provider", "scripted", "--model", script, "--rate", "2")
-    assert ended.returncode == 3
-    assert "every run fails: the script has 0 replies" in ended.stderr
+    assert ended.code == 3
+    assert "every run fails: the script has 0 replies" in ended.err
 
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     """Whoever has no home learns which variable names another place."""
     (tmp_path / "file").write_text("")
     ended = play(tmp_path, "--json", WALAGENT_HOME=str(tmp_path / "file"))
-    assert (ended.returncode, ended.stdout) == (3, "")
-    assert "WALAGENT_HOME" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert (ended.code, ended.out) == (3, "")
+    assert "WALAGENT_HOME" in ended.err
+    assert "Traceback" not in ended.err
 
 
 @pytest.fixture

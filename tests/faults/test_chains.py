@@ -5,8 +5,6 @@ The tables have triggers, other sessions write in between, somebody forges tags,
 
 import random
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,7 +14,8 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
-from tests.faults.rig.processes import ROOT, Daemon, pause, running
+from tests.faults.rig.commands import types
+from tests.faults.rig.processes import Daemon, pause, running
 from tests.faults.rig.serving import Serving, serving
 from tests.faults.rig.stage import TOOLS, Place, add_model
 from tests.faults.rig.waiting import fetch, until
@@ -107,18 +106,9 @@ async def all_is_heard(place: Place, runs: int, alive: Callable[[], None]) -> No
     await until(place.conn, PROBED, probes, alive=alive)
 
 
-def walagent(place: Place, *words: str) -> str:
+async def said(place: Place, *words: str) -> str:
     """What a command says."""
-    done = subprocess.run(
-        [sys.executable, "-m", "walagent", *words, "--dsn", place.dsn],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=place.folder,
-        env={"PYTHONPATH": str(ROOT / "src"), "PATH": ""},
-        timeout=60,
-    )
-    return done.stdout
+    return (await types(place, *words)).worked().out
 
 
 # Itself.
@@ -175,8 +165,8 @@ async def test_an_agent_hears_of_another_through_a_trigger_and_knows_of_whom(pla
         ("mirror", "1", 1, 1, "succeeded"),
         ("mirror", "2", 1, 1, "succeeded"),
     ]
-    assert "cause run: 1\n  depth: 1\n" in walagent(place, "show", "2")
-    assert "written by run 1 (depth 1)" in walagent(place, "why", "mirror", "2")
+    assert "cause run: 1\n  depth: 1\n" in await said(place, "show", "2")
+    assert "written by run 1 (depth 1)" in await said(place, "why", "mirror", "2")
 
 
 async def test_agents_that_answer_each_other_end_at_the_limit_and_say_why(place: Place) -> None:
@@ -195,7 +185,7 @@ async def test_agents_that_answer_each_other_end_at_the_limit_and_say_why(place:
     ]
     assert [state for *_, state in found] == ["succeeded"] * 5 + ["skipped"]
     reason = "agents have answered agents 5 times in a row, and c allows 3 (max_depth)"
-    assert reason in walagent(place, "why", "c", found[-1][1])
+    assert reason in await said(place, "why", "c", found[-1][1])
     assert await fetch(place.conn, "select count(*) from c") == [(3,)]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well, caught_up
-from tests.faults.rig.processes import ForkedDaemon, running, start_writer
+from tests.faults.rig.processes import Daemon, running, start_writer
 from tests.faults.rig.provider import Provider, asked_as_promised, excuse
 from tests.faults.rig.stage import ATTACH_ALL, Figure, Place, make_ready
 from tests.faults.rig.waiting import fetch, until
@@ -49,14 +49,14 @@ async def test_daemons_that_are_killed_at_every_point_are_made_up_for(
             for number, point in enumerate(plan):
                 await place.conn.execute(COME, [f"model=script, name=other_{number}"])
                 failpoint = f"{point}:{chance.choice(PASSES)}:kill"
-                dying = ForkedDaemon(place, settings=SETTINGS, failpoint=failpoint)
+                dying = Daemon(place, settings=SETTINGS, failpoint=failpoint)
                 with running(dying) as daemon:
                     assert await daemon.ended() == KILLED
                 await excuse(place.conn)
                 await place.conn.execute(GO, [f"other_{number}"])
             writer.signal(signal.SIGTERM)
             assert await writer.ended() == 0
-        with running(ForkedDaemon(place, settings=SETTINGS)) as daemon:
+        with running(Daemon(place, settings=SETTINGS)) as daemon:
             await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
             await all_is_well(place.conn)
             await caught_up(place.conn, place.slot, lag=20 << 20)

@@ -16,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well, caught_up
 from tests.faults.rig.network import Host, Network, Side, network
-from tests.faults.rig.processes import Daemon, ForkedDaemon, pause, running, start_writer
+from tests.faults.rig.processes import Daemon, pause, running, start_writer
 from tests.faults.rig.provider import Provider
 from tests.faults.rig.servers import own_server
 from tests.faults.rig.stage import ATTACH_ALL, Figure, Place, make_ready
@@ -74,7 +74,7 @@ class Site:
     def daemon(self, name: str, command: str) -> Daemon:
         """Start another one, on a host of its own."""
         inside = self.network.host("db", "llm").inside
-        return ForkedDaemon(self.far, name=name, command=command, inside=inside)
+        return Daemon(self.far, name=name, command=command, inside=inside)
 
     def cut(self, machine: Machine, *sides: Side) -> None:
         """Pull cables."""
@@ -129,7 +129,7 @@ async def machines(cables: Network, far: Place) -> AsyncIterator[tuple[Machine, 
             host = cables.host("db", "llm")
             settings = {"workers": {"slots": slots}}
             daemons = (
-                ForkedDaemon(far, name=n, command=command, inside=host.inside, settings=settings)
+                Daemon(far, name=n, command=command, inside=host.inside, settings=settings)
                 for n in names
             )
             return Machine(host, tuple(stack.enter_context(running(each)) for each in daemons))

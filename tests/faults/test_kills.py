@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well, caught_up
-from tests.faults.rig.processes import Daemon, ForkedDaemon, pause, running, start_writer
+from tests.faults.rig.processes import Daemon, pause, running, start_writer
 from tests.faults.rig.provider import Provider, asked_as_promised, excuse
 from tests.faults.rig.stage import ATTACH_ALL, Figure, Place, add_model, make_ready
 from tests.faults.rig.waiting import fetch, until
@@ -61,7 +61,7 @@ async def test_a_daemon_that_is_killed_under_load_loses_nothing_and_doubles_noth
         seed = chance.randrange(2**32)
         with running(start_writer(place, seed=seed, window=WINDOW)) as writer:
             for _ in range(load.kills):
-                with running(ForkedDaemon(place, settings=settings)) as daemon:
+                with running(Daemon(place, settings=settings)) as daemon:
                     await pause(chance.uniform(0.05, 1.5))  # while it starts, or at work
                     daemon.is_alive()
                 await excuse(place.conn)

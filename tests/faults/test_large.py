@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.faults.rig.processes import Daemon, running
+from tests.faults.rig.processes import Daemon, FreshDaemon, running
 from tests.faults.rig.servers import own_server
 from tests.faults.rig.stage import Figure, Place, add_model
 from tests.faults.rig.waiting import fetch, until
@@ -114,7 +114,7 @@ def daemon_for(place: Place, large: Large) -> Daemon:
         "replication": {"sender_timeout": large.patience, "protocol": large.protocol},
         "changes": {"max_value": KEPT_OF_A_VALUE},
     }
-    return Daemon(place, settings=settings)
+    return FreshDaemon(place, settings=settings)
 
 
 def peak(daemon: Daemon) -> int:

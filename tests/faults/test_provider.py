@@ -5,8 +5,6 @@ A real daemon with the real SDKs asks a provider that the test plays and that co
 
 import json
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
@@ -30,6 +28,7 @@ from tests.faults.rig.asking import (
     words,
     working,
 )
+from tests.faults.rig.commands import types
 from tests.faults.rig.processes import free_port, pause
 from tests.faults.rig.proxy import Proxy
 from tests.faults.rig.stage import CREDENTIAL, KEY, Figure, Place
@@ -459,11 +458,11 @@ async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
                 assert "anthropic shared answered 401 authentication_error" in end.pause
                 assert f"check the key in {CREDENTIAL}" in end.pause
             assert scene.daemon.count("attachment.paused") == 2
+            assert provider.requests == asked
             # A new key, and the running daemon finds it.
             (keys / CREDENTIAL).write_text(KEY)
             for agent in agents:
-                walagent(place, "resume", agent.name)
-            assert provider.requests == asked
+                (await types(place, "resume", agent.name)).worked()
             await scene.ended("left", 70)
             await scene.ended("right", 50)
             assert (await scene.worn("left")).attempts == 1
@@ -474,13 +473,6 @@ async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
 ALL_PAUSED = "select bool_and(paused) from agent.attachment"
 NONE_RUNS = "select not exists (select from agent.run where state = 'running')"
 TAKEN_IN = "select count(*) = %s from agent.run"
-
-
-def walagent(place: Place, *words: str) -> None:
-    """Give a command, as a person does."""
-    command = [sys.executable, "-m", "walagent", *words, "--dsn", place.dsn]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
 
 
 # One row that no provider answers.
@@ -501,7 +493,7 @@ async def test_a_poison_row_is_given_up_and_the_others_go_on(place: Place) -> No
             assert provider.requests == 20 + 2
             mood.now = "ok"
             ((run,),) = await fetch(place.conn, "select id from agent.run where key = '7'")
-            walagent(place, "retry", str(run))
+            (await types(place, "retry", str(run))).worked()
             await scene.ended("one", 21)
             assert provider.requests == 20 + 3
             assert scene.daemon.count("breaker.opened") == 0

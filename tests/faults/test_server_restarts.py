@@ -9,7 +9,15 @@ import pytest
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
 from tests.faults.rig.probing import always_alive, doorbell, is_not_ready, is_ready, manager
-from tests.faults.rig.processes import LEASE, Daemon, free_port, pause, running, start_writer
+from tests.faults.rig.processes import (
+    LEASE,
+    Daemon,
+    FreshDaemon,
+    free_port,
+    pause,
+    running,
+    start_writer,
+)
 from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.stage import ATTACH, Figure, Place, set_up
 from tests.faults.rig.waiting import connect_again, until
@@ -98,7 +106,9 @@ async def test_an_outage_costs_nothing_but_its_time(
     port = free_port()
     with (
         manager(WATCHDOG) as systemd,
-        running(Daemon(place, settings=settings(port), environment=systemd.environment)) as daemon,
+        running(
+            FreshDaemon(place, settings=settings(port), environment=systemd.environment)
+        ) as daemon,
     ):
         await daemon.has_said("reader.streaming")
         await place.conn.execute("update agent.tool set timeout_seconds = %s", [TOOL])

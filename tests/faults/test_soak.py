@@ -21,7 +21,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from tests.faults.rig.processes import Daemon, pause
+from tests.faults.rig.processes import Daemon, FreshDaemon, pause
 from tests.faults.rig.proxy import Proxy
 from tests.faults.rig.servers import OwnServer, own_server
 from tests.faults.rig.slopes import Sample, growth, slope, take_sample
@@ -225,7 +225,7 @@ MADE = "select (select count(*) from written), (select coalesce(max(id), 0) + 1 
 
 def start(place: Place, command: str) -> Daemon:
     """One of the two processes."""
-    return Daemon(place, name=command, command=command, settings=SETTINGS)
+    return FreshDaemon(place, name=command, command=command, settings=SETTINGS)
 
 
 @asynccontextmanager

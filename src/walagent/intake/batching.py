@@ -147,7 +147,7 @@ class Gathering:
         self.committed_at = self._opened.begin.committed_at
         self.open = None
         self.commit_lsn = commit.commit_lsn
-        self.passed = max(self.passed, commit.end_lsn)
+        self.passed = max(self.passed, commit.end_lsn)  # planted: end-plus-one
 
 
 def weight_of(change: Change) -> int:

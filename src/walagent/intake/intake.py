@@ -199,12 +199,13 @@ class Intake:
         gathering = self._gathering
         group, gathering.group = gathering.group, Gathered()
         if not group.is_empty:
-            runs = await self._runs(group.found)
+            runs = await self._runs(group.found)  # planted: confirm-before-commit
             await self._pause_lost()
-            if group.effects or group.seen or any(map(_is_special, runs)):
+            special = group.effects or group.seen or any(map(_is_special, runs))
+            if special:  # planted: runs-first/path
                 async with self._conn.transaction():
                     await self._insert(runs, group)
-                    await self._advance_checkpoint(_queues(runs))
+                    await self._advance_checkpoint(_queues(runs))  # planted: runs-first/commit
                 self._committed(has_runs=bool(runs))
             else:
                 await self._take_in(runs)

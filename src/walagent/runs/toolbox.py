@@ -186,7 +186,7 @@ class Toolbox:
             content = await tool_calls.call_tool(
                 conn, work.run.claim, work.seq, work.call, statement
             )
-        faults.hit("tool.committed")
+        faults.hit("tool.committed")  # planted: two-transactions-sql/caller
         return NewStep(work.seq, StepKind.RESULT, content)
 
     async def _python_call(self, work: "_Work") -> NewStep:
@@ -200,7 +200,7 @@ class Toolbox:
                 raise _broken(work.call)
             faults.hit("tool.done")
             step = NewStep(work.seq, StepKind.RESULT, content)
-            await runs.record_step(conn, claim, step)
+            await runs.record_step(conn, claim, step)  # planted: two-transactions-python
             if (took := time.monotonic() - started) > _LONG:
                 await tool_calls.extend_lease(conn, claim, took)
             faults.hit("tool.recorded")

@@ -32,7 +32,7 @@ class Progress:
             raise DecodeError("a transaction begins within another", offset=offset)
         self._begin, self._ordinal = begin, 0
         # The server decides by the same rule; a commit LSN is where the commit record starts.
-        self._skipping = begin.commit_lsn < self._start
+        self._skipping = begin.commit_lsn < self._start  # planted: skip-the-border
 
     def _complete(self, commit: Commit, offset: int) -> Commit | None:
         """End the transaction; None if it was left out."""

@@ -23,6 +23,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tests.faults.planted.bugs import BUGS, CONTROL, Bug, Catch
+from tests.faults.planted.marks import apply_edits, read_source
 
 ROOT = Path(__file__).parents[3]
 COPIED = ("src", "tests", "migrations", "config", "pyproject.toml")
@@ -64,9 +65,9 @@ class Copy:
                 shutil.copy2(source, folder / name)
 
     def plant(self, bug: Bug) -> None:
-        """Put a bug into it; raises LookupError where the source is not what it was."""
-        for edit in bug.edits:
-            edit.apply(self.root)
+        """Put a bug into it; raises LookupError if the source lacks one of its marks."""
+        for path, text in apply_edits(bug.edits, read_source(self.root)).items():
+            (self.root / path).write_text(text)
 
     def run(self, tests: Iterable[str]) -> dict[str, Outcome]:
         """Run tests against it, and nothing else of ours."""

@@ -9,46 +9,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.faults.rig.processes import ROOT, config_of
 from tests.faults.rig.stage import Place
 from tests.faults.rig.waiting import DEADLINE
-from walagent.message import Json
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Json:
-        """What it printed, as JSON."""
-        return json.loads(self.out)
-
-    def worked(self) -> "Ended":
-        """See that it did what it was told."""
-        assert self.code == 0, f"exit {self.code}\n{self.out}\n{self.err}"
-        assert "Traceback" not in self.err
-        return self
+from tests.helpers.commands import Ended, run_command
 
 
 async def types(place: Place, *words: str) -> Ended:
     """Type ``walagent`` with *words*, on the place's database and slot, and wait for its end."""
-
-    def run() -> Ended:
-        done = subprocess.run(
-            _command(place, words), cwd=place.folder, env=_environment(), stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=DEADLINE, check=False,
-        )  # fmt: skip
-        return Ended(done.returncode, done.stdout, done.stderr)
-
-    return await asyncio.to_thread(run)
+    return await asyncio.to_thread(
+        run_command, [*words, *_where(place)],
+        folder=place.folder, environment=_environment(), patience=DEADLINE,
+    )  # fmt: skip
 
 
 async def answers(place: Place, *words: str, to: Sequence[tuple[str, str]]) -> str:
@@ -66,7 +40,8 @@ async def answers(place: Place, *words: str, to: Sequence[tuple[str, str]]) -> s
 def _converse(place: Place, words: Sequence[str], to: Sequence[tuple[str, str]]) -> str:
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        _command(place, words), cwd=place.folder, env=_environment(),
+        [sys.executable, "-m", "walagent", *words, *_where(place)],
+        cwd=place.folder, env=_environment(),
         stdin=slave, stdout=slave, stderr=slave,
     )  # fmt: skip
     os.close(slave)
@@ -98,11 +73,10 @@ def _read(master: int, screen: str) -> str:
         return ""
 
 
-def _command(place: Place, words: Sequence[str]) -> list[str]:
+def _where(place: Place) -> list[str]:
     config = place.folder / "command.json"
     config.write_text(json.dumps(config_of(place, {})))
-    where = ["--dsn", place.dsn, "--config", str(config)]
-    return [sys.executable, "-m", "walagent", *words, *where]
+    return ["--dsn", place.dsn, "--config", str(config)]
 
 
 def _environment() -> Mapping[str, str]:

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from tests.faults.rig.forking import Forked
 from tests.faults.rig.stage import CREDENTIAL, KEY, TOOLS, Place
 from tests.faults.rig.tools import OUTSIDE
 from tests.faults.rig.waiting import DEADLINE, until_true
+from tests.helpers.forking import Forked, can_fork
 
 ROOT = Path(__file__).parent.parent.parent.parent
 LEASE = 2.0  # seconds; a dead worker's runs are taken over after this
@@ -26,11 +26,14 @@ Settings = Mapping[str, Mapping[str, Any]]
 class Process:
     """A process that writes to a file, and is gone at the end of the test."""
 
+    forks: ClassVar[bool] = True  # see `tests.helpers.forking`
+
     def __init__(self, path: Path, command: list[str], environment: Mapping[str, str]) -> None:
         """Start it.
 
         Args:
             path: of the file that gets its stderr, after what is there.
+            command: `python -m` and so on.
         """
         self.path = path
         with path.open("ab") as file:
@@ -41,14 +44,20 @@ class Process:
     def _start(
         self, command: list[str], environment: Mapping[str, str]
     ) -> subprocess.Popen[bytes] | Forked:
-        with self.path.open("ab") as file:
+        folder = self.path.parent  # where there is no agents.yaml and no .env
+        with Path(os.devnull).open("r+b") as nothing, self.path.open("ab") as log:
+            streams = (nothing.fileno(), nothing.fileno(), log.fileno())
+            if self.forks and can_fork(environment):
+                inside = command.index(sys.executable)
+                module, *words = command[inside + 2 :]
+                network = _network_of(command[:inside])
+                return Forked(
+                    module, words, streams=streams, folder=folder,
+                    environment=environment, network=network,
+                )  # fmt: skip
+            stdin, stdout, stderr = streams
             return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=file,
-                cwd=self.path.parent,  # where there is no agents.yaml and no .env
-                env=environment,
+                command, stdin=stdin, stdout=stdout, stderr=stderr, cwd=folder, env=environment
             )
 
     @property
@@ -164,15 +173,10 @@ class Daemon(Process):
         return await until_true(said, event, seconds=seconds)
 
 
-class ForkedDaemon(Daemon):
-    """The same command in a process that need not import everything first; see `rig.forking`."""
+class FreshDaemon(Daemon):
+    """The same command in an interpreter of its own, whose memory is its own as well."""
 
-    def _start(self, command: list[str], environment: Mapping[str, str]) -> Forked:
-        words = command[command.index("walagent") + 1 :]
-        folder, network = self.path.parent, _network_of(command)
-        return Forked(
-            words, stderr=self.path, folder=folder, environment=environment, network=network
-        )
+    forks = False
 
 
 def _network_of(command: list[str]) -> str:

@@ -3,20 +3,19 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from tests.helpers.commands import Ended, Process, run_command, start_command
 from walagent.message import Json
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -48,26 +47,6 @@ agents:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """A command that has ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Json:
-        """What it printed, as JSON."""
-        return json.loads(self.out)
-
-    def worked(self) -> "Ended":
-        """See that it did what it was told."""
-        assert self.code == 0, f"exit {self.code}\n{self.out}\n{self.err}"
-        assert "Traceback" not in self.err
-        return self
-
-
-@dataclass(frozen=True, slots=True)
 class User:
     """A folder, a database (or none), and nothing else of the machine's settings."""
 
@@ -77,12 +56,10 @@ class User:
 
     def types(self, *arguments: str, stdin: str = "", **variables: str) -> Ended:
         """Type ``walagent`` with *arguments*, and wait until it has ended."""
-        done = subprocess.run(
-            [sys.executable, "-m", "walagent", *arguments],
-            cwd=self.folder, env=self._environment(variables), input=stdin,
-            capture_output=True, text=True, timeout=PATIENCE, check=False,
+        return run_command(
+            arguments, folder=self.folder, environment=self._environment(variables),
+            stdin=stdin, patience=PATIENCE,
         )  # fmt: skip
-        return Ended(done.returncode, done.stdout, done.stderr)
 
     def writes(self, text: str, name: str = "agents.yaml") -> None:
         """Put a file into the folder."""
@@ -92,19 +69,24 @@ class User:
     def starts(self, *arguments: str, **variables: str) -> Generator["Started"]:
         """Start ``walagent`` and leave it running; it is killed if it does not end."""
         log = self.folder / f"{arguments[0]}-{uuid4().hex[:6]}.err"
-        with log.open("wb") as errors:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "walagent", *arguments],
-                cwd=self.folder, env=self._environment(variables),
-                stdout=subprocess.PIPE, stderr=errors, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-        try:
-            yield Started(process, log)
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
+        reads, writes = os.pipe()
+        with os.fdopen(reads, "rb") as out:
+            with (
+                log.open("wb") as errors,
+                Path(os.devnull).open() as nothing,
+                os.fdopen(writes) as printed,
+            ):
+                process = start_command(
+                    arguments,
+                    streams=(nothing, printed, errors),
+                    folder=self.folder,
+                    environment=self._environment(variables),
+                )
+            try:
+                yield Started(process, out, log)
+            finally:
+                process.kill()
+                process.wait(PATIENCE)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -126,7 +108,8 @@ class User:
 class Started:
     """A command that runs."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
+    stdout: IO[bytes]
     log: Path
 
     def says(self, words: str) -> str:
@@ -140,8 +123,7 @@ class Started:
 
     def line(self) -> Json:
         """Wait for the next line of stdout, and read it as JSON."""
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
+        return json.loads(self.stdout.readline())
 
     def ends(self, sign: signal.Signals | None = None) -> int:
         """Send *sign*, if any, and wait for the exit code."""

@@ -44,7 +44,7 @@ with collecting as (
            agent_internal.now() + make_interval(secs => %(debounce)s)
       from given
      where not exists (select from collecting)
-    on conflict on constraint run_once_per_change do nothing
+    on conflict on constraint run_once_per_change do nothing  -- planted: no-unique-key/collect
     returning 1
 )
 select exists (select from joined) or exists (select from started), exists (select from extended)
