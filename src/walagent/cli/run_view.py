@@ -8,7 +8,8 @@ import click
 from walagent.cli.output import cell, clean
 
 _HEAD = (
-    "attachment", "session", "question", "principal", "agent", "model", "run_as", "key", "reason", "commit_lsn", "committed_at",
+    "attachment", "session", "question", "principal", "agent", "model", "run_as", "key",
+    "reason", "commit_lsn", "committed_at",
     "cause_run", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens", "cost",
     "created_at", "started_at", "finished_at", "result", "error",
 )  # fmt: skip
