@@ -1508,6 +1508,10 @@ as $$
 declare
     _name text := coalesce(attach.name, (select relname from pg_catalog.pg_class where oid = attach.target));
     _id   bigint;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
     perform agent_internal.check_model(attach.model);
     if exists (select from agent.attachment a where a.name = _name) then
@@ -1529,6 +1533,18 @@ begin
             attach.approve, attach.run_as, attach.query_as, attach.ordering_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
     returning id into _id;
     return _id;
+exception when others then
+    -- Raised again from here: psql would print every function on the way.
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    if _detail <> '' and _hint <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail, hint = _hint;
+    elsif _detail <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail;
+    elsif _hint <> '' then
+        raise exception using errcode = _state, message = _message, hint = _hint;
+    end if;
+    raise exception using errcode = _state, message = _message;
 end;
 $$;
 
@@ -1543,10 +1559,15 @@ declare
     _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,query_as,ordering_key,'
         'debounce,cap,backfill,server_filter,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts}';
     _lists constant text[] := '{tools,on,columns,writes,bind,approve,ordering_key}';
-    _spec  jsonb := agent_internal.parse_spec(spec);
+    _spec  jsonb;
     _table regclass := to_regclass(target);
     _key   text;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
 begin
+    _spec := agent_internal.parse_spec(spec);
     if _table is null then
         raise exception 'there is no table "%"', target
             using errcode = 'WA013',
@@ -1592,6 +1613,18 @@ begin
         max_cost      => agent_internal.spec_cast(_spec, 'max_cost', 'numeric', null)::numeric,
         max_seconds   => agent_internal.spec_cast(_spec, 'max_seconds', 'integer', '600')::integer,
         max_attempts  => agent_internal.spec_cast(_spec, 'max_attempts', 'integer', '5')::integer);
+exception when others then
+    -- Raised again from here: psql would print every function on the way.
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    if _detail <> '' and _hint <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail, hint = _hint;
+    elsif _detail <> '' then
+        raise exception using errcode = _state, message = _message, detail = _detail;
+    elsif _hint <> '' then
+        raise exception using errcode = _state, message = _message, hint = _hint;
+    end if;
+    raise exception using errcode = _state, message = _message;
 end;
 $$;
 comment on function agent.attach(text, text) is 'Attach an agent to a table: agent.attach(''tickets'', ''model=gpt-4o, system_prompt="...", tools=[a, b]'')';

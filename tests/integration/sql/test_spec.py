@@ -407,3 +407,22 @@ def test_whatever_is_quoted_comes_back(dsn: str, meaning: dict[str, Json]) -> No
         row = sync.execute("select agent_internal.parse_spec(%s)::text", [text]).fetchone()
     assert row is not None
     assert json.loads(row[0]) == meaning
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select agent.attach('support_tickets', 'model=fake, tools=[no_such_tool]')",
+        "select agent.attach('support_tickets', 'model=fake, when=\"new.nothing > 1\"')",
+        "select agent.attach('support_tickets', 'model=fake, colour=red')",
+        "select agent.attach('support_tickets'::regclass, 'no_such_model')",
+    ],
+)
+async def test_an_error_of_attach_is_shown_without_a_stack(
+    conn: AsyncConnection, statement: str
+) -> None:
+    """Psql prints the message, the hint, and one line of context: the function that was called."""
+    await run_all(conn, DESK)
+    error = await refused(conn, statement)
+    assert (error.diag.context or "").count("\n") == 0
+    assert "agent.attach" in (error.diag.context or "")
