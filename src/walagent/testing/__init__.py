@@ -1,4 +1,4 @@
-"""For tests of agents: a model that follows a script, and a server that poses as a provider.
+"""For tests of agents: a model that follows a script, and a server that acts as a provider.
 
     model = ScriptedModel([call("lookup", id=7), "The answer is 42."])
 

@@ -193,7 +193,7 @@ async def test_a_chat_outlives_its_connections(
     ("spoil", "code", "says"),
     [
         ("grant insert on customer to {role}", 3, "may write to customer"),
-        ("delete from agent.model", 3, "there is no model that can plan"),
+        ("delete from agent.model", 3, "no registered model can answer"),
     ],
 )
 async def test_what_is_missing_is_named_with_its_mend(  # noqa: PLR0917 - fixtures and cases
