@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from walagent.agent.models.credentials import Api
+from walagent.agent.models.lean_import import import_lean
 from walagent.agent.models.provider import Build, Provider
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ API = Api(
 
 
 def _load() -> Build:
+    import_lean("anthropic", "types", "lib", "resources")
     from walagent.agent.models.anthropic.model import AnthropicModel
 
     return AnthropicModel
