@@ -42,7 +42,6 @@ from walagent.errors import (
 )
 from walagent.message import Json, Message, Reply, Request
 from walagent.run import RunState, Step, StepKind
-from walagent.runs.backoff import pause_after
 from walagent.store import questions
 from walagent.store.connections import Pool
 from walagent.store.questions import Asked, Connection, Past
@@ -385,8 +384,14 @@ async def _patiently(model: Model, request: Request) -> Reply:
         try:
             return await model.complete(request)
         except (ModelLimitedError, ModelUnavailableError) as error:
-            wait = getattr(error, "retry_after", None) or pause_after(attempt)
+            wait = getattr(error, "retry_after", None) or _pause(attempt)
             if attempt == _TRIES or time.monotonic() + wait > deadline:
                 raise
             await asyncio.sleep(wait)
     raise AssertionError("a call ends with a reply or an error")
+
+
+def _pause(attempt: int) -> float:
+    from walagent.runs.backoff import pause_after  # noqa: PLC0415 - tenacity takes 20 ms
+
+    return pause_after(attempt)
