@@ -20,7 +20,8 @@ from evals.place import Place, fill, fingerprint, place_for_a_shop
 from evals.questions import Question, the_questions
 from evals.report import head, line, save, summary, totals
 from walagent import AsyncClient, __version__
-from walagent.app.serve import make_model
+from walagent.agent.models import make_model
+from walagent.agent.models.registry import can_plan
 from walagent.apply.apply import apply
 from walagent.ask.answering import choose_model
 from walagent.cli.exit_codes import end
@@ -143,7 +144,7 @@ async def _registered(place: Place, config: Config, name: str) -> ModelSpec:
         async with conn.transaction():
             await apply(conn, Config(models=config.models))
         spec = choose_model(await attachments.load_models(conn), name)
-    if spec.provider == "embedded":
+    if not can_plan(spec):
         raise PreconditionError(
             f'"{name}" cannot plan; it only chooses between labels', hint="--model gpt-4o"
         )

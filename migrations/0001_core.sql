@@ -56,7 +56,7 @@ create table agent.model (
     enabled            boolean not null default true
 );
 comment on table agent.model is 'A model that agents may use';
-comment on column agent.model.provider is 'anthropic, openai, embedded or scripted';
+comment on column agent.model.provider is 'built in, or of another package: an entry point in the group walagent.models';
 comment on column agent.model.credential is 'The name of the environment variable or systemd credential that holds the key; never the key';
 comment on column agent.model.tool_mode is 'native: the endpoint''s own tool calls; schema: one JSON schema of all tools';
 comment on column agent.model.timeout_seconds is 'How long one call may ingest all; then it counts as unanswered';

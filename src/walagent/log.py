@@ -10,7 +10,8 @@ level and fields, and a test holds the two together.  Fields are few, short and 
 goes in as `error=error`.  What a row, a prompt, a tool call or an answer contains never goes in.
 
 Before `configure`, events go to the standard library's logger "walagent" and nowhere else, so a
-program that only imports us decides itself.
+program that only imports us decides itself.  structlog is imported by `configure` or the first
+event: it takes 50 ms, and most commands log nothing.
 """
 
 import logging
@@ -18,16 +19,15 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import Context
-from typing import Any, Literal, TextIO, cast
-
-import structlog
-from structlog.contextvars import bound_contextvars, merge_contextvars
-from structlog.processors import JSONRenderer, LogfmtRenderer, TimeStamper, add_log_level
-from structlog.stdlib import BoundLogger, filter_by_level
-from structlog.types import EventDict, Processor, WrappedLogger
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 from walagent.log_output import Sink
 from walagent.mask import mask, say, trace
+
+if TYPE_CHECKING:
+    from structlog.stdlib import BoundLogger
+    from structlog.types import EventDict, Processor
 
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
@@ -46,6 +46,8 @@ def bound(
     *, run_id: int | None = None, attachment: int | str | None = None, lsn: object = None
 ) -> AbstractContextManager[None]:
     """Put what is being worked on into every line of the block, and of the tasks it starts."""
+    from structlog.contextvars import bound_contextvars  # noqa: PLC0415 - see above
+
     fields = {"run_id": run_id, "attachment": attachment, "lsn": lsn}
     return bound_contextvars(**{key: value for key, value in fields.items() if value is not None})
 
@@ -76,7 +78,7 @@ def configure(
     logging.captureWarnings(capture=True)
 
 
-def _told(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
+def _told(_logger: object, _method: str, fields: "EventDict") -> "EventDict":
     """Turn `exc_info` into the places an error came through; of messages only what `say` says."""
     match fields.pop("exc_info", None):
         case BaseException() as error:
@@ -90,7 +92,7 @@ def _told(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
     return fields
 
 
-def _clean(_logger: WrappedLogger, _method: str, fields: EventDict) -> EventDict:
+def _clean(_logger: object, _method: str, fields: "EventDict") -> "EventDict":
     """Leave only plain values, no contents and no secrets, the bound fields first."""
     first = [key for key in _ORDER if key in fields]
     keys = first + [key for key in fields if key not in first]
@@ -112,18 +114,18 @@ def _plain(value: object) -> object:
 
 
 def _as_record(
-    _logger: WrappedLogger, _method: str, fields: EventDict
-) -> tuple[tuple[EventDict], dict[str, Any]]:
+    _logger: object, _method: str, fields: "EventDict"
+) -> tuple[tuple["EventDict"], dict[str, Any]]:
     return (fields,), {}
 
 
-_CHAIN: tuple[Processor, ...] = (
-    merge_contextvars,
-    add_log_level,
-    TimeStamper(fmt="iso", utc=True, key="time"),
-    _told,
-    _clean,
-)
+@cache
+def _chain() -> "tuple[Processor, ...]":
+    from structlog.contextvars import merge_contextvars  # noqa: PLC0415
+    from structlog.processors import TimeStamper, add_log_level  # noqa: PLC0415
+
+    stamp = TimeStamper(fmt="iso", utc=True, key="time")
+    return merge_contextvars, add_log_level, stamp, _told, _clean
 
 
 class _Handler(logging.Handler):
@@ -159,38 +161,57 @@ class _Formatter(logging.Formatter):
     """Renders an event; a library's words become the event `library.warned`."""
 
     def __init__(self, form: Format) -> None:
+        from structlog.processors import JSONRenderer  # noqa: PLC0415
+
         super().__init__()
         self._render = JSONRenderer() if form == "json" else _as_text
 
     def format(self, record: logging.LogRecord) -> str:
         ours = record.name == "walagent" and isinstance(record.msg, dict)
-        fields = cast("EventDict", record.msg) if ours else _foreign(record)
+        fields: EventDict = cast("EventDict", record.msg) if ours else _foreign(record)
         return str(self._render(None, "", dict(fields)))
 
 
-def _foreign(record: logging.LogRecord) -> EventDict:
+def _foreign(record: logging.LogRecord) -> "EventDict":
     fields: Any = {"event": "library.warned", "logger": record.name, "said": record.getMessage()}
     fields["exc_info"] = record.exc_info
-    for processor in _CHAIN:
+    for processor in _chain():
         fields = processor(None, record.levelname.lower(), fields)
     return fields
 
 
-_logfmt = LogfmtRenderer(bool_as_flag=False)
+@cache
+def _logfmt() -> "Processor":
+    from structlog.processors import LogfmtRenderer  # noqa: PLC0415
+
+    return LogfmtRenderer(bool_as_flag=False)
 
 
-def _as_text(_logger: WrappedLogger, _method: str, fields: EventDict) -> str:
+def _as_text(_logger: object, _method: str, fields: "EventDict") -> str:
     head = f"{fields.pop('time')} {fields.pop('level'):<7} {fields.pop('event')}"
     trace = fields.pop("traceback", "")
-    return " ".join(filter(None, (head, str(_logfmt(None, "", fields))))) + (trace and f"\n{trace}")
+    rest = str(_logfmt()(None, "", fields))
+    return " ".join(filter(None, (head, rest))) + (trace and f"\n{trace}")
 
 
-log = cast(
-    "BoundLogger",
-    structlog.wrap_logger(
+@cache
+def _logger() -> "BoundLogger":
+    import structlog  # noqa: PLC0415
+    from structlog.stdlib import BoundLogger, filter_by_level  # noqa: PLC0415
+
+    return structlog.wrap_logger(
         logging.getLogger("walagent"),
-        processors=[filter_by_level, *_CHAIN, _as_record],
+        processors=[filter_by_level, *_chain(), _as_record],
         wrapper_class=BoundLogger,
         cache_logger_on_first_use=True,
-    ),
-)
+    )
+
+
+class _Log:
+    """Makes the logger when the first event comes."""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(_logger(), name)
+
+
+log = cast("BoundLogger", _Log())

@@ -165,7 +165,7 @@ class ModelSpec:
     """
 
     name: str
-    provider: str  # anthropic | openai | embedded | scripted
+    provider: str  # its name in the registry of providers
     model_id: str
     base_url: str | None = None
     credential: str | None = None  # the *name* of an environment variable or systemd credential

@@ -316,9 +316,9 @@ async def test_a_ticket_without_a_run_is_missing(desk: AsyncConnection) -> None:
 
 async def test_a_kept_agent_gets_the_model_that_plays_now(desk: AsyncConnection) -> None:
     """Attaching again changes the agent that is there, and wakes it if it was paused."""
-    await attach_agent(desk, "embedded/e5", embedded=True)
+    await attach_agent(desk, "embedded/e5", by_labels=True)
     await desk.execute("select agent.pause('triage', 'the key was wrong')")
-    await attach_agent(desk, "gpt-4o", embedded=False)
+    await attach_agent(desk, "gpt-4o", by_labels=False)
     cursor = await desk.execute(
         "select g.model, g.parameters, a.paused from agent.agent g join agent.attachment a"
         " on a.agent = g.name"

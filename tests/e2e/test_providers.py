@@ -1,4 +1,4 @@
-"""The two providers, through their real SDKs, against a server that poses as them."""
+"""The providers, through their real SDKs, against a server that speaks their wire formats."""
 
 import asyncio
 import json
@@ -16,6 +16,7 @@ import pytest
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
 from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.agent.models.registry import BUILT_IN
 from walagent.agent.models.replies import TEXT_LIMIT
 from walagent.errors import (
     ModelLimitedError,
@@ -41,7 +42,9 @@ from walagent.message import (
 from walagent.testing import Answer, FakeProvider, Fault, call
 
 pytestmark = pytest.mark.scenario(13)
-PROVIDERS = pytest.mark.parametrize("provider", ["anthropic", "openai"])
+PROVIDERS = pytest.mark.parametrize(
+    "provider", sorted(name for name, one in BUILT_IN.items() if one.load_wire is not None)
+)
 TOOLS = (
     ToolSpec("find", "Find it.", {"type": "object", "properties": {"q": {"type": "string"}}}),
     ToolSpec("stop", "Stop.", {"type": "object"}),
@@ -404,9 +407,10 @@ async def test_the_fake_provider_runs_as_a_process(tmp_path: Path) -> None:
         assert process.stdout is not None
         words = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().split()
         urls = dict(zip(words[::2], words[1::2], strict=True))
-        for provider in ("anthropic", "openai"):
+        assert set(urls) == {"anthropic", "openai"}
+        for provider, url in urls.items():
             fake = FakeProvider()
-            spec = fake.spec(provider, base_url=urls[provider])
+            spec = fake.spec(provider, base_url=url)
             model = build_model(spec, environ=fake.environ)
             assert (await run(model, asked()))[-1].text == "done"
             await model.aclose()

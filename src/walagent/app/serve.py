@@ -5,19 +5,15 @@ Only runs in the middle of a model call are given time to end.
 """
 
 import asyncio
-import os
 import signal
-import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from pathlib import Path
 
 from walagent import faults, metrics
-from walagent.agent.model import Model
-from walagent.agent.models import build_model
+from walagent.agent.models import make_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.resources import agent_resources
@@ -28,7 +24,7 @@ from walagent.concurrency import Periodic, first_of
 from walagent.config import Config, McpServer
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
-from walagent.errors import DatabaseLostError, LoginRefusedError, ModelUnauthorizedError
+from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.guard.query import Limits as Reading
 from walagent.http.routes import build_app
 from walagent.http.server import serve_http
@@ -44,9 +40,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
-
-# How variables end that models may be given.
-FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
+from walagent.store.process_name import process_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +54,6 @@ class Hooks:
     on_streaming: Callable[[], None] = lambda: None
     logins: Callable[[], Places] | None = None
     reload: Callable[[], Awaitable[None]] | None = None
-
-
-def process_name() -> str:
-    """Name this process for leases and checkpoints: host, pid, and where it started."""
-    return f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}"
 
 
 async def serve(config: Config, places: Places, hooks: Hooks | None = None) -> None:
@@ -139,24 +128,6 @@ def _reading(config: Config) -> Reading:
 
 def _room(config: Config) -> Room:
     return Room(config.changes.max_value, config.changes.max_row)
-
-
-def make_model(spec: ModelSpec) -> Model:
-    """Make a model.  Whoever writes agent.model names variables; only those meant for it count."""
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
-    environ = {name: value for name, value in os.environ.items() if name.endswith(FOR_MODELS)}
-    try:
-        return build_model(spec, environ=environ, credentials=Path(folder) if folder else None)
-    except ModelUnauthorizedError as error:
-        name = spec.credential
-        if not name or name.endswith(FOR_MODELS):
-            raise
-        raise ModelUnauthorizedError(
-            f"model {spec.name}: there is no credential {name}, and no model gets a variable"
-            " of such a name",
-            hint=f"LoadCredential={name}:… in the unit, or name a variable that ends in "
-            + ", ".join(FOR_MODELS),
-        ) from error
 
 
 _REGISTRY = 5.0  # seconds between two looks at agent.model; a run waits that long for a new row

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from walagent.agent.models.registry import provider_names
 from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
@@ -21,7 +22,8 @@ def wanted_model(
     if "provider" not in given:
         raise ConfigError(
             f"models.{name}: provider is missing",
-            hint="the registry does not know this model; give anthropic, openai or embedded",
+            hint="The model is not in agent.model yet. Its provider is one of"
+            f" {', '.join(provider_names())}.",
         )
     return {"model_id": name, **given}
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from walagent.agent.model import Model
-from walagent.agent.models import build_model
-from walagent.agent.models.embedded.encoder import check_machine, shared_e5
+from walagent.agent.models import build_model, make_model
 from walagent.agent.models.limits import Limits
-from walagent.app.serve import make_model, process_name
+from walagent.agent.models.registry import can_plan, load_embedder
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog, Settings
 from walagent.ask.options import Options
@@ -28,10 +27,8 @@ from walagent.message import ModelSpec
 from walagent.store import attachments
 from walagent.store.connections import Pool, connect, open_pool
 from walagent.store.errors import translating
+from walagent.store.process_name import process_name
 from walagent.store.roles import set_role
-
-_CANNOT_PLAN = "embedded"  # the provider whose model decides by embeddings
-
 
 # Models that may be named without a row of `agent.model`; a row of the name goes before.
 GEMINI: Final = ModelSpec(
@@ -120,8 +117,7 @@ async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]
 
 
 async def _vectors(pool: Pool) -> Vectors:
-    check_machine()
-    vectors = Vectors(pool, shared_e5())
+    vectors = Vectors(pool, load_embedder())
     with translating():
         await vectors.check()
     return vectors
@@ -162,7 +158,7 @@ def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
             names = ", ".join(sorted(known))
             raise ConfigError(f'there is no model "{name}"; there are: {names}')
         return known[name]
-    fit = [spec for spec in specs.values() if spec.provider != _CANNOT_PLAN]
+    fit = [spec for spec in specs.values() if can_plan(spec)]
     if len(fit) == 1:
         return fit[0]
     if fit:
@@ -171,7 +167,7 @@ def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
             hint="say --model NAME, or ask.model in agents.yaml; walagent models lists them",
         )
     raise PreconditionError(
-        "there is no model that can plan; the embedded one only chooses between labels",
+        "no registered model can answer questions",
         hint="insert into agent.model (name, provider, model_id, credential) values"
         " ('gpt-4o', 'openai', 'gpt-4o', 'OPENAI_API_KEY');",
     )

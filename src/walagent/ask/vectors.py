@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
 
-from walagent.agent.models.embedded.encoder import Embedder
+from walagent.agent.models.provider import Embedder
 from walagent.ask.context import title
 from walagent.ask.samples import without_mark
 from walagent.errors import PreconditionError

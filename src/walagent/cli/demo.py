@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from walagent.agent.models.registry import provider_names
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_line
 
@@ -16,7 +17,7 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 @click.command("demo")
 @click.option(
     "--provider",
-    type=click.Choice(["embedded", "anthropic", "openai", "scripted"]),
+    type=click.Choice(provider_names()),
     help="Who runs the model; openai is also every server that speaks its protocol.",
 )
 @click.option(

@@ -10,10 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import click
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from walagent import pgtypes
 from walagent.cli.output import cell, clean, say
@@ -37,12 +33,19 @@ def print_table(rows: Rows) -> None:
         click.echo("(no rows)")
     elif not sys.stdout.isatty():
         _print_columns(rows)
-    elif (widths := _widths(rows, Console().width)) is not None:
+    else:
+        _print_on_terminal(rows)
+    if sys.stdout.isatty() and len(rows) > MOST_SHOWN:
+        say(f"note: {len(rows) - MOST_SHOWN} more rows are not shown; --output csv has them all")
+
+
+def _print_on_terminal(rows: Rows) -> None:
+    from rich.console import Console
+
+    if (widths := _widths(rows, Console().width)) is not None:
         _print_rich(rows, widths)
     else:
         _print_records(rows)
-    if sys.stdout.isatty() and len(rows) > MOST_SHOWN:
-        say(f"note: {len(rows) - MOST_SHOWN} more rows are not shown; --output csv has them all")
 
 
 def print_csv(rows: Rows) -> None:
@@ -116,6 +119,8 @@ def _widths(rows: Rows, room: int) -> Sequence[int] | None:
 
     A number is never cut: it would be read as another one.  Texts share what is left.
     """
+    from rich.cells import cell_len
+
     lines = [[cell(name) for name in rows.distinct_names], *_lines(rows)[:MOST_SHOWN]]
     wanted = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     numbers = [column.type_oid in _NUMBERS for column in rows.columns]
@@ -136,6 +141,10 @@ def _widths(rows: Rows, room: int) -> Sequence[int] | None:
 
 
 def _print_rich(rows: Rows, widths: Sequence[int]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, column, width in zip(rows.distinct_names, rows.columns, widths, strict=True):
         justify = "right" if column.type_oid in _NUMBERS else "left"
@@ -149,6 +158,9 @@ def _print_rich(rows: Rows, widths: Sequence[int]) -> None:
 
 def _print_records(rows: Rows) -> None:
     """Print one line for each value, where there are too many columns to stand side by side."""
+    from rich.console import Console
+    from rich.text import Text
+
     console = Console(highlight=False)
     names = [cell(name) for name in rows.distinct_names]
     column = min(max(map(len, names)), 30)

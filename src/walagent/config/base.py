@@ -27,9 +27,7 @@ _TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "
 class Part(BaseModel):
     """A part of the configuration: unknown keys are errors, and nothing changes afterwards."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def to_seconds(value: object) -> object:

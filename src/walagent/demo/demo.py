@@ -10,6 +10,7 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from walagent.agent.models.registry import can_plan
 from walagent.app.migrate import migrate
 from walagent.app.serve import Hooks, serve
 from walagent.concurrency import first_of
@@ -82,7 +83,7 @@ async def _prepare(conn: Connection, play: Play) -> tuple[Tickets, str]:
     first = await open_desk(conn)
     await take_payments(conn, first, play.tickets)
     spec = await register_model(conn, play.model)
-    await attach_agent(conn, spec.name, embedded=spec.provider == "embedded")
+    await attach_agent(conn, spec.name, by_labels=not can_plan(spec))
     return Tickets(first, play.tickets, play.rate), label_of(spec)
 
 

@@ -45,14 +45,14 @@ async def take_payments(conn: Connection, first: int, count: int) -> None:
             )
 
 
-async def attach_agent(conn: Connection, model: str, *, embedded: bool) -> None:
+async def attach_agent(conn: Connection, model: str, *, by_labels: bool) -> None:
     """Attach the agent with agent.attach(); one that is attached already gets this model.
 
     Args:
-        embedded: whether the definition's parameters mean something to this model.
+        by_labels: whether the model chooses between labels, as the definition's parameters say.
     """
     given = definition() | {"model": model}
-    if not embedded:
+    if not by_labels:
         given["parameters"] = {}
     arguments = {key: Jsonb(value) if key in _JSON else value for key, value in given.items()}
     if await _is_attached(conn, given["name"]):

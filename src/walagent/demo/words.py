@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from walagent.agent.models.embedded.model import NOTE
 from walagent.demo.summary import Counts, Score, Summary
 
 QUERIES = (
@@ -45,8 +44,6 @@ def _times(summary: Summary) -> Iterator[str]:
     p50, p95 = summary.counts.p50_ms, summary.counts.p95_ms
     if p50 is not None and p95 is not None:
         yield f"from a ticket's commit to the end of its run: p50 {p50:.0f} ms, p95 {p95:.0f} ms"
-        if summary.model == NOTE:
-            yield "(the first tickets wait until the model has read its labels and examples)"
     if summary.first_seconds is not None:
         yield (
             f"first ticket worked {summary.first_seconds:.1f} s after the command, "

@@ -1,11 +1,9 @@
 """Can the models that agents use be asked?"""
 
-import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from walagent.agent.model import Model
-from walagent.agent.models import build_model
+from walagent.agent.models import make_model
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import ModelRejectedError, WalagentError
 from walagent.message import (
@@ -42,7 +40,6 @@ def build_models(
     names: Sequence[str], registry: Mapping[str, ModelSpec]
 ) -> Iterator[tuple[str, Model | WalagentError]]:
     """Make each model, which finds its key; nothing is connected to."""
-    folder = os.environ.get("CREDENTIALS_DIRECTORY")
     for name in names:
         if (spec := registry.get(name)) is None:
             yield (
@@ -54,10 +51,7 @@ def build_models(
             )
             continue
         try:
-            yield (
-                name,
-                build_model(spec, environ=os.environ, credentials=Path(folder) if folder else None),
-            )
+            yield name, make_model(spec)
         except WalagentError as error:
             yield name, error
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
+from walagent import metrics
 from walagent.agent.model import Model
 from walagent.agent.models import prepare
-from walagent.agent.models.limits import LimitedModel, Limits
+from walagent.agent.models.limits import LimitedModel, Limiter, Limits
 from walagent.errors import ModelUnavailableError
 from walagent.message import ModelSpec
 
@@ -39,6 +40,7 @@ class Models:
         if name not in self._specs:
             raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
         model = self._limits.wrap(self._build(self._specs[name]))
+        _show(name, model.limiter)
         if made is not None:
             self._retired.append(made)
         self._made[name] = model
@@ -83,3 +85,10 @@ class Models:
             await model.aclose()
         self._made.clear()
         self._retired.clear()
+
+
+def _show(name: str, limiter: Limiter) -> None:
+    """Let the gauges of a model read its limiter."""
+    metrics.model_calls_allowed.labels(name).set_function(lambda: limiter.most)
+    metrics.model_calls_in_flight.labels(name).set_function(lambda: limiter.in_flight)
+    metrics.model_breaker_open.labels(name).set_function(lambda: limiter.is_open)

@@ -1,4 +1,4 @@
-"""For tests of agents: a model that follows a script, and a server that poses as a provider.
+"""For tests of agents: a model that follows a script, and a server that acts as a provider.
 
     model = ScriptedModel([call("lookup", id=7), "The answer is 42."])
 
@@ -19,13 +19,16 @@ from walagent.agent.models.scripted.model import (
     in_turn,
 )
 from walagent.agent.models.scripted.script_file import read_script
+from walagent.testing.contract import PROVIDER_CHECKS, ProviderCheck
 from walagent.testing.provider import FakeProvider, Received
 
 __all__ = [
+    "PROVIDER_CHECKS",
     "Answer",
     "Call",
     "FakeProvider",
     "Fault",
+    "ProviderCheck",
     "Received",
     "Rule",
     "Script",

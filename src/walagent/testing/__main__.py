@@ -11,7 +11,7 @@ from pathlib import Path
 
 from walagent.agent.models.scripted.script_file import read_script
 from walagent.errors import ConfigError
-from walagent.testing.provider import FakeProvider
+from walagent.testing.provider import FakeProvider, wire_formats
 
 
 def main() -> int:
@@ -33,7 +33,8 @@ def main() -> int:
 async def _serve(provider: FakeProvider, port: int) -> None:
     await provider.start(port)
     root = f"http://127.0.0.1:{provider.port}"
-    sys.stdout.write(f"anthropic {root} openai {root}/v1\n")
+    urls = (f"{name} {root}{wire.base_path}" for name, wire in wire_formats().items())
+    sys.stdout.write(f"{' '.join(urls)}\n")
     sys.stdout.flush()
     try:
         await asyncio.Event().wait()

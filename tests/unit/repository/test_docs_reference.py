@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 
 from tests.docs_pages import ROOT, code, rows, section, sections
 from walagent import errors, metrics
-from walagent.app.serve import FOR_MODELS
+from walagent.agent.models.credentials import FOR_MODELS
 from walagent.cli import main
 from walagent.cli.commands import COMMANDS
 from walagent.cli.exit_codes import exit_code

@@ -6,7 +6,10 @@ from collections.abc import Callable
 import pytest
 
 from walagent.agent.models.anthropic import request_body as anthropic_body
+from walagent.agent.models.anthropic.wire import MESSAGES
 from walagent.agent.models.openai import request_body as openai_body
+from walagent.agent.models.openai.wire import CHAT
+from walagent.agent.models.wire import WireError
 from walagent.message import (
     Json,
     Message,
@@ -17,9 +20,6 @@ from walagent.message import (
     ToolResult,
     ToolSpec,
 )
-from walagent.testing.chat_wire import CHAT
-from walagent.testing.messages_wire import MESSAGES
-from walagent.testing.wire import WireError
 
 REQUEST = Request(
     "be brief",

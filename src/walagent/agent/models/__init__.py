@@ -1,65 +1,67 @@
-"""The models that can be asked: from a row of the registry to something that answers."""
+"""Models: from a row of `agent.model` to something that answers."""
 
 import asyncio
-import sys
 from collections.abc import Mapping
-from importlib import import_module
+from contextlib import suppress
 from pathlib import Path
 
 from walagent.agent.model import Model
 from walagent.agent.models.credentials import Secrets
-from walagent.errors import ConfigError
+from walagent.agent.models.provider import Build, Provider
+from walagent.agent.models.registry import find_provider
+from walagent.errors import ConfigError, PreconditionError
 from walagent.message import ModelSpec
-
-PROVIDERS = ("anthropic", "embedded", "openai", "scripted")
 
 
 async def prepare(provider: str) -> None:
-    """Import what *provider* needs, in a thread.
+    """Import what *provider* needs, in a thread; what fails, fails again in `build_model`.
 
-    On a busy machine that takes seconds, and the event loop has leases and a replication
-    connection to keep.
+    An SDK takes a second to import on a busy machine, and the event loop has leases and a
+    replication connection to keep.
     """
-    module = f"{__name__}.{provider}.model"
-    if provider in PROVIDERS and module not in sys.modules:
-        await asyncio.to_thread(import_module, module)
+    with suppress(ConfigError, PreconditionError):
+        await asyncio.to_thread(lambda: _load(find_provider(provider)))
 
 
 def build_model(
     spec: ModelSpec, *, environ: Mapping[str, str], credentials: Path | None = None
 ) -> Model:
-    """Make the model that *spec* describes; nothing is connected to yet.
-
-    The SDKs take a second to import, so each is imported when its first model is made.
+    """Build the model that *spec* describes; nothing is connected to yet.
 
     Args:
         environ: where keys and base URLs are looked for by name; a row can name any of it.
         credentials: ``$CREDENTIALS_DIRECTORY``, where systemd puts keys.
 
     Raises:
-        ConfigError: the provider is unknown, or the spec asks for what it has not.
+        ConfigError: the provider is unknown, or does not have what the spec asks for.
+        PreconditionError: the provider needs a package that is not installed.
         ModelUnauthorizedError: there is no key of the name that the spec gives.
     """
-    secrets = Secrets(environ, credentials)
-    match spec.provider:
-        case "anthropic":
-            from walagent.agent.models.anthropic.model import AnthropicModel  # noqa: PLC0415 - see above
+    return _build(spec, Secrets(environ, credentials))
 
-            return AnthropicModel(spec, secrets)
-        case "openai":
-            from walagent.agent.models.openai.model import OpenAIModel  # noqa: PLC0415 - see above
 
-            return OpenAIModel(spec, secrets)
-        case "embedded":
-            from walagent.agent.models.embedded.model import EmbeddedModel  # noqa: PLC0415 - needs numpy
+def make_model(spec: ModelSpec) -> Model:
+    """Build a model with the keys of this process, of which a row can name only some.
 
-            return EmbeddedModel(spec)
-        case "scripted":
-            from walagent.agent.models.scripted.script_file import scripted_model  # noqa: PLC0415 - YAML
+    Raises:
+        ConfigError, PreconditionError, ModelUnauthorizedError: as `build_model`.
+    """
+    return _build(spec, Secrets.of_process())
 
-            return scripted_model(spec)
-        case _:
-            raise ConfigError(
-                f"model {spec.name}: unknown provider {spec.provider!r}; "
-                f"known: {', '.join(PROVIDERS)}"
-            )
+
+def _build(spec: ModelSpec, secrets: Secrets) -> Model:
+    try:
+        provider = find_provider(spec.provider)
+    except ConfigError as error:
+        raise ConfigError(f"model {spec.name}: {error}", hint=error.hint) from error
+    return _load(provider)(spec, secrets)
+
+
+def _load(provider: Provider) -> Build:
+    try:
+        return provider.load()
+    except ModuleNotFoundError as error:
+        raise PreconditionError(
+            f"provider {provider.name} needs the module {error.name}, which is not installed",
+            hint=f'pip install "{provider.extra}"' if provider.extra else "",
+        ) from error

@@ -6,6 +6,7 @@ takes three times the CPU of the same 1,000 in ten.  So each client serves about
 
 import ssl
 from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -35,10 +36,19 @@ def timeouts(seconds: float) -> httpx2.Timeout:
     return httpx2.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT))
 
 
-@cache
 def ssl_context() -> ssl.SSLContext:
-    """Give the one context of all clients: it takes 40 ms to make, with the event loop waiting."""
-    return httpx2.create_ssl_context()
+    """Give the one context of all clients."""
+    return _making_ssl_context().result()
+
+
+@cache
+def _making_ssl_context() -> Future[ssl.SSLContext]:
+    """Begin to make the context in a thread: to read the certificates takes 40 ms."""
+    thread = ThreadPoolExecutor(1, thread_name_prefix="ssl context")
+    try:
+        return thread.submit(httpx2.create_ssl_context)
+    finally:
+        thread.shutdown(wait=False)
 
 
 @dataclass(slots=True)
@@ -51,6 +61,7 @@ class Shards(Generic[Client]):
     """Clients, opened as calls need them; the first with room takes the next call."""
 
     def __init__(self, open_client: Callable[[], Client]) -> None:
+        _making_ssl_context()  # the first call needs it
         self._open_client = open_client
         self._shards: list[_Shard[Client]] = []
 

@@ -4,15 +4,19 @@ Keys are found by name, in the systemd credentials directory or in the environme
 appears in an error or a `repr`.
 """
 
+import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 from urllib.parse import urlsplit
 
 from walagent.errors import ConfigError, ModelUnauthorizedError
 from walagent.message import ModelSpec
 
+# How the names of variables end that every model may be given.
+FOR_MODELS = ("_API_KEY", "_AUTH_TOKEN", "_BASE_URL", "_ORG_ID", "_PROJECT_ID")
 NO_KEY = "none"  # what servers without keys are sent: the SDKs insist on some value
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -25,10 +29,22 @@ class Secrets:
     Args:
         environ: usually ``os.environ``; a caller may pass less of it.
         directory: ``$CREDENTIALS_DIRECTORY``; None without systemd.
+        only: how the names of variables end that may be read; empty if all may be.
     """
 
     environ: Mapping[str, str] = field(repr=False)
     directory: Path | None = None
+    only: tuple[str, ...] = ()
+
+    @classmethod
+    def of_process(cls) -> Self:
+        """Give those of this process.
+
+        Anyone who may write `agent.model` decides which variable is sent where, so only variables
+        that are meant for models may be read.
+        """
+        folder = os.environ.get("CREDENTIALS_DIRECTORY")
+        return cls(os.environ, Path(folder) if folder else None, FOR_MODELS)
 
     def find(self, name: str) -> str | None:
         """Give the value called *name*: from a file there, else from the environment.
@@ -38,16 +54,24 @@ class Secrets:
         """
         path = self.directory and self.directory / name
         if path is None or not path.is_file():
-            return self.environ.get(name, "").strip() or None
+            return self.variable(name)
         try:
             return path.read_text(encoding="utf-8").strip() or None
         except (OSError, UnicodeDecodeError):
             raise ConfigError(f"the credential file {name} cannot be read") from None
 
+    def variable(self, name: str) -> str | None:
+        """Give the value of an environment variable that may be read."""
+        return self.environ.get(name, "").strip() or None if self.offers(name) else None
+
+    def offers(self, name: str) -> bool:
+        """Whether a variable of this name may be read."""
+        return not self.only or name.endswith(self.only)
+
 
 @dataclass(frozen=True, slots=True)
-class Provider:
-    """What a provider's own SDK would use when nothing is configured."""
+class Api:
+    """How a provider is reached when nothing is configured, as its own SDK does it."""
 
     keys: tuple[str, ...]  # environment variables, the first one set wins
     url: str  # environment variable with a base URL
@@ -64,28 +88,30 @@ class Endpoint:
     official: bool = True
 
 
-def find_endpoint(spec: ModelSpec, provider: Provider, secrets: Secrets) -> Endpoint:
+def find_endpoint(spec: ModelSpec, api: Api, secrets: Secrets) -> Endpoint:
     """Say where *spec* is reached and with which key.
 
     The SDK's own variables count only together: a key of the environment is never sent to a
-    base URL that somebody wrote into the model's row.
+    base URL that comes from the model's row.
 
     Raises:
-        ConfigError: the base URL or the credential's name cannot be one.
+        ConfigError: the base URL or the credential's name is not valid.
         ModelUnauthorizedError: there is no key of that name.
     """
-    ambient_url = secrets.environ.get(provider.url) or provider.official
+    if secrets.only:  # the variables that the provider's code names may be read as well
+        secrets = replace(secrets, only=(*secrets.only, *api.keys, api.url))
+    ambient_url = secrets.variable(api.url) or api.official
     base_url = (spec.base_url or ambient_url).rstrip("/")
     host = _host(base_url, spec)
-    official = any(host == domain or host.endswith(f".{domain}") for domain in provider.domains)
+    official = any(host == domain or host.endswith(f".{domain}") for domain in api.domains)
     if spec.credential:
         return Endpoint(base_url, _named_key(spec.credential, spec, secrets), official)
     if not official and base_url != ambient_url.rstrip("/"):
         return Endpoint(base_url, NO_KEY, official)
-    for name in provider.keys:
+    for name in api.keys:
         if key := secrets.find(name):
             return Endpoint(base_url, key, official)
-    raise _missing(spec, provider.keys[0])
+    raise _missing(spec, api.keys[0])
 
 
 def _named_key(name: str, spec: ModelSpec, secrets: Secrets) -> str:
@@ -96,7 +122,7 @@ def _named_key(name: str, spec: ModelSpec, secrets: Secrets) -> str:
         )
     key = secrets.find(name)
     if key is None:
-        raise _missing(spec, name)
+        raise _missing(spec, name) if secrets.offers(name) else _kept_back(spec, name)
     return key
 
 
@@ -104,6 +130,15 @@ def _missing(spec: ModelSpec, name: str) -> ModelUnauthorizedError:
     return ModelUnauthorizedError(
         f"model {spec.name} needs a key, and there is none called {name}",
         hint=f"set the environment variable {name}, or LoadCredential={name}:… in the unit",
+    )
+
+
+def _kept_back(spec: ModelSpec, name: str) -> ModelUnauthorizedError:
+    return ModelUnauthorizedError(
+        f'credential {name} of model "{spec.name}" is not set, and models are not given variables'
+        " of that name",
+        hint=f"Use LoadCredential={name}:… in the unit, or a variable whose name ends in "
+        f"{', '.join(FOR_MODELS)}.",
     )
 
 

@@ -19,7 +19,6 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
-from walagent import metrics
 from walagent.agent.model import Model
 from walagent.backoff import backoff
 from walagent.errors import (
@@ -326,13 +325,10 @@ class Limits:
         self._limiters: dict[tuple[str, str | None, str, str | None], Limiter] = {}
 
     def wrap(self, model: Model) -> LimitedModel:
-        """Let *model* share the limiter of its kind, and show how that is doing."""
+        """Let *model* share the limiter of its kind."""
         spec = model.spec
         key = (spec.provider, spec.base_url, spec.model_id, spec.credential)
         limiter = self._limiters.get(key)
         if limiter is None:
             limiter = self._limiters[key] = Limiter(self._settings, model=spec.name)
-        metrics.model_calls_allowed.labels(spec.name).set_function(lambda: limiter.most)
-        metrics.model_calls_in_flight.labels(spec.name).set_function(lambda: limiter.in_flight)
-        metrics.model_breaker_open.labels(spec.name).set_function(lambda: limiter.is_open)
         return LimitedModel(model, limiter)

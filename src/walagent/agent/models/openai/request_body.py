@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from walagent.agent.models import prompt
+from walagent.agent.models.openai import NAME
 from walagent.agent.models.replies import (
     as_object,
 )
@@ -22,8 +23,6 @@ from walagent.message import (
     ToolChoice,
     ToolResult,
 )
-
-PROVIDER = "openai"
 
 OWNED = frozenset(
     {
@@ -134,9 +133,9 @@ def _replay_thinking(turn: Message, message: dict[str, Any], calls: list[dict[st
         match part:
             case Thinking(provider, {"call": str(call_id), "extra_content": extra}):
                 for call in calls:
-                    if provider == PROVIDER and call["id"] == call_id:
+                    if provider == NAME and call["id"] == call_id:
                         call["extra_content"] = extra
-            case Thinking(provider, raw) if provider == PROVIDER:
+            case Thinking(provider, raw) if provider == NAME:
                 thoughts = as_object(raw)
                 message.update({name: thoughts[name] for name in REASONING if name in thoughts})
             case _:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from walagent.agent.models import prompt
 from walagent.agent.models.errors import no_answer
-from walagent.agent.models.openai.request_body import PROVIDER, REASONING
+from walagent.agent.models.openai import NAME
+from walagent.agent.models.openai.request_body import REASONING
 from walagent.agent.models.replies import (
     NAME_LIMIT,
     as_array,
@@ -85,7 +86,7 @@ def error_body(answer: Json) -> tuple[int | None, str, str] | None:
 def _parts(message: Mapping[str, Json], request: Request) -> Iterator[Text | Thinking | ToolCall]:
     thoughts = {name: message[name] for name in REASONING if message.get(name)}
     if thoughts and storable(thoughts):
-        yield Thinking(PROVIDER, thoughts)
+        yield Thinking(NAME, thoughts)
     match message.get("content") or message.get("refusal"):
         case str(text):
             yield Text(clean(text))
@@ -121,7 +122,7 @@ def _read_call(call_id: str, call: Json) -> Iterator[ToolCall | Thinking]:
             return
     extra = {"call": call_id, "extra_content": call.get("extra_content")}
     if extra["extra_content"] and storable(extra):  # Gemini's signature: it wants it back
-        yield Thinking(PROVIDER, extra)
+        yield Thinking(NAME, extra)
 
 
 def _stop(

@@ -39,16 +39,14 @@ from walagent.message import Json, ModelSpec, Usage
 
 
 def scripted_model(spec: ModelSpec) -> ScriptedModel:
-    """Make the scripted model of a registry row; its base URL or parameter `script` is the file.
+    """Make the scripted model of a registry row.
+
+    The file is its base URL, its parameter `script`, or else its model id.
 
     Raises:
-        ConfigError: the row names no file, or the file is no script.
+        ConfigError: the file cannot be read, or is not a script.
     """
-    path = spec.parameters.get("script") or spec.base_url
-    if not path:
-        raise ConfigError(
-            f"model {spec.name} has no script", hint="give the file's path as base_url"
-        )
+    path = spec.parameters.get("script") or spec.base_url or spec.model_id
     return ScriptedModel.of(read_script(Path(str(path).removeprefix("file://"))), spec)
 
 

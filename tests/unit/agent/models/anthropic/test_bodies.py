@@ -6,6 +6,7 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter, with_config
 
+from walagent.agent.models.anthropic import wire
 from walagent.agent.models.anthropic.request_body import body_of
 from walagent.agent.models.anthropic.response_body import reply_of
 from walagent.errors import ModelRejectedError, ModelUnavailableError
@@ -24,7 +25,6 @@ from walagent.message import (
     ToolSpec,
     Usage,
 )
-from walagent.testing import messages_wire
 
 SPEC = ModelSpec("m", "anthropic", "claude-x", max_output_tokens=1_000)
 TOOLS = (
@@ -75,7 +75,7 @@ def test_a_body_is_what_the_sdks_own_types_describe() -> None:
 def test_a_request_comes_back_as_it_was_sent() -> None:
     """Nothing is lost or moved on the wire."""
     sent = request(choice=ToolChoice("named", "find"), max_tokens=7, parallel_calls=False)
-    assert messages_wire.read(body_of(sent, SPEC), HEADERS) == sent
+    assert wire.read(body_of(sent, SPEC), HEADERS) == sent
 
 
 def test_the_cache_is_marked_after_tools_and_system_and_at_the_end() -> None:
@@ -154,7 +154,7 @@ def test_what_the_api_would_refuse_is_not_sent() -> None:
         Message("assistant", (Text(""),)),
     )
     body = body_of(request(messages=messages, system=""), SPEC)
-    back = messages_wire.read(body, HEADERS)
+    back = wire.read(body, HEADERS)
     assert "system" not in body
     assert [len(message.parts) for message in back.messages] == [1, 1, 1]
     call, result = back.messages[1].parts[0], back.messages[2].parts[0]

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from walagent.agent.models.embedded.encoder import Embedded
 from walagent.agent.models.embedded.labels import Choice
 from walagent.agent.models.embedded.model import NOTE, EmbeddedModel
 from walagent.agent.models.embedded.plan import Settings, plan
 from walagent.agent.models.embedded.questions import questions, value_descriptions
 from walagent.agent.models.embedded.reading import Reading
+from walagent.agent.models.provider import Embedding
 from walagent.errors import ModelRejectedError, PreconditionError
 from walagent.message import (
     Example,
@@ -195,17 +195,17 @@ def test_an_explicit_meaning_wins() -> None:
 class Letters:
     """An embedder for tests of everything but meaning: counts of a few letters."""
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+    async def embed(self, texts: Sequence[str]) -> list[Embedding]:
         """Embed *texts*."""
         return [
-            Embedded(tuple(t.count(c) + 0.1 for c in "ruc"), len(t), cached=False) for t in texts
+            Embedding(tuple(t.count(c) + 0.1 for c in "ruc"), len(t), cached=False) for t in texts
         ]
 
 
 class Absent:
     """An embedder whose library does not load."""
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+    async def embed(self, texts: Sequence[str]) -> list[Embedding]:
         """Fail."""
         raise PreconditionError(f"no vector for {len(texts)} texts", hint="get another")
 

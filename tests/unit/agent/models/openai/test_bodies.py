@@ -7,6 +7,7 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter, with_config
 
+from walagent.agent.models.openai import wire
 from walagent.agent.models.openai.request_body import body_of
 from walagent.agent.models.openai.response_body import error_body, reply_of
 from walagent.errors import ModelRejectedError, ModelUnavailableError
@@ -26,7 +27,6 @@ from walagent.message import (
     ToolSpec,
     Usage,
 )
-from walagent.testing import chat_wire
 
 SPEC = ModelSpec("m", "openai", "gpt-x", max_output_tokens=1_000)
 LOCAL = ModelSpec("m", "openai", "llama3.3:70b")
@@ -81,7 +81,7 @@ def test_a_body_is_what_the_sdks_own_types_describe(*, official: bool) -> None:
 def test_a_request_comes_back_as_it_was_sent() -> None:
     """Nothing is lost or moved on the wire."""
     sent = request(choice=ToolChoice("named", "find"), max_tokens=7, parallel_calls=False)
-    assert chat_wire.read(body_of(sent, SPEC, official=False), {}) == sent
+    assert wire.read(body_of(sent, SPEC, official=False), {}) == sent
 
 
 def test_results_stand_directly_after_their_call_and_words_after_them() -> None:

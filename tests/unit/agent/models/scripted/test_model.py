@@ -197,7 +197,7 @@ def test_a_file_that_is_no_script_is_told_where(tmp_path: Path, text: str, compl
 
 def test_a_scripted_model_without_a_script_is_refused(tmp_path: Path) -> None:
     """Before the first run asks it."""
-    with pytest.raises(ConfigError, match="model trial has no script"):
+    with pytest.raises(ConfigError, match="script x cannot be read"):
         build_model(ModelSpec("trial", "scripted", "x"), environ={})
     missing = ModelSpec("trial", "scripted", "x", parameters={"script": str(tmp_path / "no")})
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -8,6 +8,15 @@ from collections.abc import Mapping
 
 from walagent.agent.models.replies import as_array, as_object
 from walagent.agent.models.scripted.model import Fault
+from walagent.agent.models.wire import (
+    TOOL_NAME,
+    Body,
+    WireError,
+    WireFormat,
+    need,
+    need_keys,
+    need_results,
+)
 from walagent.message import (
     Json,
     Message,
@@ -20,15 +29,6 @@ from walagent.message import (
     ToolChoice,
     ToolResult,
     ToolSpec,
-)
-from walagent.testing.wire import (
-    TOOL_NAME,
-    Body,
-    WireError,
-    WireFormat,
-    need,
-    need_keys,
-    need_results,
 )
 
 _KNOWN = frozenset(

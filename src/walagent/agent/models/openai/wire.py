@@ -10,6 +10,15 @@ from typing import Literal
 
 from walagent.agent.models.replies import as_array, as_object
 from walagent.agent.models.scripted.model import Fault
+from walagent.agent.models.wire import (
+    TOOL_NAME,
+    Body,
+    WireError,
+    WireFormat,
+    need,
+    need_keys,
+    need_results,
+)
 from walagent.message import (
     Json,
     Message,
@@ -22,15 +31,6 @@ from walagent.message import (
     ToolChoice,
     ToolResult,
     ToolSpec,
-)
-from walagent.testing.wire import (
-    TOOL_NAME,
-    Body,
-    WireError,
-    WireFormat,
-    need,
-    need_keys,
-    need_results,
 )
 
 _KNOWN = frozenset(
@@ -238,4 +238,4 @@ def _call(call: ToolCall) -> Body:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 
-CHAT = WireFormat("/v1/chat/completions", read, write, write_error)
+CHAT = WireFormat("/v1/chat/completions", read, write, write_error, base_path="/v1")

@@ -1,4 +1,4 @@
-"""What the two wire formats have in common: their shape, and checks that say what is wrong."""
+"""What a provider's wire format is to the fake provider, and checks that its readers share."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -21,7 +21,9 @@ class WireFormat:
     """How one provider is spoken to.
 
     Args:
-        path: where it listens.
+        path: of the request, below the host.
+        base_path: what a base URL of this format ends in.
+        key_headers: which headers may carry the key, with or without ``Bearer`` before it.
         read: checks a request's body and headers and gives it in the neutral form.
         write: writes a reply as the answer to a body.
         write_error: writes the body of an error with a message.
@@ -31,6 +33,13 @@ class WireFormat:
     read: Callable[[Body, Mapping[str, str]], Request]
     write: Callable[[Reply, Body], Body]
     write_error: Callable[[Fault, str], Body]
+    base_path: str = ""
+    key_headers: tuple[str, ...] = ("authorization", "x-api-key")
+
+    def has_key(self, headers: Mapping[str, str], key: str) -> bool:
+        """Whether one of the headers carries *key*."""
+        sent = (headers.get(name, "").removeprefix("Bearer ") for name in self.key_headers)
+        return key in sent
 
 
 def need(condition: object, message: str) -> None:
