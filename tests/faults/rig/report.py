@@ -1,4 +1,4 @@
-"""What a run of the fault suite showed, scenario by scenario; the table in docs/guarantees.md.
+"""What a run of the fault suite showed, scenario by scenario; the tables of docs/results.md.
 
 A test names its scenarios (`@pytest.mark.scenario(5)`) and gives figures (the fixture `figure`).
 With WALAGENT_FAULT_REPORT=FILE the session leaves a JSON document there, and
@@ -46,7 +46,7 @@ SCENARIOS = {
     21: "Failover to a standby",
     22: "Hosts and links lost",
 }
-PAGE = Path(__file__).parents[3] / "docs" / "guarantees.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results.md"
 RESULTS = "<!-- results -->", "<!-- end of results -->"
 PLANTED = "<!-- planted -->", "<!-- end of planted -->"
 
