@@ -146,7 +146,8 @@ def _span(named: str, numbers: Sequence[float]) -> str:
     low, high = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
     if max(numbers) >= 1000:
         low, high = f"{min(numbers):,.0f}", f"{max(numbers):,.0f}"
-    return f"{what} {low if low == high else f'{low} to {high}'} {unit}".rstrip()
+    dash = " to " if min(numbers) < 0 else "\N{EN DASH}"
+    return f"{what} {low if low == high else f'{low}{dash}{high}'} {unit}".rstrip()
 
 
 def planted_table(rows: Sequence[Mapping[str, Any]]) -> str:
