@@ -61,7 +61,7 @@ soak: $(STAMP)  ## Let small faults happen for an hour (SOAK=7200 for two) and s
 planted: $(STAMP)  ## Plant bugs in a copy of the source and see tests fail for each (ARGS="end-plus-one" picks some)
 	$(BIN)/python -m tests.faults.planted $(PLANTED) $(ARGS)
 
-guarantees: $(STAMP)  ## Write the results of `make faults` and `make planted` into docs/guarantees.md
+guarantees: $(STAMP)  ## Write the results of `make faults` and `make planted` into docs/results.md
 	$(BIN)/python -m tests.faults.rig.report $(wildcard $(REPORT) $(PLANTED))
 
 bench: $(STAMP)  ## Measure, and compare with the baseline in bench/

@@ -1,4 +1,4 @@
-"""What a run of the fault suite showed, scenario by scenario; the table in docs/guarantees.md.
+"""What a run of the fault suite showed, scenario by scenario; the tables of docs/results.md.
 
 A test names its scenarios (`@pytest.mark.scenario(5)`) and gives figures (the fixture `figure`).
 With WALAGENT_FAULT_REPORT=FILE the session leaves a JSON document there, and
@@ -46,7 +46,7 @@ SCENARIOS = {
     21: "Failover to a standby",
     22: "Hosts and links lost",
 }
-PAGE = Path(__file__).parents[3] / "docs" / "guarantees.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results.md"
 RESULTS = "<!-- results -->", "<!-- end of results -->"
 PLANTED = "<!-- planted -->", "<!-- end of planted -->"
 
@@ -146,7 +146,8 @@ def _span(named: str, numbers: Sequence[float]) -> str:
     low, high = f"{min(numbers):.3g}", f"{max(numbers):.3g}"
     if max(numbers) >= 1000:
         low, high = f"{min(numbers):,.0f}", f"{max(numbers):,.0f}"
-    return f"{what} {low if low == high else f'{low} to {high}'} {unit}".rstrip()
+    dash = " to " if min(numbers) < 0 else "\N{EN DASH}"
+    return f"{what} {low if low == high else f'{low}{dash}{high}'} {unit}".rstrip()
 
 
 def planted_table(rows: Sequence[Mapping[str, Any]]) -> str:

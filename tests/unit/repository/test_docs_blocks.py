@@ -109,4 +109,4 @@ def _parse(arguments: list[str]) -> None:
 def test_the_commands_of_the_pages_are_found() -> None:
     """The test above has something to look at."""
     used = {" ".join(words[:2]) for b in ALL if b.language == "console" for words in _commands(b)}
-    assert {"make demo", "walagent init", "walagent run", ".venv/bin/walagent demo"} <= used
+    assert {"make test", "walagent init", "walagent run", ".venv/bin/walagent demo"} <= used
