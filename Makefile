@@ -71,6 +71,7 @@ eval: $(STAMP)  ## Measure how well a model answers (ARGS="--model gpt-4o"); bui
 	$(BIN)/python -m evals $(ARGS)
 
 docs: schema  ## Regenerate the generated parts of docs/
+	$(BIN)/python -m tests.docs_generated
 
 schema: $(STAMP)  ## Regenerate docs/agents.schema.json
 	$(BIN)/walagent schema > docs/agents.schema.json.new

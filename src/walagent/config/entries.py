@@ -3,9 +3,8 @@
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import Field, model_validator
 
-from walagent.agent.models.registry import BUILT_IN, find_provider
 from walagent.config.base import (
     CredentialName,
     Duration,
@@ -16,26 +15,10 @@ from walagent.config.base import (
     one_or_many,
     to_list,
 )
-from walagent.errors import ConfigError
 
 Op = Literal["insert", "update", "delete", "truncate"]
 Ops = Annotated[
     tuple[Op, ...], Field(min_length=1), lower, to_list, one_or_many({"enum": list(get_args(Op))})
-]
-
-
-def _is_installed(name: str) -> str:
-    try:
-        find_provider(name)
-    except ConfigError as error:
-        raise ValueError(str(error)) from error
-    return name
-
-
-ProviderName = Annotated[
-    str,
-    AfterValidator(_is_installed),
-    WithJsonSchema({"anyOf": [{"enum": list(BUILT_IN)}, {"type": "string", "minLength": 1}]}),
 ]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
@@ -47,110 +30,121 @@ class ModelEntry(Part):
     Only what is given is changed: a model that the registry knows keeps the rest of its row.
     """
 
-    provider: ProviderName | None = None
-    """Built in, or of another package; openai is for every server that speaks its protocol."""
+    provider: Literal["anthropic", "openai", "embedded", "scripted"] | None = None
+    """`anthropic`, `openai` (every server with its protocol), `embedded` or `scripted`.
+    Default: as registered."""
     model_id: Name | None = None
-    """The provider's own name for it; by default the entry's name."""
+    """The provider's name of the model.  Default: as registered, else the entry's name."""
     base_url: str | None = None
-    """Where it is reached, when that is not the provider's own address."""
+    """The endpoint, if not the provider's own.  Default: as registered."""
     credential: CredentialName | None = None
-    """The name of the environment variable or systemd credential with the key; never the key."""
+    """The name of the variable or systemd credential with the key; never the key.  Default: as
+    registered."""
     tool_mode: Literal["native", "schema"] | None = None
-    """native: the endpoint's own tool calls; schema: one JSON schema of all tools."""
+    """`native`: the endpoint's tool calls; `schema`: one JSON schema of all tools.  Default: as
+    registered."""
     context_window: Positive | None = None
-    """In tokens."""
+    """In tokens.  Default: as registered."""
     max_output_tokens: Positive | None = None
-    """Of one reply."""
+    """Tokens of one reply.  Default: as registered."""
     timeout_seconds: Positive | None = None
-    """How long one call may ingest all."""
+    """Seconds of one call.  Default: as registered."""
     input_price: Price | None = None
-    """US dollars per million tokens, as the other prices; costs are unknown without."""
+    """US dollars per million tokens, as the other prices.  Default: as registered."""
     cached_input_price: Price | None = None
+    """Of tokens read from a prompt cache.  Default: as registered."""
     cache_write_price: Price | None = None
+    """Of tokens written to a prompt cache.  Default: as registered."""
     output_price: Price | None = None
+    """Of tokens that the model writes.  Default: as registered."""
     parameters: dict[str, Any] | None = None
-    """Sent with every request, such as temperature."""
+    """Sent with every request.  Default: as registered."""
     enabled: bool | None = None
+    """false: no new agent can use it, and runs that need it fail.  Default: as registered."""
 
 
 class ExampleEntry(Part):
     """A worked example: a text, and the tool call that answers it."""
 
     text: Name
+    """What a row might say."""
     tool: Name
+    """The tool to call."""
     arguments: dict[str, Any] = Field(default_factory=dict)
+    """The arguments of the call."""
 
 
 class Attach(Part):
     """An attachment of the agent under which it stands."""
 
     name: Name | None = None
-    """By default the agent's name; needed where the agent has several."""
+    """Only under `attach`; required if the agent has several.  Default: the agent's."""
     table: Name
-    """The table, with its schema where that is not on the search path."""
+    """The table, qualified with its schema if that is not on the search path."""
     on: Ops = ("insert",)
-    """Which operations: insert, update, delete, truncate."""
+    """A list of `insert`, `update`, `delete`, `truncate`."""
     when: Name | None = None
-    """A boolean SQL expression over `new` and `old`; by default every change matches."""
+    """A boolean SQL expression over `new` and `old`.  Default: every change."""
     columns: Names | None = None
-    """What the agent is shown; an update must touch one of them.  By default all columns."""
+    """The columns that the agent is shown; an update must change one of them.  Default: all."""
     writes: Names = ()
-    """The columns that the tool update_row may write."""
+    """The columns that `update_row` can write."""
     bind: dict[str, str] = Field(default_factory=dict)
     """Tool arguments that the model does not choose: argument to column."""
     approve: Names = ()
     """Tools whose calls wait for a person."""
     run_as: Name | None = None
-    """The role that tools run as; by default the role that applies this file."""
+    """The role that conditions and tools run as.  Default: the role that applies the file."""
     query_as: Name | None = None
-    """The role with whose rights the tool query reads; by default `ask.role`."""
+    """The role that the tool `query` reads as; it must be able to read and nothing else.
+    Default: the value of `ask.role`."""
     ordering_key: Names | None = None
-    """Changes with equal values in these columns are worked one at a time, in commit order.
-    By default the primary key; an empty list: no order."""
+    """Runs with equal values in these columns are executed in commit order, one at a time;
+    `[]`: no order.  Default: the primary key."""
     debounce: Duration | None = None
     """Changes of an ordering key within this time become one run."""
     cap: Positive | None = None
-    """How many runs at once; by default as many as the workers have slots."""
+    """Maximum concurrent runs, across all workers."""
     backfill: bool = False
-    """Run the agent on the rows that exist already, too."""
+    """Also run the agent on existing rows."""
     server_filter: bool = False
-    """Let the server filter by `when` before it sends a row; PostgreSQL then refuses to drop or
-    retype the columns that it reads."""
+    """Let the server apply `when`; PostgreSQL then refuses to drop or retype the columns that
+    it reads."""
     max_depth: int = Field(default=3, ge=0, le=100)
-    """How many agents' writes may have led to a change that is still acted on."""
+    """Length of a chain of agents' writes whose last change still starts a run; 0: none."""
     approval_ttl: Duration = timedelta(days=7)
-    """How long a question to a person stays open; by default 7 days."""
+    """Time until an approval request expires."""
     paused: bool | None = None
-    """true: no run starts; by default as `walagent pause` and `resume` left it."""
+    """true: no run starts.  Default: unchanged."""
 
 
 class AttachmentEntry(Attach):
     """An agent on a table: which changes it acts on, and as whom."""
 
     agent: Name
-    """The name of the agent."""
+    """The agent's name; only under `attachments`."""
 
 
 class BudgetEntry(Part):
     """What may be spent on models over a time, by all runs together."""
 
     agent: Name | None = None
-    """Only calls of this agent count; by default those of all."""
+    """Count only calls of this agent.  Default: any."""
     attachment: Name | None = None
-    """Only calls of this attachment count."""
+    """Count only calls of this attachment.  Default: any."""
     model: Name | None = None
-    """Only calls of this model count."""
+    """Count only calls of this model.  Default: any."""
     asker: Name | None = None
-    """Only questions of this login count, of `walagent ask` and its kin."""
+    """Count only questions of this login; not with `agent` or `attachment`.  Default: any."""
     period: Literal["day", "month", "total"] = "month"
-    """day and month are those of UTC; total never begins anew."""
+    """`day` or `month` in UTC, or `total`, which never resets."""
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     """US dollars."""
     max_tokens: Positive | None = None
-    """Input and output."""
+    """Input and output tokens."""
     on_exceeded: Literal["wait", "fail", "warn"] = "wait"
-    """What becomes of a run whose call does not fit: it waits for the next period, fails, or goes
-    on all the same."""
+    """A run whose call does not fit can `wait` for the next period, `fail`, or `warn` and
+    continue."""
 
     @model_validator(mode="after")
     def _limits_something(self) -> "BudgetEntry":
@@ -167,23 +161,27 @@ class AgentEntry(Part):
     model: Name
     """A model of this file or of the registry (`walagent models`)."""
     system_prompt: str = ""
+    """The agent's instructions."""
     tools: Names = ()
-    """SQL functions, tools of agent.tool, and Python tools, by name."""
+    """Names of SQL functions, rows of `agent.tool`, Python tools, and tools of MCP servers
+    (`server__tool`)."""
     tool_choice: Name = "auto"
-    """auto, required, or the name of the tool that must be called first."""
+    """`auto`, `required`, or the tool that must be called first."""
     examples: tuple[ExampleEntry, ...] = ()
+    """A list of `text`, `tool` and `arguments`."""
     parameters: dict[str, Any] = Field(default_factory=dict)
-    """Sent with every request; they win over the model's."""
+    """Sent with every request; they override the model's."""
     max_steps: Positive = 20
-    """Replies of the model in one run."""
+    """Model replies in one run."""
     max_tokens: Positive | None = None
-    """Of one run, input and output."""
+    """Tokens of one run, input and output."""
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """US dollars for one run."""
+    """US dollars of one run; a call that could exceed it is not made."""
     max_seconds: Positive = 600
-    """Of one run, not counting the time it waits for people."""
+    """Seconds of one attempt, without waits for a person or a retry."""
     max_attempts: Positive = 5
+    """Failed attempts before a run is `dead`."""
     max_output_tokens: Positive | None = None
-    """Of one reply."""
+    """Tokens of one reply.  Default: the model's."""
     attach: tuple[Attach, ...] = ()
-    """The tables that it is attached to."""
+    """A list of attachments."""

@@ -12,188 +12,195 @@ class Database(Part):
     """How the database is reached; where nothing is named, the embedded one is used."""
 
     dsn: str | None = Field(default=None, repr=False)
-    """A libpq connection string or URL.  --dsn and DATABASE_URL win over it."""
+    """A libpq connection string or URL; `--dsn` and `DATABASE_URL` take precedence."""
     replication_dsn: str | None = Field(default=None, repr=False)
-    """The login that reads the WAL, where it is another one; else `dsn`."""
+    """The login that reads the WAL.  Default: the value of `dsn`."""
 
 
 class Replication(Part):
     """How the WAL is read."""
 
     slot: str = Field(default="walagent", pattern="^[a-z0-9_]{1,63}$")
-    """The replication slot; made by `walagent init`."""
+    """The replication slot.  Slots are global to the server: each database needs its own name."""
     plugin: Literal["pgoutput", "wal2json"] = "pgoutput"
-    """The output plug-in that decodes the WAL on the server."""
+    """The output plugin: `pgoutput` or `wal2json`."""
     protocol: Literal[1, 2] = 1
-    """pgoutput's protocol; 2 streams large transactions before they commit."""
+    """Protocol of pgoutput.  With 2, the server streams large transactions before they commit;
+    they are stored in temporary files."""
     failover: bool = False
-    """Let standbys synchronise the slot, so that one can be promoted without a gap.  PostgreSQL 17
-    or newer."""
+    """Let standbys synchronize the slot, so that a promotion causes no gap (PostgreSQL 17 or
+    newer).  true alters an existing slot; false alters none."""
     sender_timeout: Seconds = 4.0
-    """How soon the server frees the slot of a reader that is frozen."""
+    """Time until the server releases the slot of a reader that hangs."""
     status_interval: Seconds = 10.0
-    """How often the server is told our position when nothing happens."""
+    """Interval of status updates while no changes arrive."""
     stall_timeout: Seconds = 20.0
-    """How long the reader waits for our side before it disconnects: an unread socket can hold
-    up the server's checkpoints."""
+    """Time without progress after which the reader releases the slot: an unread socket can
+    block server checkpoints."""
     alarm_bytes: Bytes | None = 1 << 30
-    """WAL kept for the slot beyond which an alarm is raised; null: never."""
+    """Retained WAL that raises an alarm; `null` disables it."""
     give_up_bytes: Bytes | None = None
-    """WAL kept for the slot beyond which a reader that does not catch up drops it and stops, with a
-    recorded gap; null, the default: never."""
+    """Retained WAL beyond which a reader that does not catch up records a gap, drops the slot
+    and stops.  Default: never."""
     give_up_after: Seconds = 60.0
-    """How long the reader may come no closer, beyond that."""
+    """Time without catching up after which `give_up_bytes` applies."""
 
 
 class Changes(Part):
-    """What a run keeps of the change that it is about; sizes are characters."""
+    """Limits of the change that a run stores, in characters."""
 
     max_value: int = Field(default=262_144, ge=10_000, le=16_777_216)
-    """Of one value; a longer one is cut, and said to be."""
+    """Characters stored of one value; a longer one is cut and marked."""
     max_row: int = Field(default=1_048_576, ge=10_000, le=67_108_864)
-    """Of one row; the key and what tools are bound to have room beside it."""
+    """Characters stored of one row, in addition to its key and bound columns."""
 
 
 class Retention(Part):
-    """How long what has ended is kept; the process that reads the WAL removes it."""
+    """How long ended runs are kept; the process that reads the WAL removes them."""
 
     runs: Duration | None = None
-    """How long a run is kept after its end, with its steps; by default for ever."""
+    """Time that an ended run and its steps are kept.  Default: forever."""
     decided: Duration | None = None
-    """The same for runs in which a person has decided something; by default for ever."""
+    """The same for runs in which a person approved, rejected or reviewed something.  Default:
+    forever."""
     every: Seconds = 600.0
-    """How often old runs are looked for."""
+    """Interval between removals."""
 
 
 class Workers(Part):
-    """How runs are worked."""
+    """How runs are executed."""
 
     slots: int = Field(default=100, ge=1, le=100_000)
-    """How many runs this process has in flight at once."""
+    """Concurrent runs of this process."""
     lease: Seconds = 30.0
-    """After how long without a sign of life another worker takes a run over."""
+    """Time without a heartbeat after which another worker takes over a run."""
     poll: Seconds = 5.0
-    """How often the queue is looked at when nobody rang."""
+    """Interval at which the queue and the clock are checked without a notification."""
     drain: Seconds = 20.0
-    """How long runs may finish their step when we are told to stop."""
+    """Time that runs can continue after a stop signal."""
     connections: int = Field(default=10, ge=1, le=1000)
-    """Database connections of the workers; a run holds none while its model thinks."""
+    """Database connections of the workers; a run holds none during a model call."""
 
 
 class Search(Part):
-    """Who searches the web for a question; its words are sent there."""
+    """Web search for questions; the provider receives the words."""
 
     provider: Literal["brave", "tavily", "searxng", "ddgs"]
-    """brave and tavily want a key; searxng is a server of your own; ddgs is a library."""
+    """`brave` and `tavily` require a key; `searxng` is your own server; `ddgs` is a library
+    (`walagent[search]`)."""
     credential: CredentialName | None = None
-    """The name of the variable or credential with the key; by default BRAVE_API_KEY or
-    TAVILY_API_KEY."""
+    """The name of the variable or credential with the key; never the key.  Default:
+    `BRAVE_API_KEY` or `TAVILY_API_KEY`."""
     base_url: str | None = Field(default=None, pattern="^https?://")
-    """Where it is reached, when that is not the provider's own address."""
+    """The endpoint; required for `searxng`.  Default: the provider's."""
     results: int = Field(default=5, ge=1, le=20)
-    """How many results are read at most."""
+    """Maximum results that are read."""
     timeout: Seconds = 10.0
-    """How long a search may take."""
+    """Limit of one search."""
 
 
 class Ask(Part):
-    """How questions in plain words are answered: `walagent ask` and `chat`."""
+    """How questions are answered: `walagent ask` and `chat`."""
 
     role: str = Field(default="walagent_analyst", min_length=1)
-    """With whose rights statements run that a model wrote; it can read and nothing else."""
+    """The role that runs the model's statements; it must be able to read and nothing else."""
     model: str | None = None
-    """Which model plans and answers; where there is one model only, that one."""
+    """The model that plans and answers.  Default: the only one."""
     rows: int = Field(default=1000, ge=1, le=100_000)
-    """How many rows of a statement are read at most."""
+    """Maximum rows read of a statement."""
     seconds: Seconds = 30.0
-    """How long a statement may run."""
+    """Limit of one statement."""
     cost: float = Field(default=5e6, gt=0)
-    """How dear a statement may be, by the planner's estimate and in its units."""
+    """The highest planner cost estimate of a statement."""
     connections: int = Field(default=4, ge=1, le=50)
-    """How many statements run side by side."""
+    """Statements that run in parallel."""
     schema_chars: int = Field(default=40_000, ge=1000)
-    """How much of the schema the model is shown; of a larger one, the tables that fit best."""
+    """Characters of the schema that the model receives; of a larger schema, the tables that
+    match best."""
     schemas: Names | None = None
-    """Which schemas questions are about; by default all that the role may read."""
+    """The schemas that questions are about.  Default: all that the role can read."""
     samples: bool = True
-    """Whether the model is shown common values of columns with few values."""
+    """Send common values of columns to the model."""
     no_samples: Names = ()
-    """Of which columns not: patterns of schema.table.column, or of schema.table."""
+    """Columns without samples: patterns such as `hr.*`, `*.*.nationality`, `shop.customer`."""
     vectors: bool = False
-    """Whether tables are found by meaning, too; needs pgvector and `walagent[local]`."""
+    """Also find tables by meaning; requires pgvector and `walagent[local]`."""
     history_chars: int = Field(default=12_000, ge=1000)
-    """How much of a session's earlier turns the model is shown as they were."""
+    """Characters of a session's earlier turns that the model receives in full; older ones are
+    summarized."""
     search: Search | None = None
-    """Who searches the web; by default nobody does."""
+    """Web search; see `ask.search`."""
 
 
 class Http(Part):
     """Health checks and metrics."""
 
     enabled: bool = True
+    """Serve `/healthz`, `/readyz` and `/metrics`."""
     host: Name = "127.0.0.1"
+    """The address to listen on."""
     port: int = Field(default=8642, ge=0, le=65_535)
-    """0: any free port."""
+    """0 selects any free port."""
     ready_after: Seconds = 30.0
-    """Not ready when the reader has not been heard of for this long."""
+    """Time without a message from the server after which the daemon is not ready."""
 
 
 class Log(Part):
-    """What is said on stderr."""
+    """The log on stderr."""
 
     format: Literal["auto", "json", "text"] = "auto"
-    """auto: text on a terminal, json elsewhere."""
+    """`auto` is `text` on a terminal and `json` elsewhere."""
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """`debug`, `info`, `warning` or `error`."""
 
 
 class Embedded(Part):
     """The PostgreSQL that is used when no database is named."""
 
     data_dir: Path | None = None
-    """Where its data is kept; by default in WALAGENT_HOME, or in the XDG data folder."""
+    """The data directory.  Default: in `WALAGENT_HOME`, else in the XDG data directory."""
     bindir: Path | None = None
-    """The folder with `postgres` and `initdb`; by default those of the `local` extra."""
+    """The directory with `postgres` and `initdb`.  Default: the `local` extra's."""
 
 
 class Tools(Part):
     """Tools written in Python."""
 
     modules: Names = ()
-    """Importable modules in which they are defined."""
+    """Importable modules with functions declared by `walagent.tools.tool`."""
 
 
 class McpTool(Part):
     """What agents may do with one tool of an MCP server."""
 
     effect: Literal["idempotent", "unsafe"] = "unsafe"
-    """idempotent: a call whose outcome is unknown may be repeated; unsafe: it goes to a person."""
+    """`idempotent`: a call with an unknown outcome can be repeated; `unsafe`: a person resolves
+    it."""
     timeout: Seconds = 30.0
-    """How long one call may take."""
+    """Limit of one call."""
     fingerprint: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
-    """Of the name, description and schema that you accept; by default those it has when it is first
-    seen."""
+    """Of the accepted name, description and schema.  Default: as first seen."""
 
 
 class McpServer(Part):
     """An MCP server whose tools agents may have: a program, or a URL."""
 
     command: tuple[Name, ...] | None = None
-    """The program and its arguments; it is spoken to over stdin and stdout."""
+    """A program and its arguments, as a list; connected through stdin and stdout."""
     url: str | None = Field(default=None, pattern="^https?://")
-    """Where it is reached over streamable HTTP."""
+    """The server's address over streamable HTTP."""
     token: CredentialName | None = None
-    """The name of the variable or credential with the bearer token that `url` wants; never the
-    token."""
+    """The name of the variable or credential with the bearer token for `url`; never the token."""
     env: dict[str, str] = Field(default_factory=dict, repr=False)
-    """Variables for the program, beside PATH, HOME and the like."""
+    """Variables for the program, in addition to `PATH`, `HOME`, `USER` and the like."""
     credentials: tuple[CredentialName, ...] = ()
-    """Names of variables or credentials that the program is given under the same names."""
+    """Variables or credentials that the program receives under the same names."""
     tools: dict[Name, Annotated[McpTool, BeforeValidator(lambda raw: {} if raw is None else raw)]]
-    """The tools that agents may have, by the server's names for them; there are no others."""
+    """The tools that agents can have, by the server's names; others are not available."""
     connect: Seconds = 30.0
-    """How long it may take to start and say what it offers."""
+    """Time that the server has to start and list its tools."""
     max_result: int = Field(default=50_000, ge=1000, le=60_000)
-    """How many characters of an answer are kept."""
+    """Characters kept of an answer."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "McpServer":
