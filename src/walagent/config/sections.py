@@ -200,7 +200,7 @@ class McpServer(Part):
     connect: Seconds = 30.0
     """Time that the server has to start and list its tools."""
     max_result: int = Field(default=50_000, ge=1000, le=60_000)
-    """Characters kept of an answer."""
+    """Characters kept of an answer, at most 60000."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "McpServer":
