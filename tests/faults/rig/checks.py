@@ -96,13 +96,14 @@ _WRONG = {
           from topic full join ({_TOPICS}) t using (id)
          group by 1 having count(run) <> 1 or bool_or(topic is null) limit 20""",
     "steps": f"""
-        select run_id, array_agg(kind order by seq)
-          from agent.step join agent.run r on r.id = run_id
+        select run_id, array_agg(s.kind order by seq)
+          from agent.step s join agent.run r on r.id = run_id
                join (values {_SHAPES}) as shape (name, replies, calls)
                     on shape.name = r.change ->> 'table'
          group by run_id, replies, calls
-        having count(*) filter (where kind = 'reply') <> replies
-            or count(*) filter (where kind = 'result' and content ->> 'is_error' = 'false') <> calls
+        having count(*) filter (where s.kind = 'reply') <> replies
+            or count(*) filter (where s.kind = 'result'
+                                  and content ->> 'is_error' = 'false') <> calls
             or count(*) <> replies + calls limit 20""",
     "rows that no agent marked": """
         select id from item where status <> 'seen' limit 20""",

@@ -171,13 +171,15 @@ async def test_a_run_that_was_cancelled_while_it_waited_can_ask_again(
     assert ids(await claim(conn)) == [held.run_id]
 
 
-async def test_an_approver_decides_and_reads_but_does_no_more(conn: AsyncConnection) -> None:
+async def test_an_approver_decides_and_reads_but_does_no_more(
+    conn: AsyncConnection, dsn: str
+) -> None:
     """agent.grant_approver is enough, and not more than that."""
     _, approval = await asked(conn)
     async with role(conn) as person:
         await value(conn, "select agent.grant_approver(%s)", person)
-        async with as_role(conn, person):
-            assert await value(conn, "select count(*) from agent.pending_approval") == 1
+        async with session(dsn, user=person) as own:
+            assert await value(own, "select count(*) from agent.pending_approval") == 1
             for statement in (
                 "update agent.approval set arguments = '{}'",
                 "update agent.approval set decided_by = 'somebody'",
@@ -187,9 +189,19 @@ async def test_an_approver_decides_and_reads_but_does_no_more(conn: AsyncConnect
                 "select agent_internal.tick()",
                 "select * from agent_internal.secret",
             ):
-                await refused(conn, statement, state="42501")
-            await value(conn, "select agent.approve(%s)", approval)
+                await refused(own, statement, state="42501")
+            await value(own, "select agent.approve(%s)", approval)
         assert await value(conn, "select decided_by from agent.approval") == person
+
+
+async def test_the_login_has_decided_and_not_a_role_that_it_has_set(conn: AsyncConnection) -> None:
+    """Several may set the same role; who it was shows in the approval."""
+    _, approval = await asked(conn)
+    async with role(conn) as shared:
+        await value(conn, "select agent.grant_approver(%s)", shared)
+        async with as_role(conn, shared):
+            await value(conn, "select agent.approve(%s)", approval)
+        assert await value(conn, "select decided_by = session_user from agent.approval") is True
 
 
 async def test_a_viewer_decides_nothing(conn: AsyncConnection) -> None:
