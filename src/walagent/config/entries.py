@@ -3,8 +3,9 @@
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
+from walagent.agent.models.registry import BUILT_IN, find_provider
 from walagent.config.base import (
     CredentialName,
     Duration,
@@ -15,10 +16,26 @@ from walagent.config.base import (
     one_or_many,
     to_list,
 )
+from walagent.errors import ConfigError
 
 Op = Literal["insert", "update", "delete", "truncate"]
 Ops = Annotated[
     tuple[Op, ...], Field(min_length=1), lower, to_list, one_or_many({"enum": list(get_args(Op))})
+]
+
+
+def _is_installed(name: str) -> str:
+    try:
+        find_provider(name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    return name
+
+
+ProviderName = Annotated[
+    str,
+    AfterValidator(_is_installed),
+    WithJsonSchema({"anyOf": [{"enum": list(BUILT_IN)}, {"type": "string", "minLength": 1}]}),
 ]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
@@ -30,9 +47,9 @@ class ModelEntry(Part):
     Only what is given is changed: a model that the registry knows keeps the rest of its row.
     """
 
-    provider: Literal["anthropic", "openai", "embedded", "scripted"] | None = None
-    """`anthropic`, `openai` (every server with its protocol), `embedded` or `scripted`.
-    Default: as registered."""
+    provider: ProviderName | None = None
+    """`anthropic`, `openai` (every server with its protocol), `embedded`, `scripted`, or one of
+    another package.  Default: as registered."""
     model_id: Name | None = None
     """The provider's name of the model.  Default: as registered, else the entry's name."""
     base_url: str | None = None
