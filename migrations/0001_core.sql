@@ -264,8 +264,9 @@ comment on column agent.session.summary_upto is 'The last question that the summ
 -- by agent_internal.tick(); the truth is in agent.run.  So ending a run touches no row that other runs
 -- share, and ends commit side by side.
 --
--- Each claim updates rows of this small table.  Pages that are half empty keep the new versions on the
--- page of the old ones and out of the indexes (HOT); no index has a column that claims change.
+-- Each claim updates rows of this table.  Pages with some room left keep the new versions on the
+-- page of the old ones.  There may be very many sessions, of which few have runs to claim: neither a
+-- claim nor a tick reads the whole table.
 create table agent_internal.queue (
     id            bigint primary key default nextval('agent_internal.queue_id'),
     kind          text not null,
@@ -278,11 +279,13 @@ create table agent_internal.queue (
     served        bigint not null default 0,
     constraint columns_fit_kind
         check ((kind = 'agent') = (attachment_id is not null) and (kind = 'question') = (session_id is not null))
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+) with (fillfactor = 80);
+create index queue_ready on agent_internal.queue (kind) where queued and not paused;
+create index queue_capped on agent_internal.queue (id) where cap is not null;
 comment on table agent_internal.queue is 'Queues of runs, which claims serve in turn: one of each attachment, one of each session';
 comment on column agent_internal.queue.kind is 'Of its runs: agent or question';
 comment on column agent_internal.queue.cap is 'Runs at the same time; NULL: as many as the workers have slots';
-comment on column agent_internal.queue.used is 'Runs that are running, as a hint';
+comment on column agent_internal.queue.used is 'Runs that are running, as a hint; 0 where there is no cap';
 comment on column agent_internal.queue.queued is 'Whether there may be runs to claim, as a hint';
 comment on column agent_internal.queue.served is 'When it was served last, as a number of agent_internal.queue_turn';
 create sequence agent_internal.queue_turn;

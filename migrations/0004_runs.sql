@@ -178,7 +178,7 @@ begin
     end loop;
     more := _seen > cardinality(_now);
     update agent_internal.queue l
-       set used = _used + cardinality(taken),
+       set used = case when l.cap is null then 0 else _used + cardinality(taken) end,
            queued = claim_from_queue.more,
            served = case when cardinality(taken) > 0 then nextval('agent_internal.queue_turn') else l.served end
      where l.id = _id;
@@ -1045,8 +1045,7 @@ comment on function agent_internal.expire_approvals() is 'End approvals whose ti
 -- Repair hints that a crash left wrong: blocks by runs that have ended, counts, and queues that nobody
 -- looks at although they have runs.
 --
--- Sessions have queues, too, so there may be very many: those with runs to claim are found by their
--- runs, one step of the index run_ready for each queue.
+-- Queues with runs to claim are found by their runs, with one look into the index run_ready for each.
 --
 -- Args: _queues: that have got runs.
 -- Returns whether there was a queue to repair.
@@ -1071,16 +1070,20 @@ begin
                      where r.state = 'pending' and r.blocked_by is null and r.not_before is null and r.queue_id > n.id
                      order by r.queue_id limit 1)
               from ready n where n.id is not null
-        ), working (id, n) as (
-            select r.queue_id, count(*) from agent.run r where r.state = 'running' group by 1
+        ), lively (id) as (
+            select id from ready union select unnest(_queues)
+        ), suspect (id) as (
+            select id from lively union select id from agent_internal.queue where cap is not null
         )
         select l.id
-          from agent_internal.queue l left join working w on w.id = l.id
-         where l.used <> coalesce(w.n, 0)
-            or not l.queued and (l.id = any (_queues) or l.id in (select n.id from ready n where n.id is not null))
+          from suspect s join agent_internal.queue l on l.id = s.id
+         where not l.queued and l.id in (select id from lively)
+            or l.cap is not null
+               and l.used <> (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running')
          order by l.id for no key update of l);
     update agent_internal.queue l
-       set used = (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running'),
+       set used = case when l.cap is null then 0
+                       else (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running') end,
            queued = true
      where l.id = any (_wrong);
     return found;

@@ -160,7 +160,7 @@ async def test_hints_that_a_crash_left_wrong_are_mended(conn: AsyncConnection) -
     """A block by a run that has ended or is gone, a count that is too high, an ordering key that
     sleeps.
     """
-    attachment = await desk(conn)
+    attachment = await desk(conn, "cap=5")
     first, second, third = await add_runs(conn, attachment, "a", "a", "b")
     (held, _) = await claim(conn)
     assert held.run_id == first
