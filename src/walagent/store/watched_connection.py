@@ -21,13 +21,14 @@ from psycopg import AsyncConnection, OperationalError
 from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
+from walagent.connection import open_connection
+from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.log import log
-from walagent.login import login_refused, sqlstate_of
 
 T = TypeVar("T")
 
 PATIENCE: Final = 10.0  # seconds that an answer may take before we ask, and the answer to that
-_ASKING: Final = "walagent asking"
+_FULL: Final = "53300"  # too_many_connections
 _STATE: Final = """
 select pg_backend_pid(), (select state from pg_stat_activity where pid = %s),
        exists (select from pg_stat_activity where pid = %s)
@@ -39,14 +40,14 @@ _AT_REST: Final = ("idle", "idle in transaction", "idle in transaction (aborted)
 class Session(AsyncConnection[Any]):
     """One that does not wait for ever for an answer that nobody is working on."""
 
-    _reached: tuple[str, dict[str, Any]] = ("", {})
+    _reached: tuple[str, str] = ("", "")  # the connection string, and the name of the connection
     _asking: asyncio.Task[None] | None = None
 
     @classmethod
     async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
         """Connect, and keep how: asking takes the same way."""
         conn = await super().connect(conninfo, **kwargs)
-        conn._reached = (conninfo, kwargs)  # noqa: SLF001 - one of ours
+        conn._reached = (conninfo, kwargs.get("application_name", ""))  # noqa: SLF001 - one of ours
         return conn
 
     async def wait(
@@ -72,7 +73,7 @@ class Session(AsyncConnection[Any]):
     async def _ask(self) -> None:
         while await self._is_at_work():  # noqa: ASYNC110 - nobody tells us when it is done
             await asyncio.sleep(PATIENCE)
-        log.warning("connection.stalled", application=self._reached[1].get("application_name"))
+        log.warning("connection.stalled", application=self._reached[1])
         self._hang_up()
 
     async def _is_at_work(self) -> bool:
@@ -80,18 +81,24 @@ class Session(AsyncConnection[Any]):
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._may_be_at_work()
-        except TimeoutError:
+        except (TimeoutError, OperationalError):
             return False
-        except OperationalError as error:
-            words = str(error)
-            return sqlstate_of(words) == "53300" or login_refused(words) is not None
+        except DatabaseLostError as error:
+            return error.sqlstate == _FULL
+        except LoginRefusedError:
+            return True
 
     async def _may_be_at_work(self) -> bool:
-        conninfo, given = self._reached
+        conninfo, _ = self._reached
         info = self.info  # of several servers, the one that we reached
-        there = {"host": info.host, "hostaddr": info.hostaddr or None, "port": info.port}
-        kwargs: dict[str, Any] = {**given, **there, "application_name": _ASKING}
-        async with await AsyncConnection[Any].connect(conninfo, **kwargs) as other:
+        async with await open_connection(
+            AsyncConnection[Any],
+            conninfo,
+            "walagent asking",
+            host=info.host,
+            hostaddr=info.hostaddr or None,
+            port=info.port,
+        ) as other:
             pid = info.backend_pid
             row = await (await other.execute(_STATE, [pid, pid])).fetchone()
             if row is None or row[0] != other.info.backend_pid:
