@@ -1,8 +1,6 @@
 """A provider as another package brings it: copied beside a `dist-info` that names it."""
 
-from walagent.agent.models.credentials import Api
-from walagent.agent.models.provider import Build, Provider
-from walagent.agent.models.wire import WireFormat
+from walagent.providers import Api, Build, Provider, WireFormat
 
 
 def _load() -> Build:

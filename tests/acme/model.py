@@ -4,13 +4,11 @@ import asyncio
 
 import httpx2
 
-from walagent.agent.models.credentials import Secrets, find_endpoint
-from walagent.agent.models.errors import Failure, error_for, no_answer
-from walagent.agent.models.replies import as_object
 from walagent.message import ModelSpec, Reply, Request
+from walagent.providers import Failure, Secrets, error_for, find_endpoint, no_answer
 
 from . import API
-from .wire import reply_of, write_request
+from .wire import failure_of, reply_of, write_request
 
 
 class AcmeModel:
@@ -20,7 +18,9 @@ class AcmeModel:
         self._spec = spec
         self._endpoint = find_endpoint(spec, API, secrets)
         self._client = httpx2.AsyncClient(
-            base_url=self._endpoint.base_url, headers={"x-acme-key": self._endpoint.key}
+            base_url=self._endpoint.base_url,
+            headers={"x-acme-key": self._endpoint.key},
+            limits=httpx2.Limits(),  # how many calls are in flight is the limiter's business
         )
 
     @property
@@ -30,19 +30,19 @@ class AcmeModel:
 
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
-        body = {"model": self._spec.model_id, **write_request(request)}
+        body = write_request(request, self._spec)
         try:
             async with asyncio.timeout(request.timeout):
                 answer = await self._client.post("/say", json=body, timeout=request.timeout)
         except (httpx2.HTTPError, TimeoutError) as error:
             failure = Failure(None, type(error).__name__)
             raise error_for(failure, self._spec, request, self._endpoint.key) from None
-        if answer.is_error:
-            failure = Failure(answer.status_code, headers=answer.headers)
+        if not answer.is_success:
+            failure = failure_of(answer.status_code, answer.content, answer.headers)
             raise error_for(failure, self._spec, request, self._endpoint.key)
         try:
-            return reply_of(as_object(answer.json()))
-        except (ValueError, KeyError) as error:
+            return reply_of(answer.json())
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise no_answer(self._spec, type(error).__name__) from None
 
     async def aclose(self) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from walagent.agent.models.registry import provider_names
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_line
 
@@ -17,8 +16,8 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 @click.command("demo")
 @click.option(
     "--provider",
-    type=click.Choice(provider_names()),
-    help="Who runs the model; openai is also every server that speaks its protocol.",
+    metavar="NAME",
+    help="The model's provider; openai for every server with its protocol.",
 )
 @click.option(
     "--model", help="A model of the registry or of agents.yaml; of scripted, a script's file."

@@ -3,9 +3,9 @@
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from walagent.agent.models.registry import BUILT_IN, find_provider
+from walagent.agent.models.registry import find_provider
 from walagent.config.base import (
     CredentialName,
     Duration,
@@ -32,11 +32,7 @@ def _is_installed(name: str) -> str:
     return name
 
 
-ProviderName = Annotated[
-    str,
-    AfterValidator(_is_installed),
-    WithJsonSchema({"anyOf": [{"enum": list(BUILT_IN)}, {"type": "string", "minLength": 1}]}),
-]
+ProviderName = Annotated[Name, AfterValidator(_is_installed)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
 
@@ -48,8 +44,8 @@ class ModelEntry(Part):
     """
 
     provider: ProviderName | None = None
-    """`anthropic`, `openai` (every server with its protocol), `embedded`, `scripted`, or one of
-    another package.  Default: as registered."""
+    """A built-in provider, or one of another package; `openai` for every server with its protocol.
+    Default: as registered."""
     model_id: Name | None = None
     """The provider's name of the model.  Default: as registered, else the entry's name."""
     base_url: str | None = None

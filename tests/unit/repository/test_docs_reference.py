@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 from tests.docs_pages import ROOT, code, rows, section, sections
 from walagent import errors, metrics
 from walagent.agent.models.credentials import FOR_MODELS
+from walagent.agent.models.registry import BUILT_IN
 from walagent.cli import main
 from walagent.cli.commands import COMMANDS
 from walagent.cli.exit_codes import exit_code
@@ -101,6 +102,12 @@ def test_which_variables_models_are_given_is_documented() -> None:
     """An ending more or less is told."""
     told = section(DOCS / "models.md", "Keys")
     assert set(re.findall(r"`(_[A-Z_]+)`", told)) == set(FOR_MODELS)
+
+
+def test_every_provider_is_documented() -> None:
+    """One more or less has its row."""
+    documented = {_only(cells[0]) for cells in rows(section(DOCS / "models.md", "Providers"))}
+    assert documented == set(BUILT_IN)
 
 
 # The command line.

@@ -12,7 +12,10 @@ SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").glob("*.sql"
 CREATED = re.compile(r"create (?:or replace )?(function|view|table) agent\.(\w+)")
 
 
-@pytest.mark.parametrize("module", ["walagent", "walagent.testing", "walagent.tools"])
+MODULES = ["walagent", "walagent.providers", "walagent.testing", "walagent.tools"]
+
+
+@pytest.mark.parametrize("module", MODULES)
 def test_every_export_is_listed(module: str) -> None:
     """An export is promised on purpose, and a promised name is exported."""
     listed = {code(name)[0]: code(names) for name, names in rows(section(PAGE, "Python"))}
