@@ -11,8 +11,9 @@ from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import Connection, Session, Where, open_session, where_options
 from walagent.config.dsn import Places
 from walagent.errors import SlotBusyError
-from walagent.replication.bootstrap import check_source, ensure_slot
+from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.resync import Plan, resync
+from walagent.replication.source import check_source
 from walagent.store.migrations import Migration
 from walagent.wal.slots import Blocker
 

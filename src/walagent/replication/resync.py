@@ -23,15 +23,8 @@ from walagent.intake.backfill import PresentRow, present_rows, read_as, runs_of
 from walagent.intake.conditions import Evaluator
 from walagent.lsn import Lsn
 from walagent.matching.document import ROOM, Room
-from walagent.replication.bootstrap import (
-    Waiting,
-    alone,
-    as_of,
-    can_mend,
-    check_source,
-    clock,
-    publications_of,
-)
+from walagent.replication.bootstrap import Waiting, alone, as_of, can_mend, clock, publications_of
+from walagent.replication.source import check_source
 from walagent.store import backfills, gaps, resyncing
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint, to_plain
