@@ -13,7 +13,11 @@ from psycopg import AsyncConnection
 
 from bench.ours.parts import REPLICATION, open_worker, write_log
 from walagent.agent.models.scripted.model import ScriptedModel
+from walagent.app.sinks import DaemonSinks
+from walagent.config.dsn import Logins, Places
+from walagent.intake.settings import IntakeSettings
 from walagent.message import Reply, Request
+from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
 
 _TICKETS = "select id, (change #>> '{new,id}')::bigint from agent.run"
@@ -48,15 +52,9 @@ async def _follow(url: str, count: int) -> dict[int, float]:
         await AsyncConnection.connect(url, autocommit=True) as conn,
         open_worker(url, slots=20, model_of=lambda _: clock) as worker,
     ):
-        reader = Reader(
-            url,
-            url,
-            REPLICATION,
-            name="bench",
-            on_runs=worker.wake,
-            starter=worker,
-            on_streaming=streaming.set,
-        )
+        logins = Logins(Places(url, url))
+        sinks = DaemonSinks(logins.dsn, IntakeSettings(starter=worker, on_runs=worker.wake))
+        reader = Reader(Following(logins, REPLICATION, sinks.open, "bench", streaming.set))
         reading = asyncio.create_task(reader.run())
         working = asyncio.create_task(worker.run())
         await streaming.wait()

@@ -13,8 +13,10 @@ from walagent.app.resources import agent_resources
 from walagent.config import Replication, Workers
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
+from walagent.intake.settings import IntakeSettings
 from walagent.matching.registry import Registry
 from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
+from walagent.replication.feed import Feed
 from walagent.runs.models import Models
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
@@ -45,14 +47,16 @@ async def make_slot(url: str) -> None:
 
 
 @asynccontextmanager
-async def open_intake(url: str) -> AsyncGenerator[Intake]:
+async def open_feed(url: str) -> AsyncGenerator[tuple[Feed, Intake]]:
     """The stream from where the checkpoint ends, and what takes its changes in."""
     async with await connect(url) as conn, await connect(url) as evaluating:
         registry = Registry(await active_attachments(conn))
         key = await secret_key(conn)
         async with open_stream(url, STREAM) as stream:
             checkpoint = await take_checkpoint(conn, STREAM.slot, "bench")
-            yield Intake(stream, conn, Evaluator(evaluating), checkpoint, registry, key)
+            evaluator, settings = Evaluator(evaluating), IntakeSettings()
+            intake = Intake(conn, evaluator, checkpoint, registry, key, settings)
+            yield Feed(stream, [intake]), intake
 
 
 @asynccontextmanager

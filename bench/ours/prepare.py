@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from bench import workload
-from bench.ours.parts import make_slot, open_intake
+from bench.ours.parts import make_slot, open_feed
 from bench.scripts import ROOT
 
 _SET_PRIORITY = """\
@@ -69,9 +69,9 @@ def queue_runs(url: str, count: int) -> None:
 
 
 async def _take_in(url: str, conn: psycopg.Connection, count: int) -> None:
-    async with open_intake(url) as intake:
+    async with open_feed(url) as (feed, _):
         while _runs(conn) < count:
-            await intake.take_one()
+            await feed.take_one()
 
 
 def _runs(conn: psycopg.Connection) -> int:

@@ -7,7 +7,7 @@ import json
 from psycopg import AsyncConnection
 
 from bench.measure import Meter, Spent, peak_rss_kb
-from bench.ours.parts import STREAM, open_intake, write_log
+from bench.ours.parts import STREAM, open_feed, write_log
 from walagent.change import Commit, Item, Piece
 from walagent.lsn import Lsn
 from walagent.wal.stream import open_stream
@@ -41,11 +41,11 @@ def main() -> None:
 async def _take_in(options: argparse.Namespace) -> Spent:
     async with (
         await AsyncConnection.connect(options.url, autocommit=True) as conn,
-        open_intake(options.url) as intake,
+        open_feed(options.url) as (feed, intake),
     ):
         meter = Meter(options.postmaster)
         while intake.settled <= options.end:
-            await intake.take_one()
+            await feed.take_one()
         spent = meter.read()
         row = await (await conn.execute("select count(*) from agent.run")).fetchone()
     assert row == (options.count,), f"{row} runs for {options.count} rows"

@@ -286,7 +286,7 @@ async def test_a_gap_that_cannot_be_recorded_is_looked_at_again(place: Place) ->
         with running(Daemon(place)) as daemon:
             waits = (
                 "select exists (select from pg_stat_activity where wait_event_type = 'Lock'"
-                " and datname = current_database() and application_name = 'walagent intake')"
+                " and datname = current_database() and application_name = 'walagent status')"
             )
             await until(place.conn, waits, alive=daemon.is_alive)
             daemon.is_alive()

@@ -19,7 +19,10 @@ from tests.faults.rig.stage import ATTACH as ATTACH_ITEM
 from tests.faults.rig.stage import Figure, Place, make_ready, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until, until_true
 from walagent.app.migrate import migrate
+from walagent.app.sinks import DaemonSinks
 from walagent.config import Replication
+from walagent.config.dsn import Logins, Places
+from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
 
 # Rows that nobody acts on are sent all the same, so they fill what lies between the server and us.
@@ -221,8 +224,9 @@ async def test_a_server_that_stops_does_not_wait_for_us(
 async def test_a_lock_on_our_tables_is_no_hang_of_ours(place: Place) -> None:
     """The watchdog must not end a daemon because somebody alters a table."""
     streaming = asyncio.Event()
-    settings = Replication(slot=place.slot)
-    reader = Reader(place.dsn, place.dsn, settings, name="reader", on_streaming=streaming.set)
+    logins, settings = Logins(Places(place.dsn, place.dsn)), Replication(slot=place.slot)
+    sinks = DaemonSinks(logins.dsn)
+    reader = Reader(Following(logins, settings, sinks.open, "reader", streaming.set))
     reading = asyncio.create_task(reader.run())
     try:
         await streaming.wait()
@@ -231,12 +235,12 @@ async def test_a_lock_on_our_tables_is_no_hang_of_ours(place: Place) -> None:
             since = time.monotonic()
 
             async def turned() -> bool:
-                return reader.turned_at > since
+                return reader.health.turned_at > since
 
             await until_true(turned, "the reader turns", seconds=20)
             await until_true(turned, "and turns again", seconds=20)
         assert not reading.done()
-        assert reader.streaming
+        assert reader.health.streaming
     finally:
         reading.cancel()
         await asyncio.wait([reading])

@@ -15,7 +15,8 @@ from tests.faults.rig.stage import ATTACH, Figure, Place, set_up
 from tests.faults.rig.waiting import fetch, until, until_true
 from walagent.config import Replication
 from walagent.errors import StreamLostError
-from walagent.replication.bootstrap import check_source, ensure_slot
+from walagent.replication.bootstrap import ensure_slot
+from walagent.replication.source import check_source
 
 pytestmark = pytest.mark.scenario(6)
 

@@ -16,9 +16,13 @@ from walagent.agent.models.scripted.model import Answer, ScriptedModel
 from walagent.agent.tools.callee import Servers
 from walagent.agent.tools.python import PythonTool
 from walagent.app.resources import agent_resources
+from walagent.app.sinks import DaemonSinks
 from walagent.config import Replication
+from walagent.config.dsn import Logins, Places
 from walagent.faults import Crash
+from walagent.intake.settings import IntakeSettings
 from walagent.message import Json
+from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
 from walagent.runs.resources import Resources
 from walagent.runs.toolbox import Toolbox
@@ -54,14 +58,10 @@ class Daemon:
         self._started += 1
         settings = Replication(slot=self.slot, plugin=self._plugin)  # pyright: ignore[reportArgumentType]
         streaming = asyncio.Event()
+        logins = Logins(Places(self._dsn, self._dsn))
+        sinks = DaemonSinks(logins.dsn, IntakeSettings(starter=self.worker, on_runs=self._wake))
         self.reader = Reader(
-            self._dsn,
-            self._dsn,
-            settings,
-            name=f"r{self._started}",
-            on_runs=self._wake,
-            starter=self.worker,
-            on_streaming=streaming.set,
+            Following(logins, settings, sinks.open, f"r{self._started}", streaming.set)
         )
         self._tasks["reader"] = asyncio.create_task(self.reader.run(), name="reader")
         await self._either(streaming.wait())

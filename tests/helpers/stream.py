@@ -13,20 +13,21 @@ from walagent.attachment import Attachment
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Relation, Row, Tag
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
+from walagent.intake.settings import IntakeSettings
 from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
 from walagent.message import Json
+from walagent.replication.feed import Feed
 from walagent.store import checkpoint as checkpoints
 from walagent.store.attachments import secret_key
 
 
 class ScriptedStream:
-    """Implements `intake.Stream`: gives its batches one after the other."""
+    """Implements `feed.Stream`: gives its batches one after the other."""
 
     def __init__(self, confirmed: Callable[[Lsn], None] = lambda _: None) -> None:
         self.batches: deque[list[Item]] = deque()
         self.confirmed: list[Lsn] = []
-        self.received = Lsn(0)
         self._on_confirmed = confirmed
 
     async def next_batch(self) -> list[Item]:
@@ -72,22 +73,22 @@ async def open_checkpoint(conn: AsyncConnection, slot: str = "s", start: int = 1
     )
 
 
-async def intake(
-    conn: AsyncConnection, stream: ScriptedStream, slot: str = "s", **changes: Json
-) -> Intake:
+async def intake(conn: AsyncConnection, slot: str = "s", **changes: Json) -> Intake:
     """An intake that has taken the checkpoint over."""
     checkpoint = await checkpoints.take_checkpoint(conn, slot, "r")
     definitions = await column(conn, "select definition from agent.attachment order by id")
     registry = Registry(map(Attachment.from_json, definitions))
     key = await secret_key(conn)
-    return Intake(stream, conn, Evaluator(conn), checkpoint, registry, key, **changes)
+    settings = IntakeSettings(**changes)
+    return Intake(conn, Evaluator(conn), checkpoint, registry, key, settings)
 
 
 async def take(made: Intake, stream: ScriptedStream, *batches: Sequence[Item]) -> None:
-    """Let an intake take batches in."""
+    """Let an intake ingest batches, and confirm what it has."""
+    feed = Feed(stream, [made])
     for batch in batches:
         stream.batches.append(list(batch))
-        await made.take_one()
+        await feed.take_one()
 
 
 async def progress(conn: AsyncConnection, slot: str = "s") -> int:

@@ -17,6 +17,7 @@ from walagent.agent.models import make_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.resources import agent_resources
+from walagent.app.sinks import DaemonSinks
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.backoff import pause_after
@@ -28,10 +29,13 @@ from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.guard.query import Limits as Reading
 from walagent.http.routes import build_app
 from walagent.http.server import serve_http
+from walagent.intake.settings import IntakeSettings
 from walagent.log import log
 from walagent.matching.document import Room
 from walagent.mcp.clients import Clients, Status, keep_registered, make_clients, register
 from walagent.message import ModelSpec
+from walagent.replication.attempt import Following
+from walagent.replication.health import ReaderHealth
 from walagent.replication.reader import Reader
 from walagent.runs.models import Models
 from walagent.runs.query_tool import LIMITS
@@ -130,6 +134,12 @@ def _room(config: Config) -> Room:
     return Room(config.changes.max_value, config.changes.max_row)
 
 
+def _sinks(config: Config, logins: Logins, worker: Worker) -> DaemonSinks:
+    """Give the runs to this process's worker first."""
+    intake = IntakeSettings(_room(config), worker, worker.wake)
+    return DaemonSinks(logins.dsn, intake, config.retention)
+
+
 _REGISTRY = 5.0  # seconds between two looks at agent.model; a run waits that long for a new row
 _TURN = 60.0  # seconds; the reader turns every 5, and waits at most 20 for its own side
 
@@ -159,20 +169,18 @@ class _Daemon:
         self._models = models
         self._reader = (
             Reader(
-                logins.dsn(),
-                logins.replication_dsn(),
-                config.replication,
-                name=name,
-                on_runs=worker.wake,
-                starter=worker,
-                on_streaming=self._streaming,
-                retention=config.retention,
-                room=_room(config),
+                Following(
+                    logins,
+                    config.replication,
+                    _sinks(config, logins, worker).open,
+                    name,
+                    self._streaming,
+                )
             )
             if reading
             else None
         )
-        self._health = _Health(worker, self._reader)
+        self._health = _Health(worker, self._reader.health if self._reader else None)
 
     async def run(self, signals: "_Signals") -> None:
         """Start everything; return when a signal has asked to stop and all has ended."""
@@ -214,7 +222,7 @@ class _Daemon:
         not bring it back, and ten of them would be the end.
         """
         now, workers = time.monotonic(), self._config.workers
-        reader = self._reader is None or now - self._reader.turned_at < _TURN
+        reader = self._reader is None or now - self._reader.health.turned_at < _TURN
         return reader and now - self._worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
@@ -249,7 +257,7 @@ class _Daemon:
             if self._hooks.logins is not None and self._logins.renew(self._hooks.logins()):
                 log.info("credentials.changed")
             if self._reader is not None:
-                self._reader.log_in_as(self._logins.dsn(), self._logins.replication_dsn())
+                self._reader.hurry()
             if self._hooks.reload is not None:
                 await self._hooks.reload()
             with translating():
@@ -301,7 +309,7 @@ class _Health:
     """How the parts are doing: the reader, where there is one, and the worker."""
 
     worker: Worker
-    reader: Reader | None
+    reader: ReaderHealth | None
 
     @property
     def streaming(self) -> bool:

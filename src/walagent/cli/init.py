@@ -11,8 +11,11 @@ from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import Connection, Session, Where, open_session, where_options
 from walagent.config.dsn import Places
 from walagent.errors import SlotBusyError
-from walagent.replication.bootstrap import check_source, ensure_slot
-from walagent.replication.resync import Plan, resync
+from walagent.intake.gap_plan import Plan
+from walagent.intake.recovery import RowRecovery
+from walagent.replication.bootstrap import ensure_slot
+from walagent.replication.resync import resync
+from walagent.replication.source import check_source
 from walagent.store.migrations import Migration
 from walagent.wal.slots import Blocker
 
@@ -92,9 +95,8 @@ def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
 async def _slot(session: Session, conn: Connection, places: Places, *, new: bool) -> None:
     settings = session.config.replication
     if new:
-        done = await resync(
-            conn, places.dsn, places.replication_dsn, settings, Plan(), waiting=tell_blockers
-        )
+        recovery = RowRecovery(places.dsn, Plan())
+        done = await resync(conn, places, settings, recovery, waiting=tell_blockers)
         say(f"slot {settings.slot} is new and begins at {done.start}")
         return
     checkpoint = await ensure_slot(conn, places.replication_dsn, settings, tell_blockers)

@@ -13,18 +13,12 @@ from walagent.cli.output import json_option, print_json, print_rows, say
 from walagent.cli.session import Session, Where, open_session, where_options
 from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
+from walagent.intake.gap_plan import OVERLAP, SKIP, Plan, check_choice
+from walagent.intake.recovery import RowRecovery
 from walagent.matching.document import Room
-from walagent.replication.resync import (
-    OVERLAP,
-    SKIP,
-    Done,
-    Plan,
-    Situation,
-    check_choice,
-    look,
-    resync,
-)
-from walagent.store.gaps import Choice, Made
+from walagent.replication.resync import Done, find_gaps, resync
+from walagent.store import resyncing
+from walagent.store.gaps import Choice, Gap, Made
 from walagent.store.resyncing import Candidate
 
 _COLUMNS = ["attachment", "choice", "since", "rows", "runs", "undated"]
@@ -69,36 +63,30 @@ def resync_(  # noqa: PLR0913 - the options
     given = dict(_named(word) for word in named)
     fallback = None if default is None else read_choice(default)
     margin = _margin(overlap)
-    situation = asyncio.run(_look(session))
-    if not situation.gaps:
+    gaps, candidates = asyncio.run(_look(session))
+    if not gaps:
         say(f"slot {session.config.replication.slot} is well; there is no gap to deal with")
         return
-    _tell(situation)
+    _tell(gaps)
     changes = session.config.changes
     room = Room(changes.max_value, changes.max_row)
-    plan = Plan(_choose(situation, given, fallback), margin, room)
+    plan = Plan(_choose(candidates, given, fallback), margin, room)
     if not yes:
         click.confirm("Make a new slot?", abort=True, err=True)
     done = asyncio.run(_resync(session, plan))
     _report(session, done, as_json=as_json)
 
 
-async def _look(session: Session) -> Situation:
+async def _look(session: Session) -> tuple[Sequence[Gap], Sequence[Candidate]]:
     async with session.places() as places, session.connect(places) as conn:
-        return await look(conn, places.replication_dsn, session.config.replication)
+        gaps = await find_gaps(conn, places.replication_dsn, session.config.replication)
+        return gaps, await resyncing.candidates(conn)
 
 
 async def _resync(session: Session, plan: Plan) -> Done:
     async with session.places() as places, session.connect(places) as conn:
-        return await resync(
-            conn,
-            places.dsn,
-            places.replication_dsn,
-            session.config.replication,
-            plan,
-            waiting=tell_blockers,
-            tell=say,
-        )
+        settings, recovery = session.config.replication, RowRecovery(places.dsn, plan, say)
+        return await resync(conn, places, settings, recovery, waiting=tell_blockers)
 
 
 def read_choice(word: str) -> Choice:
@@ -131,18 +119,18 @@ def _margin(overlap: str) -> timedelta:
         raise ConfigError(f'--overlap "{overlap}": {error}') from error
 
 
-def _tell(situation: Situation) -> None:
-    for gap in situation.gaps:
+def _tell(gaps: Sequence[Gap]) -> None:
+    for gap in gaps:
         since = f"; ingested until {gap.since:%Y-%m-%d %H:%M:%S %Z}" if gap.since else ""
         say(f"gap {gap.id}: {gap.reason}{since}")
 
 
 def _choose(
-    situation: Situation, given: Mapping[str, Choice], default: Choice | None
+    candidates: Sequence[Candidate], given: Mapping[str, Choice], default: Choice | None
 ) -> dict[str, Choice]:
     """Make the choices: by option, else by asking."""
     choices = dict(given)
-    missing = [each for each in situation.attachments if each.name not in given]
+    missing = [each for each in candidates if each.name not in given]
     if default is not None:
         choices |= {each.name: default for each in missing}
     elif missing and not sys.stdin.isatty():
@@ -153,7 +141,7 @@ def _choose(
         )
     else:
         choices |= {each.name: _ask(each) for each in missing}
-    known = {each.name: each for each in situation.attachments}
+    known = {each.name: each for each in candidates}
     for name, choice in choices.items():
         if name not in known:
             raise ConfigError(f"there is no attachment {name}", hint="walagent agents lists them")

@@ -60,6 +60,15 @@ class Open:
     has_changes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A position between two transactions, for the checkpoint."""
+
+    commit_lsn: Lsn  # of the last complete transaction
+    end_lsn: Lsn  # everything before it is gathered
+    committed_at: datetime | None  # when that transaction committed
+
+
 class Gathering:
     """Follows the items of one stream."""
 
@@ -97,6 +106,11 @@ class Gathering:
                 self.passed = max(self.passed, wal_end)
             case _:
                 pass
+
+    @property
+    def position(self) -> Position:
+        """Where the complete transactions end."""
+        return Position(self.commit_lsn, self.passed, self.committed_at)
 
     @property
     def _opened(self) -> Open:

@@ -1,10 +1,9 @@
-"""Positions that are durable here, held back until standbys have them too.  No I/O.
+"""Hold durable positions back until the standbys have them too.  No I/O.
 
-The checkpoint lies in the very database that is followed.  A standby that knew the slot's position
-and not yet the checkpoint's commit would be promoted with a slot ahead of its checkpoint: a gap.
-The server sends a failover slot nothing that its standbys (`synchronized_standby_slots`) have not
- got. So when the stream has come past the checkpoint's commit, they have that commit, and it may be
-confirmed.
+The checkpoint lies in the database that is followed.  A standby that had the slot's position and
+not yet the checkpoint's commit would be promoted with a slot ahead of its checkpoint: a gap.  The
+server sends a failover slot nothing that its standbys (`synchronized_standby_slots`) lack.  So when
+the stream has come past the checkpoint's commit, they have that commit, and it may be confirmed.
 """
 
 from collections import deque
@@ -19,6 +18,7 @@ class Replicated:
 
     def __init__(self, start: Lsn) -> None:
         self.held = start  # the last one
+        self.released = start  # the last one whose commit the standbys have
         self._waiting = deque[tuple[Lsn, Lsn]]()
 
     def hold(self, position: Lsn, written: Lsn) -> None:
@@ -26,9 +26,7 @@ class Replicated:
         self.held = position
         self._waiting.append((position, written))
 
-    def release(self, received: Lsn) -> Lsn | None:
-        """Give the last position whose commit lies before *received*."""
-        last = None
+    def release(self, received: Lsn) -> None:
+        """Release the positions whose commits lie before *received*."""
         while self._waiting and self._waiting[0][1] <= received:
-            last, _ = self._waiting.popleft()
-        return last
+            self.released, _ = self._waiting.popleft()

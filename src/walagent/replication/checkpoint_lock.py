@@ -11,28 +11,30 @@ from psycopg import AsyncConnection
 
 from walagent.errors import DatabaseLostError
 from walagent.store import checkpoint as checkpoints
+from walagent.store.connections import connect
 
 _PATIENCE = 2.0  # seconds; a lock that passes by is none to tell of
 
 
-async def check_locks(conn: AsyncConnection[Any], looker: AsyncConnection[Any], slot: str) -> None:
-    """See that nobody keeps us from writing the checkpoint and the runs.
+async def check_locks(dsn: str, looker: AsyncConnection[Any], slot: str) -> None:
+    """Check that no lock keeps us from writing the checkpoint and the runs.
 
     Args:
-        looker: another connection, which asks whom *conn* waits for.
+        looker: a connection that finds out what another one, which asks for the locks, waits for.
 
     Raises:
-        DatabaseLostError: somebody does, and who; try again later.
+        DatabaseLostError: there is a lock, and whose; try again later.
     """
-    asking = asyncio.create_task(checkpoints.try_locks(conn, slot))
-    try:
-        done, _ = await asyncio.wait([asking], timeout=_PATIENCE)
-        if not done:
-            raise DatabaseLostError(_sentence(await checkpoints.blockers(looker, conn)))
-        asking.result()
-    finally:
-        asking.cancel()
-        await asyncio.gather(asking, return_exceptions=True)
+    async with await connect(dsn, application="walagent intake") as conn:
+        asking = asyncio.create_task(checkpoints.try_locks(conn, slot))
+        try:
+            done, _ = await asyncio.wait([asking], timeout=_PATIENCE)
+            if not done:
+                raise DatabaseLostError(_sentence(await checkpoints.blockers(looker, conn)))
+            asking.result()
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
 
 
 def _sentence(blockers: list[tuple[int, str]]) -> str:

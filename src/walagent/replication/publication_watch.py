@@ -1,16 +1,16 @@
-"""Whether the server sends what is attached, looked at while the stream is read.
+"""Check regularly whether the server sends what sinks ask for, while the stream is read.
 
-The stream cannot tell: a table that somebody took out of the publication is silent, like one in
-which nothing happens.
+The stream does not show it: a table that was taken out of the publication is silent, like one that
+does not change.
 """
 
-import asyncio
 from typing import Any
 
 from psycopg import AsyncConnection
 
+from walagent.concurrency import Periodic
 from walagent.errors import GapError
-from walagent.replication.bootstrap import SILENCED
+from walagent.replication.source import SILENCED
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
@@ -19,7 +19,7 @@ _LOOK = 5.0  # seconds between two looks; so much more of the WAL counts as lost
 
 
 async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint) -> None:
-    """Look for ever.
+    """Look at the publications; does not end.
 
     Args:
         checkpoint: as it was when the stream began, and the publications were in order.
@@ -29,16 +29,14 @@ async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint)
             on that found them in order.
     """
     good = (checkpoint.end_lsn, checkpoint.committed_at)
-    while True:
+    async for _ in Periodic(_LOOK):
         with translating():
             now = await gaps.present(conn)  # before the look, so that what is before it is sent
-            trouble = await gaps.publication_trouble(conn)
-            if trouble:
-                reason = "; ".join(trouble)
+            if trouble := await gaps.publication_trouble(conn):
                 lsn, since = good
+                reason = "; ".join(trouble)
                 await gaps.record_gap(
                     conn, checkpoint.slot, checkpoint.generation, reason, from_lsn=lsn, since=since
                 )
                 raise GapError(reason, hint=SILENCED)
         good = now
-        await asyncio.sleep(_LOOK)

@@ -26,7 +26,6 @@ from walagent.lsn import Lsn
 from walagent.wal.catalog import read_catalog
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.deadman import Deadman
-from walagent.wal.fanout import FanOut
 from walagent.wal.feedback import Feedback, Pulse
 from walagent.wal.options import StreamOptions
 from walagent.wal.protocol import status_update
@@ -47,12 +46,11 @@ async def open_stream(
     options: StreamOptions,
     *,
     wanted: Callable[[Relation], bool] = lambda _: True,
-    fan_out: FanOut | None = None,
 ) -> AsyncGenerator["ReplicationStream", None]:
     """Connect, start streaming at `options.start`, and end the stream at the end.
 
     The login of *dsn* needs REPLICATION.  Only the rows of *wanted* relations are decoded (see
-    `PgoutputTransactions`).  *fan_out* gets every item too, as it is read.
+    `PgoutputTransactions`).
 
     Raises:
         StreamLostError: the server cannot be reached; try again.
@@ -69,7 +67,7 @@ async def open_stream(
     try:
         transactions = await prepare_transactions(conn, options, wanted)
         await start_replication(conn, options)
-        stream = ReplicationStream(conn, options, transactions, fan_out)
+        stream = ReplicationStream(conn, options, transactions)
         try:
             yield stream
         finally:
@@ -105,12 +103,10 @@ class ReplicationStream:
         conn: AsyncConnection,
         options: StreamOptions,
         transactions: Transactions,
-        fan_out: FanOut | None = None,
     ) -> None:
         """Take over *conn*, which streams already, within the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._transactions = transactions
-        self._fan_out = fan_out
         self._buffer: list[Item] = []
         self._taken = 0  # what `transactions.weight` was when the buffer was last emptied
         self._pending: Iterator[Item] = iter(())  # decoded as far as the buffer had room
@@ -250,8 +246,6 @@ class ReplicationStream:
                 break
         if len(self._buffer) > start:
             self._arrival.set()
-            if self._fan_out is not None:
-                self._fan_out.publish(self._buffer[start:])
         return not full
 
     def _on_time(self) -> None:

@@ -95,8 +95,8 @@ BUGS = (
         "no unique key, and runs commit before the checkpoint's position",
         (
             *NO_KEY,
-            Rewrite("runs-first/path", "^if ", "if runs or "),
-            Before("runs-first/commit", 'await self._conn.execute("commit; begin")'),
+            Rewrite("runs-first/path", "not special", "not (special or runs)"),
+            Before("runs-first/commit", 'await self.conn.execute("commit; begin")'),
         ),
         (
             Catch(
@@ -110,7 +110,7 @@ BUGS = (
     Bug(
         "confirm-before-commit",
         "a position is confirmed to the server before it is committed here",
-        (Before("confirm-before-commit", "self._stream.confirm(gathering.passed)"),),
+        (Before("confirm-before-commit", "self._stream.confirm(passed)"),),
         (
             Catch(
                 APART + "test_nothing_is_confirmed_before_it_is_committed",

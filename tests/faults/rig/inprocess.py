@@ -23,8 +23,11 @@ from walagent.config import Replication
 from walagent.errors import SlotBusyError
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
+from walagent.intake.settings import IntakeSettings
 from walagent.matching.registry import Registry
-from walagent.replication.bootstrap import PUBLICATIONS, check_source, ensure_slot
+from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
+from walagent.replication.feed import Feed
+from walagent.replication.source import check_source
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
@@ -48,7 +51,7 @@ class Intaker:
         self._conns: list[AsyncConnection[Any]] = []
         self.stream: ReplicationStream | None = None
 
-    async def start(self) -> Intake:
+    async def start(self) -> Feed:
         """Open the stream where the checkpoint ends and take the checkpoint over."""
         conn, evaluate = await self._connect(), await self._connect()
         checkpoint = await ensure_slot(conn, self._dsn, self._settings)
@@ -66,7 +69,8 @@ class Intaker:
         self.stream = ReplicationStream(replication, options, transactions)
         checkpoint = await checkpoints.take_checkpoint(conn, self._settings.slot, "test")
         key = await attachments.secret_key(conn)
-        return Intake(self.stream, conn, Evaluator(evaluate), checkpoint, registry, key)
+        evaluator, settings = Evaluator(evaluate), IntakeSettings()
+        return Feed(self.stream, [Intake(conn, evaluator, checkpoint, registry, key, settings)])
 
     async def die(self) -> None:
         """Let go of everything as a killed process does."""
@@ -106,10 +110,10 @@ async def take_in(dsn: str, slot: str, done: Done) -> bool:
     """Take changes in until *done*; True when a fault killed it before."""
     intaker = Intaker(dsn, slot)
     try:
-        intake = await intaker.start()
+        feed = await intaker.start()
         async with asyncio.timeout(DEADLINE):
             while not await done():
-                await intake.take_one()
+                await feed.take_one()
     except faults.Crash:
         return True
     finally:

@@ -44,7 +44,7 @@ async def test_changes_of_a_ordering_key_join_the_one_that_collects(conn: AsyncC
     """
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(
         made,
         stream,
@@ -66,7 +66,7 @@ async def test_without_a_ordering_key_all_changes_join(conn: AsyncConnection) ->
     """One run for the whole table."""
     on = await desk(conn, "debounce=1 minute, ordering_key=[]")
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(made, stream, *(transaction(n * 100, row(on, n)) for n in range(1, 6)))
     assert await value(conn, "select count(*) from agent.run") == 1
     assert await value(conn, "select count(*) from agent_internal.merged_change") == 4
@@ -76,7 +76,7 @@ async def test_each_change_starts_the_window_anew_but_not_for_ever(conn: AsyncCo
     """Ten windows after the first change the run goes, however many more there are."""
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     waits = list[float]()
     for n, ahead in enumerate((0, 50, 100, 9 * 60 + 30, 11 * 60), start=1):
         await set_clock(conn, f"{ahead} seconds")
@@ -95,7 +95,7 @@ async def test_what_comes_after_the_start_begins_a_new_run(conn: AsyncConnection
     """It collects again, and waits for the first one to end."""
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(made, stream, transaction(100, row(on, 1, "a")))
     await set_clock(conn, "2 minutes")
     await runs.tick(conn)
@@ -129,17 +129,17 @@ async def test_a_change_that_arrives_again_joins_nothing_twice(conn: AsyncConnec
     )
     for _ in range(2):
         await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
-        await take(await intake(conn, stream), stream, batch)
+        await take(await intake(conn), stream, batch)
         assert await rows(conn, count) == [(1, 1)]
     await set_clock(conn, "2 minutes")
     await runs.tick(conn)
     assert len(ids(await claim(conn))) == 1
     await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
-    await take(await intake(conn, stream), stream, batch)
+    await take(await intake(conn), stream, batch)
     assert await rows(conn, count) == [(1, 1)]
     await run_all(conn, "update agent.checkpoint set end_lsn = '0/1'")
     more = transaction(300, row(on, 3, "a"))
-    await take(await intake(conn, stream), stream, [*more, *batch])
+    await take(await intake(conn), stream, [*more, *batch])
     assert await rows(conn, count) == [(2, 1)]
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
@@ -148,7 +148,7 @@ async def test_a_dead_change_collects_nothing(conn: AsyncConnection) -> None:
     """A row on which the condition raises is a run of its own, at once."""
     on = await desk(conn, 'debounce=1 minute, ordering_key=[], when="1 / new.id > 0"')
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(
         made,
         stream,
@@ -183,7 +183,7 @@ async def test_a_run_collects_no_more_than_a_model_or_a_claim_can_hold(
     """By their number and by their size; what comes then collects in another run."""
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     small = [row(on, n, "a") for n in range(1, 1301)]
     large = [
         inserted(on, {"id": n, "status": "b", "issue": f"{n:06}" + "x" * 250_000})

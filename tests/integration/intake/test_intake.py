@@ -70,7 +70,7 @@ async def test_a_position_is_confirmed_only_after_everything_before_it_is_commit
         seen.append((int(lsn), *row))
 
     stream = ScriptedStream(look)
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(
         made,
         stream,
@@ -86,7 +86,7 @@ async def test_half_a_transaction_is_not_confirmed(conn: AsyncConnection) -> Non
     """Nor is anything of it visible; with its commit it is."""
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     *first, commit = transaction(100, inserted(on, {"id": 1}))
     await take(made, stream, first)
     assert (stream.confirmed, await column(conn, KEYS)) == ([], [])
@@ -138,14 +138,14 @@ async def test_a_change_asks_once_however_often_it_arrives(conn: AsyncConnection
         *transaction(100, inserted(on, {"id": 1})),
     ]
     for _ in range(2):
-        made = await intake(conn, stream)
+        made = await intake(conn)
         await take(made, stream, batch)
     assert await rows(conn, "select commit_lsn::text, ordinal from agent.run order by id") == [
         ("0/64", 0),
         ("0/64", 1),
     ]
     await open_checkpoint(conn, start=1)
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(made, stream, transaction(100, inserted(on, {"id": 1})))
     assert await column(conn, "select generation from agent.run order by id") == [1, 1, 2]
 
@@ -154,7 +154,7 @@ async def test_quiet_positions_are_confirmed_when_the_server_asks(conn: AsyncCon
     """A server that wants to shut down waits for it; otherwise nothing is written for nothing."""
     await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(made, stream, transaction(100), [idle(500)])
     assert stream.confirmed == []
     assert await progress(conn) == 1
@@ -167,7 +167,7 @@ async def test_a_quiet_position_is_written_down_after_a_while(conn: AsyncConnect
     """WAL of tables that nobody watches does not pile up: sixteen megabytes are enough."""
     await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(made, stream, [idle(17 << 20)])
     assert stream.confirmed == [17 << 20]
 
@@ -176,7 +176,7 @@ async def test_an_idle_mark_inside_a_transaction_is_not_a_position(conn: AsyncCo
     """The server's place is beyond the commit that is still to come."""
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     begin, piece, commit = transaction(100, inserted(on, {"id": 1}))
     await take(made, stream, [begin, idle(9000, asked=True), piece], [commit])
     assert stream.confirmed == [110]
@@ -186,10 +186,10 @@ async def test_a_reader_that_was_overtaken_writes_nothing(conn: AsyncConnection,
     """It was frozen, and another one took the checkpoint over."""
     on = await desk(conn)
     stream = ScriptedStream()
-    old = await intake(conn, stream)
+    old = await intake(conn)
     async with session(dsn) as other:
         newer = ScriptedStream()
-        new = await intake(other, newer)
+        new = await intake(other)
         for batch in (
             transaction(100, inserted(on, {"id": 1})),
             [idle(1000, asked=True)],
@@ -205,7 +205,7 @@ async def test_the_ledger_does_not_go_backwards(conn: AsyncConnection) -> None:
     """A position before the one that is written down is refused."""
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     await take(made, stream, transaction(500, inserted(on, {"id": 1})))
     await run_all(conn, "update agent.checkpoint set end_lsn = '0/FFFF'")
     with pytest.raises(FencedError):
@@ -238,7 +238,7 @@ async def test_a_run_can_start_as_it_is_inserted(conn: AsyncConnection) -> None:
     on = await desk(conn)
     await claim(conn)  # nothing waits
     stream, hands = ScriptedStream(), Hands()
-    made = await intake(conn, stream, starter=hands)
+    made = await intake(conn, starter=hands)
     await take(made, stream, transaction(100, inserted(on, {"id": 1, "amount": Decimal("0.1")})))
     (held,) = hands.held
     assert (held.run_id, held.lease, held.attempt, held.steps) == (1, 1, 1, ())
@@ -260,7 +260,7 @@ async def test_only_the_first_of_a_ordering_key_starts_and_only_while_there_is_r
     on = await desk(conn, "ordering_key=[status]")
     await claim(conn)
     stream, hands = ScriptedStream(), Hands(room=2)
-    made = await intake(conn, stream, starter=hands)
+    made = await intake(conn, starter=hands)
     ordering_keys = ("a", "a", "b", "c", "a")
     rows_in = [
         inserted(on, {"id": n, "status": ordering_key})
@@ -280,7 +280,7 @@ async def test_no_more_runs_start_than_their_model_has_room_for(conn: AsyncConne
     on = await desk(conn)
     await claim(conn)
     stream, hands = ScriptedStream(), Hands(rooms={on.id: 1})
-    made = await intake(conn, stream, starter=hands)
+    made = await intake(conn, starter=hands)
     await take(made, stream, transaction(100, *(inserted(on, {"id": n}) for n in (1, 2, 3))))
     assert [held.key for held in hands.held] == ["1"]
     hands.rooms = {on.id: 0}
@@ -303,7 +303,7 @@ async def test_a_run_that_would_pass_others_by_waits(conn: AsyncConnection, wait
     await claim(conn)
     await run_all(conn, waits)
     stream, hands = ScriptedStream(), Hands()
-    made = await intake(conn, stream, starter=hands)
+    made = await intake(conn, starter=hands)
     await take(made, stream, transaction(100, inserted(on, {"id": 1})))
     assert hands.held == []
     assert await column(conn, "select state::text from agent.run") == ["pending"]
@@ -316,7 +316,7 @@ async def test_a_run_does_not_start_beside_one_that_is_just_being_retried(
     on = await desk(conn)
     await claim(conn)
     stream, hands = ScriptedStream(), Hands()
-    made = await intake(conn, stream, starter=hands)
+    made = await intake(conn, starter=hands)
     await take(made, stream, transaction(100, inserted(on, {"id": 1})))
     await finish(conn, hands.held.pop(), RunState.FAILED, error={"reason": "x"})
     async with session(dsn) as person:
@@ -367,7 +367,7 @@ async def test_nobody_sees_half_of_a_large_transaction(conn: AsyncConnection, ds
         for n in range(4)
     ]  # fmt: skip
     async with session(dsn) as own:
-        made = await intake(own, stream)
+        made = await intake(own)
         await take(made, stream, transaction(50, inserted(on, {"id": -1})), [begin])
         for piece in pieces:
             await take(made, stream, [piece])
@@ -669,7 +669,7 @@ async def test_a_crash_is_not_tidied_up_after(conn: AsyncConnection) -> None:
     """The points really fire: a test that arms one and sees nothing would prove nothing."""
     on = await desk(conn)
     stream = ScriptedStream()
-    made = await intake(conn, stream)
+    made = await intake(conn)
     with faults.armed("intake.committed"), pytest.raises(Crash):
         await take(made, stream, transaction(100, inserted(on, {"id": 1})))
     assert stream.confirmed == []

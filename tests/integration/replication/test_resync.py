@@ -23,10 +23,13 @@ from tests.helpers.database import (
 )
 from tests.integration.wal.reading import FREE
 from walagent.config import Replication
+from walagent.config.dsn import Places
 from walagent.errors import ConfigError, PreconditionError, SlotBusyError
+from walagent.intake.gap_plan import Plan
+from walagent.intake.recovery import RowRecovery
 from walagent.matching.document import Room
 from walagent.replication.bootstrap import ensure_slot
-from walagent.replication.resync import Plan, resync
+from walagent.replication.resync import resync
 from walagent.store import listings
 from walagent.store.errors import translating
 from walagent.store.gaps import Choice
@@ -59,7 +62,8 @@ async def make_good(
 ) -> None:
     """Resync."""
     with translating():
-        await resync(conn, dsn, dsn, Replication(slot=conn.info.dbname), plan, **more)
+        settings = Replication(slot=conn.info.dbname)
+        await resync(conn, Places(dsn, dsn), settings, RowRecovery(dsn, plan), **more)
 
 
 @asynccontextmanager
@@ -390,7 +394,7 @@ async def test_wal2json_is_resynced_alike(conn: AsyncConnection, dsn: str) -> No
     await lose(conn)
     await run_all(conn, "drop publication walagent_inserts")
     await run_all(conn, "insert into support_tickets (id) values (2)")
-    await resync(conn, dsn, dsn, settings, Plan({"desk": since()}))
+    await resync(conn, Places(dsn, dsn), settings, RowRecovery(dsn, Plan({"desk": since()})))
     assert await column(conn, BACKFILLED) == ["2"]
     async with daemon(conn, dsn, parts=("reader",), plugin="wal2json") as d:
         await run_all(conn, "insert into support_tickets (id) values (3)")

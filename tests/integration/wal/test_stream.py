@@ -35,7 +35,6 @@ from walagent.change import Begin, Commit, Idle, Item, Relation
 from walagent.embedded.server import EmbeddedServer
 from walagent.errors import GapError, PreconditionError, SlotBusyError, StreamLostError
 from walagent.lsn import Lsn
-from walagent.wal.fanout import FanOut
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import ReplicationStream, open_stream
 
@@ -322,18 +321,6 @@ async def test_leaving_is_quick_and_takes_the_last_confirmation_along(
         start = time.monotonic()
     assert time.monotonic() - start < 1
     assert await confirmed(conn, options.slot) == last.end_lsn
-
-
-async def test_other_readers_see_the_same_transactions(conn: AsyncConnection, dsn: str) -> None:
-    """Beside the consumer."""
-    await conn.execute(ROWS)
-    options = await follow(conn, dsn, "rows")
-    fan_out = FanOut()
-    with fan_out.subscribe() as beside:
-        async with open_stream(dsn, options, fan_out=fan_out) as stream:
-            await conn.execute("insert into rows values (1)")
-            items = await read_to(stream, await wal_end(conn))
-            assert [await anext(beside) for _ in items] == items
 
 
 async def test_unwanted_tables_cost_no_decoding_but_count(conn: AsyncConnection, dsn: str) -> None:

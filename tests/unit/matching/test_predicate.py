@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import orjson
 
-from tests.helpers.build import TICKETS, attachment, change
+from tests.helpers.build import TICKETS, attachment, change, changed
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Column, Op, Row
 from walagent.matching.predicate import MAX_EVALUATED, Shape, needed, oversized, rows, statement
@@ -57,15 +57,15 @@ def test_no_condition_is_true() -> None:
 def test_columns_that_the_condition_does_not_read_are_left_out() -> None:
     """A value of theirs that cannot be read any more does no harm."""
     assert '("status" text)' in text(DESK, looks_up=False)
-    assert '("status" text, "id" bigint)' in text(replace(DESK, whole_row=True), looks_up=False)
+    assert '("status" text, "id" bigint)' in text(changed(DESK, whole_row=True), looks_up=False)
 
 
 def test_what_is_needed_comes_with_its_type_at_the_change() -> None:
     """Of a relation that was not described nothing is known; of a missing column neither."""
-    other = replace(DESK, condition_columns=("status", "gone"))
+    other = changed(DESK, condition_columns=("status", "gone"))
     assert needed(other, TICKETS) == [("status", 25), ("gone", 0), ("id", 20)]
-    assert needed(replace(DESK, whole_row=True), TICKETS) == [("id", 20), ("status", 25)]
-    assert needed(replace(DESK, whole_row=True), replace(TICKETS, columns=())) is None
+    assert needed(changed(DESK, whole_row=True), TICKETS) == [("id", 20), ("status", 25)]
+    assert needed(changed(DESK, whole_row=True), replace(TICKETS, columns=())) is None
 
 
 def test_a_row_is_given_with_its_number() -> None:
@@ -78,7 +78,7 @@ def test_a_row_is_given_with_its_number() -> None:
     }
     assert given(DESK, Op.DELETE, None, {"id": 1})["new"] is None
     assert given(DESK, Op.TRUNCATE, None) == {"n": 7, "new": None, "old": None, "key": None}
-    whole = given(replace(DESK, whole_row=True), Op.INSERT, {"id": 1, "status": "a"})
+    whole = given(changed(DESK, whole_row=True), Op.INSERT, {"id": 1, "status": "a"})
     assert whole["new"] == {"id": 1, "status": "a"}
 
 
@@ -98,8 +98,8 @@ def test_else_the_present_row_is_looked_up_by_its_key() -> None:
     assert found["key"] == {"id": 1}
     other = attachment(condition="new.body = 'x'", condition_columns=("body",))
     assert given(other, Op.UPDATE, new, {"id": 1})["key"] is None
-    assert given(replace(DESK, whole_row=True), Op.UPDATE, new)["key"] == {"id": 1}
-    assert given(replace(DESK, key_columns=()), Op.UPDATE, new)["key"] is None
+    assert given(changed(DESK, whole_row=True), Op.UPDATE, new)["key"] == {"id": 1}
+    assert given(changed(DESK, key_columns=()), Op.UPDATE, new)["key"] is None
 
 
 def test_json_is_given_as_json() -> None:
@@ -140,5 +140,5 @@ def test_a_value_too_large_for_a_condition_is_found_where_the_condition_reads_it
     )  # fmt: skip
     assert oversized(DESK, change(Op.DELETE, None, {"id": 1, "status": large})) is not None
     assert oversized(DESK, change(Op.INSERT, {"id": 1, "status": "open", "body": large})) is None
-    whole = replace(DESK, whole_row=True)
+    whole = changed(DESK, whole_row=True)
     assert oversized(whole, change(Op.INSERT, {"id": 1, "body": large})) is not None

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation
 from walagent.lsn import Lsn
-from walagent.wal.fanout import FanOut, Missed, Subscription
+from walagent.replication.fan_out import FanOut, Missed, Subscription
 
 TABLE = Relation(1, "public", "t")
 
@@ -26,9 +26,9 @@ async def test_every_reader_gets_every_item() -> None:
     """In order, each at its own pace."""
     fan_out = FanOut()
     with fan_out.subscribe() as one, fan_out.subscribe() as other:
-        fan_out.publish(transaction(10))
+        await fan_out.take(transaction(10))
         assert await take(one, 3) == transaction(10)
-        fan_out.publish(transaction(20))
+        await fan_out.take(transaction(20))
         assert await take(one, 3) == transaction(20)
         assert await take(other, 6) == transaction(10) + transaction(20)
 
@@ -40,10 +40,10 @@ async def test_a_reader_that_lags_is_told_what_it_missed_and_goes_on_with_a_whol
     fan_out = FanOut()
     with fan_out.subscribe(limit=7) as slow:
         for lsn in (10, 20, 30):
-            fan_out.publish(transaction(lsn))
+            await fan_out.take(transaction(lsn))
         first = await anext(slow)
         assert first == Missed(9)
-        fan_out.publish(transaction(40))
+        await fan_out.take(transaction(40))
         assert await take(slow, 3) == transaction(40)
 
 
@@ -51,8 +51,8 @@ async def test_a_reader_starts_with_the_next_transaction() -> None:
     """What was under way when it came is not its business, and no loss."""
     fan_out = FanOut()
     with fan_out.subscribe() as late:
-        fan_out.publish(transaction(10)[1:])
-        fan_out.publish(transaction(20))
+        await fan_out.take(transaction(10)[1:])
+        await fan_out.take(transaction(20))
         assert await take(late, 3) == transaction(20)
 
 
@@ -63,7 +63,7 @@ async def test_a_reader_waits_for_what_is_to_come() -> None:
         waiting = asyncio.create_task(take(subscription, 3))
         await asyncio.sleep(0)
         assert not waiting.done()
-        fan_out.publish(transaction(10))
+        await fan_out.take(transaction(10))
         assert await waiting == transaction(10)
 
 
@@ -71,6 +71,6 @@ async def test_a_transaction_larger_than_the_queue_is_missed() -> None:
     """Memory stays bounded whatever comes."""
     fan_out = FanOut()
     with fan_out.subscribe(limit=10) as small:
-        fan_out.publish(transaction(10, size=50))
-        fan_out.publish(transaction(20))
+        await fan_out.take(transaction(10, size=50))
+        await fan_out.take(transaction(20))
         assert await take(small, 4) == [Missed(52), *transaction(20)]

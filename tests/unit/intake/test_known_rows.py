@@ -6,7 +6,7 @@ import pytest
 
 from walagent.cli.resync import read_choice
 from walagent.errors import ConfigError
-from walagent.replication.resync import Told, is_known
+from walagent.intake.known_rows import Told, is_known
 from walagent.store.gaps import Choice
 from walagent.store.resyncing import Former
 

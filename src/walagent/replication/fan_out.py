@@ -1,48 +1,62 @@
-"""Lets others read the stream beside its consumer, which never waits for them.
+"""A lossy sink with any number of subscribers, for which nothing else waits.
 
-A reader that lags loses what does not fit and is told so by a `Missed`, which also ends
-the transaction that was open for it; what follows starts again with a Begin.  After a broken
+A subscriber that lags loses what does not fit and receives a `Missed`, which also ends the
+transaction that was open for it; what follows starts again with a Begin.  After a broken
 connection the server repeats transactions that were not confirmed, and a Begin may follow a
 Begin: the one before was cut off.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from walagent.change import Begin, Idle, Item, Piece
+from walagent.replication.sinks import Table
 
 _LIMIT: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The reader was too slow: this many changes and transactions' marks never reached it."""
+    """The subscriber was too slow: it did not receive this many changes, begins and commits."""
 
     count: int
 
 
 class FanOut:
-    """Gives every subscriber the same items; belongs to one event loop."""
+    """Gives every subscriber the same items; implements `Sink`.  Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._subscriptions: list[Subscription] = []
 
-    def publish(self, items: Sequence[Item]) -> None:
-        """Pass items on; returns at once, whoever lags."""
+    @property
+    def durable(self) -> None:
+        """Nothing is: the slot is never held back."""
+        return
+
+    def tables(self) -> frozenset[Table]:
+        """Name the tables that the present subscribers need."""
+        return frozenset[Table]().union(*(each.tables for each in self._subscriptions))
+
+    async def take(self, items: Sequence[Item]) -> None:
+        """Queue items for each subscriber; returns at once, however far one lags."""
         for subscription in self._subscriptions:
             subscription.offer(items)
 
     @contextmanager
-    def subscribe(self, limit: int = _LIMIT) -> "Generator[Subscription]":
-        """Listen from now on, starting with the next transaction that begins.
+    def subscribe(
+        self, tables: Iterable[Table] = (), *, limit: int = _LIMIT
+    ) -> "Generator[Subscription]":
+        """Receive items from now on, starting with the next transaction that begins.
 
-        At most *limit* changes and marks wait for this reader.
+        Args:
+            tables: what the stream has to carry for this subscriber, which receives all of it.
+            limit: how many changes, begins and commits are queued at most.
         """
-        subscription = Subscription(limit)
+        subscription = Subscription(frozenset(tables), limit)
         self._subscriptions.append(subscription)
         try:
             yield subscription
@@ -51,15 +65,16 @@ class FanOut:
 
 
 class Subscription:
-    """One reader's queue; iterate over it."""
+    """One subscriber's queue; iterate over it."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, tables: frozenset[Table], limit: int) -> None:
+        self.tables = tables
         self._limit = limit
         self._queue: deque[Item] = deque()
         self._size = 0
         self._missed = 0
         self._whole = False  # whether what comes next continues what was queued
-        self._started = False  # what was under way before the reader came is no loss
+        self._started = False  # a transaction that began before the subscription is not missed
         self._arrival = asyncio.Event()
 
     def offer(self, items: Sequence[Item]) -> None:

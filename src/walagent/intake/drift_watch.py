@@ -1,0 +1,20 @@
+"""Check regularly whether attachments still have what they were defined with."""
+
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent.concurrency import Periodic
+from walagent.store.errors import translating
+from walagent.store.pausing import pause_drifted
+
+
+async def watch_drift(conn: AsyncConnection[Any], turns: Periodic) -> None:
+    """Pause attachments that are broken; does not end.
+
+    Args:
+        turns: nudged when the WAL describes an attached table again, which may have changed.
+    """
+    async for _ in turns:
+        with translating():
+            await pause_drifted(conn)

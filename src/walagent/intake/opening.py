@@ -1,0 +1,108 @@
+"""Open intake for one stream: connections, the attachments in effect, and the work beside it."""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent.attachment import Attachment
+from walagent.concurrency import Periodic
+from walagent.intake.backfill import Backfill
+from walagent.intake.conditions import Evaluator
+from walagent.intake.drift_watch import watch_drift
+from walagent.intake.intake import Intake
+from walagent.intake.settings import IntakeSettings
+from walagent.log import log
+from walagent.matching.registry import Registry
+from walagent.replication.sinks import Beside, Opening, SinkSet
+from walagent.store import attachments, backfills
+from walagent.store.checkpoint import Checkpoint
+from walagent.store.connections import connect
+from walagent.store.errors import translating
+from walagent.store.pausing import pause_drifted
+
+_IDLE = 60.0  # seconds that a transaction of ours may rest
+_BACKFILL = 30.0  # seconds between two looks for backfills that nobody announced
+_DRIFT = 30.0  # seconds between two looks at what leaves no trace in the WAL
+_DRIFT_REST = 0.5  # seconds at least, however often tables change
+
+
+@asynccontextmanager
+async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenerator[SinkSet]:
+    """Connect, and read what is in effect where the checkpoint ends.
+
+    Raises:
+        DatabaseLostError, LoginRefusedError: there is no connection.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def connected(part: str, idle: float) -> AsyncConnection[Any]:
+            made = await connect(opening.dsn, application=f"walagent {part}", idle=idle)
+            return await stack.enter_async_context(made)
+
+        # A standby that takes over must not wait for a checkpoint that we lock while frozen.
+        conn = await connected("intake", (opening.settings.sender_timeout or _IDLE) + 1)
+        evaluator = Evaluator(await connected("evaluate", _IDLE), by_name=_by_name(opening))
+        filler = await connected("backfill", _IDLE)
+        with translating():
+            registry = Registry(await attachments.active_attachments(opening.conn))
+            key = await attachments.secret_key(opening.conn)
+        beside = _Beside(opening, settings)
+        intake = Intake(
+            conn, evaluator, opening.checkpoint, registry, key, beside.settings(registry)
+        )
+        yield SinkSet([intake], lambda checkpoint: beside.start(intake, filler, checkpoint))
+
+
+class _Beside:
+    """What goes on beside intake: backfills, and the look at what attachments stand on."""
+
+    def __init__(self, opening: Opening, settings: IntakeSettings) -> None:
+        self._opening = opening
+        self._backfilling = set[int]()
+        self._attached = Periodic(_BACKFILL)
+        self._described = Periodic(_DRIFT, rest=_DRIFT_REST, at_once=False)
+        self._settings = settings
+
+    def settings(self, registry: Registry) -> IntakeSettings:
+        """Complete the settings with what belongs to this stream."""
+        carried = registry.relations | self._opening.tables if _by_name(self._opening) else None
+        return replace(
+            self._settings,
+            on_attached=self._on_attached,
+            on_described=self._described.nudge,
+            carried=carried,
+            replicated=self._opening.failover,
+            backfilling=self._backfilling,
+        )
+
+    async def start(
+        self, intake: Intake, filler: AsyncConnection[Any], checkpoint: Checkpoint
+    ) -> Beside:
+        """Let intake write; pause what is broken before anything starts that could not go on."""
+        with translating():
+            self._backfilling |= await backfills.running(self._opening.conn)
+            await pause_drifted(self._opening.conn)
+        intake.hold(checkpoint)
+        room, evaluator = self._settings.room, Evaluator(filler)
+        backfill = Backfill(filler, evaluator, self._backfilling, lambda: intake.settled, room=room)
+        return {
+            "backfill": self._fill(backfill),
+            "drift": watch_drift(self._opening.conn, self._described),
+        }
+
+    async def _fill(self, backfill: Backfill) -> None:
+        async for _ in self._attached:
+            while await backfill.work_one():
+                self._settings.on_runs()
+
+    def _on_attached(self, attachment: Attachment) -> None:
+        log.info("attachment.activated", attachment=attachment.name, version=attachment.version)
+        self._attached.nudge()
+
+
+def _by_name(opening: Opening) -> bool:
+    """Whether the plug-in names tables without their OID, and is given its tables at the start."""
+    return opening.settings.plugin == "wal2json"

@@ -1,0 +1,164 @@
+"""After a gap: runs of the rows that were changed in it, as a person chooses for each attachment.
+
+Every change has one way to its run.  What had committed before the new slot begins is in its
+snapshot, and is run on if the choice says so; what commits later comes by the slot.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent.attachment import Attachment
+from walagent.errors import ConfigError
+from walagent.intake.backfill import PresentRow, present_rows, read_as, runs_of
+from walagent.intake.conditions import Evaluator
+from walagent.intake.gap_plan import SKIP, Plan, check_choice
+from walagent.intake.known_rows import Told, is_known
+from walagent.replication.resync import Renewal
+from walagent.store import backfills, resyncing
+from walagent.store import checkpoint as checkpoints
+from walagent.store.connections import connect
+from walagent.store.gaps import Choice, Made
+from walagent.store.resyncing import Candidate, Span
+
+_AT_ONCE = 1000  # rows; wide ones have a megabyte
+
+Connection = AsyncConnection[Any]
+
+
+class RowRecovery:
+    """Carries a plan out; implements `resync.Recovery`."""
+
+    def __init__(
+        self, dsn: str, plan: Plan, report: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            report: called with a sentence after each portion of rows.
+        """
+        self._dsn = dsn
+        self._plan = plan
+        self._report = report
+
+    async def check(self, conn: Connection) -> None:
+        """Check that everything can be carried out.
+
+        Raises:
+            ConfigError: a choice cannot.
+        """
+        known = {candidate.name: candidate for candidate in await resyncing.candidates(conn)}
+        for name, choice in self._plan.choices.items():
+            if name not in known:
+                raise ConfigError(
+                    f"there is no attachment {name}", hint="walagent agents lists them"
+                )
+            check_choice(known[name], choice)
+            if choice.kind != "skip":
+                attachment = await resyncing.definition(conn, known[name].id, known[name].version)
+                async with conn.transaction(force_rollback=True):
+                    await read_as(conn, attachment)
+                    await resyncing.probe(conn, attachment)
+
+    async def settle(self, renewal: Renewal) -> Sequence[Made]:
+        """Insert the runs, in the caller's transaction; say what was made of each attachment."""
+        zone = await resyncing.time_zone(renewal.conn)
+        async with await connect(self._dsn, application="walagent evaluate") as conn:
+            work = _Rows(renewal, Evaluator(conn), self._plan, zone, self._report)
+            candidates = await resyncing.candidates(renewal.past)
+            made = [await work.carry_out(each) for each in candidates]
+        for one in made:
+            if one.runs:
+                await backfills.wake(renewal.conn, one.attachment_id)
+        return made
+
+
+class _Rows:
+    """Reads rows as the new slot begins, and inserts the runs that they are to have."""
+
+    def __init__(
+        self,
+        renewal: Renewal,
+        evaluator: Evaluator,
+        plan: Plan,
+        zone: str,
+        report: Callable[[str], None],
+    ) -> None:
+        self._renewal = renewal
+        self._conn, self._past = renewal.conn, renewal.past
+        self._evaluator = evaluator
+        self._plan = plan
+        self._zone = zone
+        self._report = report
+
+    async def carry_out(self, candidate: Candidate) -> Made:
+        """Do what was chosen for one attachment."""
+        choice = self._plan.choices.get(candidate.name, SKIP)
+        match choice.kind, self._span():
+            case "all", _:
+                await resyncing.replace_backfills(self._conn, candidate.id)
+                await resyncing.ask_backfill(self._conn, candidate, self._renewal.generation)
+            case "since", Span() as span:
+                return await self._run_on_changed(candidate, choice, span)
+            case _:
+                pass
+        return Made(candidate.id, candidate.name, choice)
+
+    def _span(self) -> Span | None:
+        """From the first gap on; None where nothing was ever ingested."""
+        known_until = self._renewal.ingested_until
+        if known_until is None:
+            return None
+        begins = min((gap.since for gap in self._renewal.gaps if gap.since), default=known_until)
+        return Span(begins - self._plan.overlap, known_until)
+
+    async def _run_on_changed(self, candidate: Candidate, choice: Choice, span: Span) -> Made:
+        """Insert runs for the rows that have changed; `is_known` says which are left out."""
+        attachment = await resyncing.definition(self._conn, candidate.id, candidate.version)
+        column, generation = choice.column or "", self._renewal.generation
+        rows = runs = 0
+        # A savepoint, so that each attachment is read as its own role.
+        async with self._past.transaction(force_rollback=True):
+            await read_as(self._past, attachment)
+            undated = await resyncing.count_undated(self._past, attachment, column)
+            await resyncing.open_changed(
+                self._past, attachment, column, candidate.columns[column], span, self._zone
+            )
+            await resyncing.gather_runs(self._conn, attachment.id)
+            unfinished = attachment.id in await backfills.running(self._conn)
+            while portion := await self._fetch(attachment):
+                found = await self._missed(attachment, column, portion)
+                await backfills.insert_runs(self._conn, attachment, generation, found)
+                if unfinished:  # one that goes through the table would come to them as well
+                    seen = [(attachment.id, row.key) for row in portion]
+                    await checkpoints.record_seen(self._conn, generation, seen)
+                rows, runs = rows + len(portion), runs + len(found)
+                self._report(f"{attachment.name}: {rows} rows looked at, {runs} to be worked")
+        await resyncing.note_backfill(self._conn, candidate, generation, rows, runs)
+        return Made(attachment.id, attachment.name, choice, span.since, rows, runs, undated)
+
+    async def _fetch(self, attachment: Attachment) -> list[PresentRow]:
+        found = await resyncing.fetch_changed(self._past, _AT_ONCE)
+        return present_rows(found, attachment, beside=2)
+
+    async def _missed(
+        self, attachment: Attachment, column: str, rows: Sequence[PresentRow]
+    ) -> list[dict[str, Any]]:
+        """Give the runs of those rows whose change was not ingested."""
+        told = {row.key: Told(*row.rest) for row in rows}
+        runs = await runs_of(self._evaluator, attachment, rows, self._plan.room)
+        formers = await resyncing.formers(
+            self._conn, [(key, one.time) for key, one in told.items()]
+        )
+        return [
+            run
+            for run in runs
+            if not is_known(
+                run["change"],
+                formers.get(run["key"]),
+                told[run["key"]],
+                column,
+                attachment.target.writes,
+            )
+        ]

@@ -1,0 +1,141 @@
+"""Write runs and the checkpoint's position: both commit together, or neither does."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection
+
+from walagent import faults
+from walagent.intake.batching import Gathered, Position
+from walagent.run import Claim, NewRun
+from walagent.store import checkpoint as checkpoints
+from walagent.store.checkpoint import Checkpoint, Start
+
+# Between two pieces of a large transaction, the stream and the evaluate may take their time.
+_REST = "set local idle_in_transaction_session_timeout = '60s'"
+
+
+class Starter(Protocol):
+    """A worker of this process, which can start runs as they are inserted."""
+
+    def offer(self) -> Start | None:
+        """Say what it could take now; None if it has no free slot."""
+        ...
+
+    def start(self, claims: Sequence[Claim]) -> None:
+        """Execute runs that it was given."""
+        ...
+
+
+class Writer:
+    """Writes for one slot, on a connection of its own."""
+
+    def __init__(
+        self, conn: AsyncConnection[Any], checkpoint: Checkpoint, starter: Starter | None = None
+    ) -> None:
+        """Take over *conn*, in autocommit mode."""
+        self.conn = conn
+        self.checkpoint = checkpoint
+        self._starter = starter
+        self._large: set[int] | None = None  # queues of the runs of the large transaction
+
+    async def write(self, runs: Sequence[NewRun], gathered: Gathered, position: Position) -> bool:
+        """Insert what whole transactions bring and advance the checkpoint.
+
+        Returns:
+            whether runs wait for a worker.
+
+        Raises:
+            FencedError: a newer reader holds the checkpoint; nothing was written.
+        """
+        special = gathered.effects or gathered.seen or any(map(_is_special, runs))
+        if not special:  # planted: runs-first/path
+            return await self._write_plain(runs, position)
+        async with self.conn.transaction():
+            await self._insert(runs, gathered)
+            await self._advance(position, _queues(runs))  # planted: runs-first/commit
+        return bool(runs)
+
+    async def advance(self, position: Position) -> None:
+        """Advance the checkpoint alone; raises as `write`."""
+        await self._advance(position, ())
+
+    async def _write_plain(self, runs: Sequence[NewRun], position: Position) -> bool:
+        """Do it in one round trip, and start the runs for which a worker here has free slots."""
+        offer = self._starter.offer() if self._starter and runs else None
+        claims = await checkpoints.take_in(
+            self.conn,
+            self.checkpoint,
+            runs,
+            position.commit_lsn,
+            position.end_lsn,
+            offer,
+            position.committed_at,
+        )
+        if claims and self._starter:
+            self._starter.start(claims)
+        return len(claims) < len(runs)
+
+    # A large transaction, piece by piece.
+
+    @property
+    def in_large(self) -> bool:
+        """Whether a large transaction is being written."""
+        return self._large is not None
+
+    async def begin_large(self) -> None:
+        """Open the transaction in which the pieces are written.
+
+        It stays open until the end, so nobody sees half of it and a lost connection takes it all
+        back.
+        """
+        await self.conn.execute("begin")
+        await self.conn.execute(_REST)
+        self._large = set()
+
+    async def write_piece(self, runs: Sequence[NewRun], gathered: Gathered) -> None:
+        """Insert what a piece brings."""
+        await self._insert(runs, gathered)
+        if self._large is not None:
+            self._large.update(_queues(runs))
+
+    async def end_large(self, position: Position) -> None:
+        """Advance the checkpoint and commit all pieces; raises as `write`."""
+        queues, self._large = self._large or set[int](), None
+        await self._advance(position, queues)
+        await self.conn.execute("commit")
+
+    async def _insert(self, runs: Sequence[NewRun], gathered: Gathered) -> None:
+        conn, checkpoint = self.conn, self.checkpoint
+        if plain := [run for run in runs if run.debounce is None]:
+            await checkpoints.insert_runs(conn, checkpoint, plain)
+        for run in runs:
+            if run.debounce is not None:
+                await checkpoints.collect_run(conn, checkpoint, run)
+        if deferred := [run for run in runs if run.deferred is not None]:
+            await checkpoints.defer_changes(conn, checkpoint, deferred)
+        if gathered.effects:
+            await checkpoints.record_effects(conn, gathered.effects)
+        if gathered.seen:
+            await checkpoints.record_seen(conn, checkpoint.generation, gathered.seen)
+        faults.hit("intake.runs_inserted")
+
+    async def _advance(self, position: Position, queues: Iterable[int]) -> None:
+        await checkpoints.advance_checkpoint(
+            self.conn,
+            self.checkpoint,
+            position.commit_lsn,
+            position.end_lsn,
+            queues,
+            position.committed_at,
+        )
+        faults.hit("intake.checkpoint_advanced")
+
+
+def _is_special(run: NewRun) -> bool:
+    """Whether a run needs more than being inserted."""
+    return run.debounce is not None or run.deferred is not None
+
+
+def _queues(runs: Iterable[NewRun]) -> set[int]:
+    return {run.attachment_id for run in runs}

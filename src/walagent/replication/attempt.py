@@ -1,0 +1,180 @@
+"""One attempt to follow the slot.
+
+checkpoint → slot checked → sinks opened → stream opened (only one can) → checkpoint held → fed
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Never
+
+from psycopg import AsyncConnection
+
+from walagent.concurrency import first_of
+from walagent.config import Replication
+from walagent.config.dsn import Logins
+from walagent.errors import GapError
+from walagent.log import log
+from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
+from walagent.replication.checkpoint_lock import check_locks
+from walagent.replication.feed import Feed
+from walagent.replication.health import ReaderHealth
+from walagent.replication.publication_watch import watch_publications
+from walagent.replication.sinks import (
+    Beside,
+    Opening,
+    OpenSinks,
+    SinkSet,
+    Table,
+    first_needed,
+    tables_of,
+)
+from walagent.replication.source import Source, check_source, hold_checkpoint
+from walagent.replication.status_watch import watch_status
+from walagent.store.checkpoint import Checkpoint
+from walagent.store.connections import connect
+from walagent.store.errors import translating
+from walagent.wal.options import StreamOptions
+from walagent.wal.refusals import LOST
+from walagent.wal.slots import Blocker
+from walagent.wal.stream import ReplicationStream, open_stream
+
+_IDLE = 60.0  # seconds that a transaction of ours may rest
+_OWN: Table = ("agent", "attachment")
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """What every attempt needs."""
+
+    logins: Logins
+    settings: Replication
+    open_sinks: OpenSinks
+    name: str  # of this reader, for `agent.checkpoint`
+    on_streaming: Callable[[], None] = lambda: None  # called each time that the stream is open
+
+
+class Attempt:
+    """Opens the stream where the checkpoint ends and feeds the sinks until something fails."""
+
+    def __init__(
+        self,
+        following: Following,
+        health: ReaderHealth,
+        tables: frozenset[Table],
+        *,
+        is_careful: bool,
+    ) -> None:
+        """Connect to nothing yet.
+
+        Args:
+            tables: that a sink needs beside those that it names at first.
+            is_careful: whether to see first that the checkpoint can be written.
+        """
+        self._following = following
+        self._settings = following.settings
+        self._health = health
+        self._tables = tables
+        self._is_careful = is_careful
+        self._feed: Feed | None = None
+        self.let_in = False  # whether the server has let our logins in
+        self.found: Checkpoint | None = None  # as it was read
+        self.held: Checkpoint | None = None  # as it was when this process took it over
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the stream has brought something."""
+        found = self.found
+        return self._feed is not None and found is not None and self._feed.passed > found.end_lsn
+
+    async def run(self) -> Never:
+        """Follow the slot.
+
+        Raises:
+            SlotBusyError: another reader holds it; stand by.
+            ResubscribeError: start over, for other tables.
+            StreamLostError, DatabaseLostError, FencedError: start over.
+            GapError, PreconditionError, DecodeError: a person must act.
+        """
+        dsn, login = self._following.logins.dsn(), self._following.logins.replication_dsn()
+        async with AsyncExitStack() as stack:
+            conn = await stack.enter_async_context(
+                await connect(dsn, application="walagent status", idle=_IDLE)
+            )
+            with translating():
+                opening, source = await self._check(dsn, login, conn)
+                opened = await stack.enter_async_context(self._following.open_sinks(opening))
+            options = self._options(opened, opening.checkpoint, source)
+            stream = await stack.enter_async_context(open_stream(login, options))
+            await stream.during(self._follow(stream, opened, opening, source))
+        raise AssertionError
+
+    async def _check(
+        self, dsn: str, login: str, conn: AsyncConnection[Any]
+    ) -> tuple[Opening, Source]:
+        """Find the checkpoint; check that it can be written, and the slot be read from there."""
+        settings = self._settings
+        if self._is_careful:  # the last one failed, perhaps because we could not write
+            await check_locks(dsn, conn, settings.slot)
+        self.found = checkpoint = await ensure_slot(conn, login, settings, _log_blockers)
+        source = await check_source(conn, login, settings, checkpoint)
+        self.let_in = True
+        return Opening(dsn, conn, settings, checkpoint, source.slot.failover, self._tables), source
+
+    async def _follow(
+        self, stream: ReplicationStream, opened: SinkSet, opening: Opening, source: Source
+    ) -> Never:
+        """Hold the checkpoint, now that the slot is ours, and feed the sinks."""
+        conn, name = opening.conn, self._following.name
+        with translating():
+            self.held = checkpoint = await hold_checkpoint(conn, source, opening.checkpoint, name)
+        beside = await opened.start(checkpoint)
+        self._feed = feed = Feed(stream, opened.sinks, self._carried(opened))
+        self._health.opened(feed)
+        log.info("reader.streaming", slot=checkpoint.slot, lsn=str(checkpoint.end_lsn))
+        self._following.on_streaming()
+        await first_of(feed=feed.run(), **self._beside(conn, checkpoint), **beside)
+        raise AssertionError
+
+    def _beside(self, conn: AsyncConnection[Any], checkpoint: Checkpoint) -> Beside:
+        """Give the work of the reader's own."""
+        work = {"status": watch_status(conn, checkpoint.slot, self._health)}
+        if self._settings.plugin == "pgoutput":
+            work["publications"] = watch_publications(conn, checkpoint)
+        return work
+
+    def _carried(self, opened: SinkSet) -> frozenset[Table] | None:
+        """The tables that the stream is opened for; None where publications say it as it goes."""
+        if self._settings.plugin == "pgoutput":
+            return None
+        return tables_of(opened.sinks) | self._tables
+
+    def _options(self, opened: SinkSet, checkpoint: Checkpoint, source: Source) -> StreamOptions:
+        """Start where the durable sink ends that has least."""
+        settings, start = self._settings, first_needed(opened.sinks, checkpoint.end_lsn)
+        confirmed = source.slot.confirmed
+        if confirmed is not None and confirmed > start:
+            raise GapError(
+                f"slot {settings.slot} is at {confirmed}, ahead of a sink at {start}", hint=LOST
+            )
+        return StreamOptions(
+            slot=settings.slot,
+            plugin=settings.plugin,
+            publications=PUBLICATIONS,
+            tables=(_OWN, *sorted(self._carried(opened) or ())),
+            protocol=settings.protocol,
+            start=start,
+            status_interval=settings.status_interval,
+            sender_timeout=settings.sender_timeout,
+            stall_timeout=settings.stall_timeout,
+        )
+
+
+def _log_blockers(blockers: Sequence[Blocker]) -> None:
+    for blocker in blockers:
+        log.warning(
+            "slot.creation_blocked",
+            pid=blocker.pid,
+            seconds=round(blocker.age),
+            application=blocker.application_name,
+        )

@@ -1,0 +1,102 @@
+"""Consumers of the stream: durable ones, which hold the slot back, and lossy ones, which do not."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection
+
+from walagent.change import Item
+from walagent.config import Replication
+from walagent.lsn import Lsn
+from walagent.store.checkpoint import Checkpoint
+
+Table = tuple[str, str]  # schema and name
+
+
+class Sink(Protocol):
+    """A consumer of the items of one stream.
+
+    They arrive in the order of the stream, `Begin (Tag | Piece)* Commit` with `Idle` between; a
+    transaction can take several calls.  A durable sink receives every transaction whose commit LSN
+    is not below the `durable` that it had when the stream was opened.
+    """
+
+    def tables(self) -> frozenset[Table]:
+        """Name the tables that the stream has to carry for it."""
+        ...
+
+    async def take(self, items: Sequence[Item]) -> None:
+        """Take the next items; they are shared with other sinks and must not be changed.
+
+        While a durable sink takes, nothing else is taken, and soon nothing is read: after
+        `stall_timeout` the stream is closed.  A lossy sink returns at once and drops what does not
+        fit.  When the stream ends, the call is cancelled.
+
+        Raises:
+            ResubscribeError: the stream does not carry its tables.
+        """
+        ...
+
+    @property
+    def durable(self) -> Lsn | None:
+        """The position up to which everything is durable; None for a lossy sink.
+
+        The server may drop WAL before it.  It can advance at any time and never moves back, except
+        with a new generation of the checkpoint, which follows a gap: then it starts there.
+        """
+        ...
+
+
+class ResubscribeError(Exception):
+    """The stream was opened for fewer tables than a sink needs now; open it again, for *tables*.
+
+    Raised by `Sink.take` before the transaction that asked for a table is durable, so that this
+    transaction is read again with all of its own changes to the table.
+    """
+
+    def __init__(self, tables: frozenset[Table]) -> None:
+        super().__init__("the stream does not carry all tables")
+        self.tables = tables
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A stream that is about to be opened; the checkpoint is found and not held yet."""
+
+    dsn: str
+    conn: AsyncConnection[Any]  # the reader's own, shared: one statement at a time, in autocommit
+    settings: Replication
+    checkpoint: Checkpoint
+    failover: bool  # whether standbys have copies of the slot
+    tables: frozenset[Table]  # that `ResubscribeError` asked for
+
+
+# Work that goes on while the stream is read, by the name of its task.  It does not end by itself.
+Beside = Mapping[str, Coroutine[Any, Any, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSet:
+    """The sinks of one stream, in the order in which they take.
+
+    `start` is called once, when the stream is open and the checkpoint is held: from then on they
+    may write.  It returns the work beside; an error of this work ends the stream.
+    """
+
+    sinks: Sequence[Sink]
+    start: Callable[[Checkpoint], Awaitable[Beside]]
+
+
+OpenSinks = Callable[[Opening], AbstractAsyncContextManager[SinkSet]]
+
+
+def first_needed(sinks: Sequence[Sink], otherwise: Lsn) -> Lsn:
+    """The least position that a durable sink has; *otherwise* if none is durable."""
+    return min((sink.durable for sink in sinks if sink.durable is not None), default=otherwise)
+
+
+def tables_of(sinks: Sequence[Sink]) -> frozenset[Table]:
+    """The tables that any of the sinks needs."""
+    return frozenset[Table]().union(*(sink.tables() for sink in sinks))

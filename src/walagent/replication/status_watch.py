@@ -1,0 +1,44 @@
+"""Look regularly at what metrics and health checks show, while the stream is read."""
+
+import asyncio
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent import metrics
+from walagent.concurrency import Periodic
+from walagent.replication.health import ReaderHealth
+from walagent.store import budgets, status
+from walagent.store.errors import translating
+
+_LOOK = 5.0  # seconds between two looks, and at most for one
+_REST = 1.0  # seconds after a look that took that long
+_COUNT = 6  # looks between two counts of runs, which read an index of the whole table
+
+
+async def watch_status(conn: AsyncConnection[Any], slot: str, health: ReaderHealth) -> None:
+    """Look at slot, approvals, runs and budgets; does not end.
+
+    A look that has to wait for a lock on our tables is left out.
+    """
+    turns = count()
+    async for _ in Periodic(_LOOK, rest=_REST):
+        with suppress(TimeoutError), translating():
+            async with asyncio.timeout(_LOOK):
+                seen = await status.read_status(conn, slot)
+                health.withhold(withheld=seen.withheld)
+                metrics.approvals_pending.set(seen.approvals)
+                if next(turns) % _COUNT == 0:
+                    await _count(conn)
+        health.turn()
+
+
+async def _count(conn: AsyncConnection[Any]) -> None:
+    counts = await status.count_runs(conn)
+    for state in metrics.RUN_STATES:
+        metrics.runs.labels(state).set(counts.get(state, 0))
+    metrics.set_budgets(
+        (each.name, each.spent, each.reserved) for each in await budgets.standings(conn)
+    )
