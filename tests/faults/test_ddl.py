@@ -580,7 +580,7 @@ async def test_what_waited_for_a_dropped_table_does_not_reach_the_next(
     (run,) = await rows(
         conn, "select state::text, error from agent.run_overview where relation like '%%ticket'"
     )
-    assert run == ("skipped", "postgres cannot see this row (row level security, or gone)")
+    assert run == ("skipped", 'role "postgres" cannot see the row, or it is gone')
 
 
 # Partitions and TRUNCATE.

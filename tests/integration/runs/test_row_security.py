@@ -62,7 +62,7 @@ async def test_a_row_that_the_role_cannot_see_reaches_no_model(
         await _work_all(dsn, conn, model)
         assert await _states(conn) == {"succeeded": "1", "skipped": "2"}
         cursor = await conn.execute("select error ->> 'reason' from agent.run where key = '2'")
-        assert "cannot see this row" in str(await cursor.fetchone())
+        assert "cannot see the row" in str(await cursor.fetchone())
     finally:
         await conn.execute(_GOODBYE.format(table="note", role=role).encode())
 

@@ -324,7 +324,7 @@ async def test_a_tool_that_does_not_end_is_taken_back(conn: AsyncConnection, dsn
     )
     async with bench(conn, dsn, "tools=[slow, fails]") as b:
         error = await b.error("slow", how="sleep")
-        assert error == "slow did not end within 1 s and was undone"
+        assert error == "slow did not end within 1 s and was rolled back"
         assert await b.answer("fails", how="not") == "fine"
     assert await value(conn, "select count(*) from refund") == 1
     assert await value(
@@ -649,7 +649,7 @@ async def test_a_python_tool_that_does_not_end_is_taken_back(
     await register_python_tools(conn, [declared(pay)])
     await run_all(conn, "update agent.tool set timeout_seconds = 1 where name = 'pay'")
     async with bench(conn, dsn, "tools=[pay]", python=PYTHON, size=2) as b:
-        assert "did not end within 1 s and was undone" in await b.error("pay", how="sleep")
+        assert "did not end within 1 s and was rolled back" in await b.error("pay", how="sleep")
         assert await rows(conn, "select * from refund") == []
         assert await b.answer("pay") == "paid"
 

@@ -610,4 +610,4 @@ async def test_a_row_whose_version_is_gone_fails_its_run_alone(
     failed = await rows(
         conn, "select state::text, error ->> 'reason' from agent.run where id > %s", first
     )
-    assert failed == [("failed", f"version 99 of attachment {attached} is gone")]
+    assert failed == [("failed", f"version 99 of attachment {attached} does not exist")]
