@@ -142,10 +142,10 @@ async def test_half_a_large_transaction_is_never_taken_in(
 async def test_a_commit_right_after_another_is_neither_lost_nor_repeated(
     place: Place, point: str
 ) -> None:
-    """One ends where the other begins, and that very place is where a dead reader left the
-    checkpoint.
+    """One ends where the other begins.  A reader that dies at the commit of the first leaves the
+    checkpoint at that very place; one that dies as it confirms has ingested both.
 
-    The first is large, so it is written down by itself.
+    The first is large, so it is committed by itself.
     """
     conn, dsn, slot = place.conn, place.dsn, place.slot
     await attach(place, "model=script")
@@ -168,7 +168,7 @@ async def test_a_commit_right_after_another_is_neither_lost_nor_repeated(
     assert not await take_in(dsn, slot, all_taken_in)
     assert await fetch(conn, COUNT_OF_ALL) == [(LARGE + 2,)]
     ((second,),) = await fetch(conn, "select commit_lsn::text from agent.run where key = '0'")
-    assert (end == second) == (point != "intake.checkpoint_advanced"), "they were not adjacent"
+    assert (end == second) == (point == "intake.committed"), "they were not adjacent"
     assert await fetch(conn, "select * from agent.broken_invariant") == []
 
 
