@@ -51,13 +51,13 @@ COMMITS = [
     (WORKER, "agent_internal.record_step"),
     (WORKER, "agent_internal.call_tool"),
     (WORKER, "commit"),  # of the tool in Python
-    (WORKER, "agent.finish"),
+    (WORKER, "agent_internal.finish"),
 ]
 FAST = {
     (INTAKE, "agent_internal.ingest", False),
     (WORKER, "commit", False),
     (WORKER, "agent_internal.call_tool", False),
-    (WORKER, "agent.finish", True),
+    (WORKER, "agent_internal.finish", True),
 }
 LOST = [
     pytest.param(
