@@ -56,6 +56,11 @@ class Attempt:
         """What is recorded."""
         return self._executor.log.steps if self._executor else self.claim.steps
 
+    @property
+    def _is_attended(self) -> bool:
+        """Whether a person waits for the run in this process."""
+        return self.resources.kinds[self.claim.kind].patience > 0
+
     async def make(self) -> None:
         """Execute the run to its end or its next wait; whatever it raises ends here."""
         started, wake = time.monotonic(), None
@@ -78,7 +83,7 @@ class Attempt:
         self._report(time.monotonic() - started)
 
     async def _raised(self, error: Exception, *, stood_still: bool) -> None:
-        attended = self.resources.kinds[self.claim.kind].patience > 0
+        attended = self._is_attended
         outcome = outcome_of(error, self.claim, stood_still=stood_still, attended=attended)
         if attended and isinstance(error, BudgetExceededError) and not self.steps:
             outcome = Outcome(RunState.FAILED, outcome.reason)  # nothing to continue
@@ -131,6 +136,8 @@ class Attempt:
 
     def _report(self, elapsed: float) -> None:
         metrics.run_duration_seconds.observe(elapsed)
+        if self._is_attended:
+            return  # a terminal shows the answer, and no log
         log.info(
             "run.processed",
             run_id=self.claim.run_id,

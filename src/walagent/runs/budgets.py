@@ -38,8 +38,13 @@ class Budgets:
         )
 
     def note(self, refusal: Refusal) -> None:
-        """Count a refusal, and log it, though not each of many."""
+        """Count a refusal, and log it, though not each of many.
+
+        If the budgets cannot be read, a person waits for the call and is shown the refusal.
+        """
         metrics.budget_refusals.labels(refusal.budget).inc()
+        if self._scopes is None:
+            return
         now = time.monotonic()
         if now - self._noted.get(refusal.budget, -_QUIET) >= _QUIET:
             self._noted[refusal.budget] = now

