@@ -263,7 +263,7 @@ LOSSES = {
     "an ordering_key's column dropped": Loss(
         "ordering_key=[customer]",
         "alter table ticket drop customer",
-        'no column "customer" any more, which the ordering_key is made of',
+        'no column "customer" any more, which the ordering key is made of',
         "update agent.attachment set ordering_key = '{id}' where name = 'desk'",
         refusal="ordering_key names column",
     ),

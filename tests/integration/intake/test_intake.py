@@ -566,7 +566,7 @@ async def test_every_operation_is_told_with_what_the_wal_knows(
         await d.caught_up()
     found = await rows(
         conn,
-        "select change ->> 'op', change -> 'new', change -> 'old', key, ordering key from agent.run"
+        "select change ->> 'op', change -> 'new', change -> 'old', key, ordering_key from agent.run"
         " where change ->> 'table' = 'notes' order by id",
     )
     assert found == [
