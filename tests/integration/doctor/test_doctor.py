@@ -252,7 +252,7 @@ def test_what_the_daemons_role_lacks_is_named_with_its_grant(user: User, empty: 
             user.types("apply").worked()
             daemon = ("--dsn", f"{empty} user=walagent_cli_daemon")
             (found,) = problems(user, *daemon)
-            assert "lacks usage on schema agent" in found["text"]
+            assert "lacks usage on schemas agent and agent_internal" in found["text"]
             conn.execute(found["fix"].encode())
             (found,) = problems(user, *daemon)
             assert 'may not become "walagent_cli_agent"' in found["text"]
