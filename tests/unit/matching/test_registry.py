@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.helpers.build import TICKETS, attachment, change
+from tests.helpers.build import TICKETS, attachment, change, changed
 from walagent.change import UNCHANGED, Op, Relation
 from walagent.errors import DecodeError
 from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
@@ -121,7 +121,7 @@ def test_attachments_are_found_by_relation() -> None:
 def test_a_new_version_takes_the_place_of_the_old_one() -> None:
     """The same one again is no news."""
     old = attachment(id=1)
-    new = replace(old, version=2, condition="true")
+    new = changed(old, version=2, condition="true")
     registry = Registry([old])
     assert not registry.put(replace(old))
     assert registry.put(new)
