@@ -141,7 +141,7 @@ async def test_a_hostile_statement_is_refused_and_the_model_is_told(
         assert [each.is_error for each in told_it] == [True] * len(HOSTILE) + [False]
         assert orjson.loads(told_it[-1].content)["rows"] == [[name, False]]
         assert "volatile" in told_it[4].content
-        assert "permission denied for schema agent (SQLSTATE 42501" in told_it[6].content
+        assert "permission denied for schema agent_internal (SQLSTATE 42501" in told_it[6].content
         assert await value(conn, "select count(*) from written") == 0
         assert await value(conn, "select count(*) from sale") == 1500
         assert await d.runs() == [("0", "succeeded", "done", None)]
