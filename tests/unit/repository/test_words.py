@@ -1,0 +1,149 @@
+"""Words that walagent's messages, docstrings, comments, help, SQL and pages do not use.
+
+`words_exempt.txt` lists the files that still use one.  The list only shrinks.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.docs_pages import ROOT, pages, prose
+
+EXEMPT = Path(__file__).with_name("words_exempt.txt")
+
+# Each word, and what to say instead.
+BANNED = {
+    "anew": "again",
+    "whoever": "anyone who",
+    "mend|mends|mended|mending": "fix",
+    "told": "shown, sent, reported or logged",
+    "be it that": "if",
+    "(?-i:dear)|dearer|dearest": "expensive",  # a letter may begin with Dear
+    "for ever": "permanently",
+    "lets? go of": "release",
+    "no matter of": "not",
+    "behind our back": "unexpected",
+    "taken in": "ingested",
+    "unjudged": "deferred",
+    "ledgers?": "checkpoint",
+    "lanes?": "ordering key",
+    "time-outs?": "timeout",
+    "cannot be had": "is unavailable",
+}
+WORDS = re.compile(rf"\b({'|'.join(BANNED)})\b", re.IGNORECASE)
+PERSONS = re.compile(r"(?<![\w-])(we|our|us)(?![\w-])")  # in messages and help
+
+SQL_TEXT = re.compile(r"--[^\n]*|'(?:[^']|'')*'")
+CODE_SPAN = re.compile(r"``[^`]*``|`[^`\n]*`")
+SKIPPED = {
+    "docs/results.md",  # output of measurements
+    "src/walagent/demo/tickets.yaml",  # text of customers
+}
+STOP_WORDS = "src/walagent/ask/retrieval.py"  # lists words of questions
+
+Text = tuple[int, str]  # its first line, from 1
+
+
+def _python(source: str) -> Iterator[Text]:
+    """Yield the comments and strings of a module."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+
+
+def _messages(path: Path) -> Iterator[Text]:
+    """Yield the strings of a module that users read: no docstrings, except those of commands."""
+    tree = ast.parse(path.read_text("utf-8"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    if path.parent.name == "cli":
+        docstrings = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+            text = str(node.value)
+            if " " in text:  # else a word that a program reads
+                yield node.lineno, text
+
+
+def _sql(source: str) -> Iterator[Text]:
+    """Yield the comments and literals of a script."""
+    for match in SQL_TEXT.finditer(source):
+        yield source.count("\n", 0, match.start()) + 1, match[0]
+
+
+def _texts(path: Path) -> Iterator[Text]:
+    match path.suffix:
+        case ".py":
+            yield from _python(path.read_text("utf-8"))
+        case ".sql":
+            yield from _sql(path.read_text("utf-8"))
+        case ".md":
+            yield 1, prose(path)
+        case _:
+            yield 1, path.read_text("utf-8")
+
+
+def _files() -> list[Path]:
+    found = [*pages(), *(ROOT / "docs" / "reference").glob("*.md"), ROOT / "pyproject.toml"]
+    for folder in ("src", "migrations", "config", "deploy"):
+        for suffix in ("py", "sql", "yaml", "toml", "conf", "service"):
+            found += (ROOT / folder).rglob(f"*.{suffix}")
+    return sorted(path for path in found if _name(path) not in SKIPPED)
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _found(path: Path) -> list[str]:
+    """List every banned word of a file as ``file:line: word``."""
+    found = [(line, text, WORDS) for line, text in _texts(path)]
+    if path.suffix == ".py" and _name(path) != STOP_WORDS:
+        found += [(line, text, PERSONS) for line, text in _messages(path)]
+    return [
+        f"{_name(path)}:{line + text.count(chr(10), 0, match.start())}: {match[0]}"
+        for line, text, words in found
+        for match in words.finditer(_without_code(text))
+    ]
+
+
+def _without_code(text: str) -> str:
+    """Blank out code spans; positions stay."""
+    return CODE_SPAN.sub(lambda match: "`" * len(match[0]), text)
+
+
+def _exempt() -> list[str]:
+    lines = EXEMPT.read_text("utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_no_file_uses_a_banned_word() -> None:
+    """A banned word in a new place is reported with its line."""
+    exempt = set(_exempt())
+    found = [hit for path in _files() if _name(path) not in exempt for hit in _found(path)]
+    assert found == []
+
+
+def test_every_exempt_file_still_needs_its_exemption() -> None:
+    """Remove a file from the list with its last banned word."""
+    uses = {_name(path) for path in _files() if _found(path)}
+    assert [name for name in _exempt() if name not in uses] == []
+
+
+def test_the_words_are_found_where_people_read_them() -> None:
+    """Comments, strings and docstrings count; names, identifiers and code spans do not."""
+    source = '"""Anew."""\ntold = f"is {told} mended"  # ledger, `lane`\n'
+    found = [m[0] for _, text in _python(source) for m in WORDS.finditer(_without_code(text))]
+    assert sorted(found, key=str.lower) == ["Anew", "ledger", "mended"]
+    script = "select told -- whoever\nfrom t where a = 'dear';"
+    assert [text for _, text in _sql(script)] == ["-- whoever", "'dear'"]
