@@ -1,3 +1,29 @@
+-- Models, and the rows that every installation starts with.
+
+create table agent.model (
+    name               text primary key check (name <> ''),
+    provider           text not null,
+    model_id           text not null,
+    base_url           text,
+    credential         text,
+    tool_mode          text not null default 'native' check (tool_mode in ('native', 'schema')),
+    context_window     integer not null default 128000 check (context_window > 0),
+    max_output_tokens  integer not null default 4096 check (max_output_tokens > 0),
+    timeout_seconds    integer not null default 120 check (timeout_seconds > 0),
+    input_price        numeric check (input_price >= 0),
+    cached_input_price numeric check (cached_input_price >= 0),
+    cache_write_price  numeric check (cache_write_price >= 0),
+    output_price       numeric check (output_price >= 0),
+    parameters         jsonb not null default '{}' check (jsonb_typeof(parameters) = 'object'),
+    enabled            boolean not null default true
+);
+comment on table agent.model is 'A model that agents may use';
+comment on column agent.model.provider is 'built in, or of another package: an entry point in the group walagent.models';
+comment on column agent.model.credential is 'The name of the environment variable or systemd credential that holds the key; never the key';
+comment on column agent.model.tool_mode is 'native: the endpoint''s own tool calls; schema: one JSON schema of all tools';
+comment on column agent.model.timeout_seconds is 'How long one call may ingest all; then it counts as unanswered';
+comment on column agent.model.input_price is 'US dollars per million tokens; NULL where unknown';
+
 -- The models that are known from the start; add, change and remove rows as you like.
 --
 -- Prices are US dollars per million tokens as their providers publish them, NULL where one price

@@ -1,4 +1,4 @@
-"""Removing what has ended long ago; see migrations/0011_retention.sql."""
+"""Removing what has ended long ago; see migrations/0023_retention.sql."""
 
 from datetime import timedelta
 from typing import Any

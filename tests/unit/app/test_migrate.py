@@ -48,4 +48,4 @@ def test_the_migrations_are_found() -> None:
     """In this checkout or in the wheel, in their order."""
     names = [migration.name for migration in find_migrations()]
     assert names == sorted(names)
-    assert names[0] == "0001_core.sql"
+    assert names[0] == "0001_overview.sql"

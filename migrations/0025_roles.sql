@@ -1,55 +1,4 @@
--- What people look at, and who may do what.
-
-create view agent.run_overview with (security_invoker = on) as
-    select r.id, r.kind, a.name as attachment, r.reason, r.state, r.change ->> 'op' as op,
-           (r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation, r.key,
-           r.attempt, (select count(*) from agent.step s where s.run_id = r.id) as steps,
-           r.tokens, r.cost, r.result, r.error ->> 'reason' as error,
-           r.committed_at, r.created_at, r.started_at, r.finished_at, r.commit_lsn, r.ordinal, r.cause_run, r.depth
-      from agent.run r left join agent.attachment a on a.id = r.attachment_id;
-comment on view agent.run_overview is 'Runs as a person reads them';
-
-create view agent.pending_approval with (security_invoker = on) as
-    select p.id, p.run_id, a.name as attachment, p.tool, p.arguments, r.key, p.asked_at, p.expires_at
-      from agent.approval p
-           join agent.run r on r.id = p.run_id
-           left join agent.attachment a on a.id = r.attachment_id
-     where p.state = 'pending';
-comment on view agent.pending_approval is 'Tool calls that wait for a person';
-
--- Broken promises, one row each; empty when all is well.  `walagent check` prints it.
-create view agent.broken_invariant with (security_invoker = on) as
-    select 'a step is missing' as rule, format('run %s: %s steps, the last is number %s', run_id, count(*), max(seq)) as detail
-      from agent.step group by run_id having count(*) <> max(seq) + 1
-    union all
-    select 'a run is ahead of the checkpoint', format('run %s at %s, checkpoint at %s', r.id, r.commit_lsn, max(p.end_lsn))
-      from agent.run r join agent.checkpoint p on p.generation = r.generation
-     where r.reason = 'change' group by r.id having r.commit_lsn >= max(p.end_lsn)
-    union all
-    select 'two runs of one ordering key at the same time', format('queue %s, ordering key %s', queue_id, ordering_key)
-      from agent.run where state = 'running' and ordering_key is not null group by queue_id, ordering_key having count(*) > 1
-    union all
-    select 'a run waits for an approval that nobody can give', format('run %s', r.id)
-      from agent.run r
-     where r.state = 'waiting_approval'
-       and not exists (select from agent.approval p where p.run_id = r.id and p.state = 'pending')
-    union all
-    select 'an approval waits for a run that has ended', format('approval %s of run %s', p.id, p.run_id)
-      from agent.approval p join agent.run r on r.id = p.run_id
-     where p.state = 'pending' and agent_internal.is_final(r.state)
-    union all
-    select 'a run is blocked by one that has ended', format('run %s by %s', r.id, r.blocked_by)
-      from agent.run r join agent.run p on p.id = r.blocked_by where agent_internal.is_final(p.state)
-    union all
-    select 'a call has two results', format('run %s, call %s', run_id, content ->> 'call_id')
-      from agent.step where kind = 'result' group by run_id, content ->> 'call_id' having count(*) > 1
-    union all
-    select 'a lease ran out and nobody took the run', format('run %s since %s', id, lease_expires_at)
-      from agent.run where state = 'running' and lease_expires_at < agent_internal.now() - interval '5 minutes'
-    union all
-    select 'a change is in two runs', format('attachment %s at %s #%s', m.attachment_id, m.commit_lsn, m.ordinal)
-      from agent_internal.merged_change m join agent.run r using (attachment_id, generation, commit_lsn, ordinal);
-comment on view agent.broken_invariant is 'Promises that do not hold; always empty';
+-- Who may do what.
 
 -- The daemon's role.  It reads and writes runs; it owns nothing and may alter no attachment's definition.
 -- It must also be a member of every run_as role: grant app to walagent_runner.
@@ -136,7 +85,30 @@ end;
 $$;
 comment on function agent.grant_developer(name) is 'Let a role attach agents to tables that it may read';
 
--- At the end, so that it holds for what this file makes, too.
+-- A login that asks, and does nothing else: it holds the runs of its own questions, and sees of runs, steps
+-- and approvals what a claim returns.
+create function agent.grant_asker(role name)
+    returns void
+    language plpgsql
+as $$
+begin
+    execute format('grant usage on schema agent, agent_internal to %I', role);
+    execute format('grant select on agent.model, agent.session, agent.question to %I', role);
+    execute format('grant update (summary, summary_upto) on agent.session to %I', role);
+    execute format('grant update (answer) on agent.question to %I', role);
+    execute format('grant select, insert, update, delete on agent.verified_query, agent.glossary, agent_internal.schema_index, '
+        'agent_internal.schema_table to %I', role);
+    execute (
+        select string_agg(format('grant execute on function %s to %I', p.oid::regprocedure, role), '; ')
+          from pg_catalog.pg_proc p
+         where p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
+           and p.proname in ('now', 'current_principal', 'is_member_of', 'ask', 'resume_session', 'claim_runs', 'heartbeat',
+                             'record_step', 'reserve', 'finish_run', 'finish_with_step', 'park_run', 'wait_for_budget'));
+end;
+$$;
+comment on function agent.grant_asker(name) is 'Let a role ask questions (walagent ask, chat, the library), and see its own sessions';
+
+-- Last, so that it covers what all files create.
 revoke all on schema agent, agent_internal from public;
 revoke all on all tables in schema agent, agent_internal from public;
 revoke all on all functions in schema agent, agent_internal from public;

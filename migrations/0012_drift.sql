@@ -1,88 +1,8 @@
--- What an attachment stands on, and what happens when that is taken away.
+-- Drift: what happens if the table, key, roles or functions of an attachment change.
 --
--- An attachment is defined once and its table goes on to change: columns are dropped and renamed, keys
--- replaced, functions and roles removed.  One that has lost its ground is paused, with the reason.
--- Changes that nobody can evaluate meanwhile are kept whole, each with a pending run; resuming looks at
--- the ground anew, and each is evaluated by what the attachment means then.
-
--- Beside the run, not in it: it holds columns that the agent is not shown.
-create table agent_internal.deferred_change (
-    run_id bigint primary key references agent.run on delete cascade,
-    change json not null
-);
-comment on table agent_internal.deferred_change is 'Changes that could not be evaluated when they came, as the WAL told them; each has a pending run';
-comment on column agent_internal.deferred_change.change is 'json and not jsonb: it may hold bytes of a SQL_ASCII database, as \udcXX';
-
-create function agent_internal.defer_changes(_generation integer, _changes jsonb)
-    returns void
-    language sql
-as $$
-    insert into agent_internal.deferred_change (run_id, change)
-    select r.id, x.change::json
-      from jsonb_to_recordset(_changes) as x (attachment_id bigint, commit_lsn pg_lsn, ordinal integer, change text)
-           join agent.run r on (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
-                             = (x.attachment_id, _generation, x.commit_lsn, x.ordinal)
-    on conflict do nothing
-$$;
-comment on function agent_internal.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them: attachment_id, commit_lsn, ordinal, change';
-
--- A change was evaluated after all, and its run is to be worked: with what the agent is shown by now.
---
--- Raises WA001, WA002 as agent_internal.fence does.
-create function agent_internal.accept_deferred(_run bigint, _lease bigint, _change jsonb, _key text)
-    returns void
-    language plpgsql
-as $$
-begin
-    perform agent_internal.fence(_run, _lease);
-    update agent.run set change = _change, key = _key, error = null where id = _run;
-    delete from agent_internal.deferred_change where run_id = _run;
-end;
-$$;
-comment on function agent_internal.accept_deferred(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was evaluated late';
-
--- What the columns of a change are to be read as: for each its type then, the type and collation that
--- it has now (NULL where it is gone), and what the table is called now.  Of a domain the type below
--- it: values that were stored before its check was made are values all the same.
---
--- Args: _types: as the WAL told them; 0 where it did not.
-create function agent_internal.column_types(_relation oid, _names text[], _types oid[])
-    returns table (name text, type_then text, type_now text)
-    language sql
-    stable
-    set search_path = ''
-as $$
-    with recursive wanted (n, name, type, now, attcollation) as (
-        select w.n, w.name, coalesce(nullif(w.type, 0), a.atttypid), a.atttypid, a.attcollation
-          from unnest(_names, _types) with ordinality as w (name, type, n)
-               left join pg_catalog.pg_attribute a
-                      on a.attrelid = _relation and a.attname = w.name and a.attnum > 0 and not a.attisdropped
-    ), based (n, is_now, type) as (
-        select n, false, type from wanted
-        union all
-        select n, true, now from wanted
-        union all
-        select b.n, b.is_now, t.typbasetype from based b join pg_catalog.pg_type t on t.oid = b.type where t.typtype = 'd'
-    ), base (n, is_now, text) as (
-        -- Without its modifier: a value that has it already is neither cut nor padded by reading it.
-        select b.n, b.is_now,
-               pg_catalog.format_type(t.oid, -1)
-               || case when t.typcollation <> 0 and w.attcollation <> 0 and w.attcollation <> t.typcollation
-                       then (select format(' collate %I.%I', s.nspname, c.collname)
-                               from pg_catalog.pg_collation c join pg_catalog.pg_namespace s on s.oid = c.collnamespace
-                              where c.oid = w.attcollation)
-                       else '' end
-          from based b
-               join pg_catalog.pg_type t on t.oid = b.type and t.typtype <> 'd'
-               join wanted w on w.n = b.n
-    )
-    select w.name,
-           coalesce((select b.text from base b where b.n = w.n and not b.is_now), case when w.type is not null then 'text' end),
-           (select b.text from base b where b.n = w.n and b.is_now)
-      from wanted w
-     order by w.n
-$$;
-comment on function agent_internal.column_types(oid, text[], oid[]) is 'The types that a change''s columns are read as when a condition is evaluated';
+-- An attachment is defined once; the tables go on to change.  A broken attachment is paused, with the reason.
+-- Changes that cannot be evaluated meanwhile are stored whole, each with a pending run.  Resuming checks the
+-- attachment again, and each deferred change is then evaluated by the definition as of then.
 
 create function agent_internal.drop_message(_definition jsonb)
     returns text
@@ -107,39 +27,6 @@ as $$
                   (_attachment).name, (_attachment).name, (_attachment).name)
 $$;
 comment on function agent_internal.reattach_message(agent.attachment) is 'Say what to do about an attachment whose table is gone';
-
--- Why an attachment cannot go on as it was defined; NULL when it can.
---
--- Whether its condition still compiles is not asked here: the reader sees that at the first change,
--- and resuming compiles it anew.
-create function agent_internal.drift_of(_definition jsonb)
-    returns text
-    language plpgsql
-    stable
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _relation constant regclass := (_definition ->> 'relation_oid')::oid;
-    _reason   text;
-begin
-    if not exists (select from pg_class where oid = _relation) then
-        return agent_internal.drop_message(_definition);
-    end if;
-    select reason into _reason
-      from (select agent_internal.column_drift(_relation, _definition)
-            union all select agent_internal.identity_drift(_relation, _definition)
-            union all select agent_internal.stream_drift(_relation, _definition)
-            union all select agent_internal.tool_drift(_relation, _definition)
-            union all
-            select format('role "%s" is gone, which it runs as', _definition ->> 'run_as')
-             where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
-     where reason is not null
-     limit 1;
-    return _reason;
-end;
-$$;
-comment on function agent_internal.drift_of(jsonb) is 'Why an attachment of this definition cannot go on; NULL when it can';
 
 create function agent_internal.column_drift(_relation regclass, _definition jsonb)
     returns text
@@ -235,6 +122,39 @@ as $$
 $$;
 comment on function agent_internal.tool_drift(regclass, jsonb) is 'A tool that cannot be carried out any more as it was defined';
 
+-- Why an attachment cannot go on as it was defined; NULL when it can.
+--
+-- Whether its condition still compiles is not asked here: the reader sees that at the first change,
+-- and resuming compiles it anew.
+create function agent_internal.drift_of(_definition jsonb)
+    returns text
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _relation constant regclass := (_definition ->> 'relation_oid')::oid;
+    _reason   text;
+begin
+    if not exists (select from pg_class where oid = _relation) then
+        return agent_internal.drop_message(_definition);
+    end if;
+    select reason into _reason
+      from (select agent_internal.column_drift(_relation, _definition)
+            union all select agent_internal.identity_drift(_relation, _definition)
+            union all select agent_internal.stream_drift(_relation, _definition)
+            union all select agent_internal.tool_drift(_relation, _definition)
+            union all
+            select format('role "%s" is gone, which it runs as', _definition ->> 'run_as')
+             where not exists (select from pg_roles where rolname = _definition ->> 'run_as')) as l (reason)
+     where reason is not null
+     limit 1;
+    return _reason;
+end;
+$$;
+comment on function agent_internal.drift_of(jsonb) is 'Why an attachment of this definition cannot go on; NULL when it can';
+
 -- Pause every attachment that has lost its ground, and tell which.  An attachment that a person has
 -- locked is left for the next time.
 create function agent_internal.pause_drifted()
@@ -274,6 +194,69 @@ as $$
 $$;
 comment on function agent_internal.drift_of_run(bigint, text) is 'Why the attachment of a run cannot go on, where an error may have that reason';
 
+-- What the columns of a change are to be read as: for each its type then, the type and collation that
+-- it has now (NULL where it is gone), and what the table is called now.  Of a domain the type below
+-- it: values that were stored before its check was made are values all the same.
+--
+-- Args: _types: as the WAL told them; 0 where it did not.
+create function agent_internal.column_types(_relation oid, _names text[], _types oid[])
+    returns table (name text, type_then text, type_now text)
+    language sql
+    stable
+    set search_path = ''
+as $$
+    with recursive wanted (n, name, type, now, attcollation) as (
+        select w.n, w.name, coalesce(nullif(w.type, 0), a.atttypid), a.atttypid, a.attcollation
+          from unnest(_names, _types) with ordinality as w (name, type, n)
+               left join pg_catalog.pg_attribute a
+                      on a.attrelid = _relation and a.attname = w.name and a.attnum > 0 and not a.attisdropped
+    ), based (n, is_now, type) as (
+        select n, false, type from wanted
+        union all
+        select n, true, now from wanted
+        union all
+        select b.n, b.is_now, t.typbasetype from based b join pg_catalog.pg_type t on t.oid = b.type where t.typtype = 'd'
+    ), base (n, is_now, text) as (
+        -- Without its modifier: a value that has it already is neither cut nor padded by reading it.
+        select b.n, b.is_now,
+               pg_catalog.format_type(t.oid, -1)
+               || case when t.typcollation <> 0 and w.attcollation <> 0 and w.attcollation <> t.typcollation
+                       then (select format(' collate %I.%I', s.nspname, c.collname)
+                               from pg_catalog.pg_collation c join pg_catalog.pg_namespace s on s.oid = c.collnamespace
+                              where c.oid = w.attcollation)
+                       else '' end
+          from based b
+               join pg_catalog.pg_type t on t.oid = b.type and t.typtype <> 'd'
+               join wanted w on w.n = b.n
+    )
+    select w.name,
+           coalesce((select b.text from base b where b.n = w.n and not b.is_now), case when w.type is not null then 'text' end),
+           (select b.text from base b where b.n = w.n and b.is_now)
+      from wanted w
+     order by w.n
+$$;
+comment on function agent_internal.column_types(oid, text[], oid[]) is 'The types that a change''s columns are read as when a condition is evaluated';
+
+create function agent_internal.typed_columns(_relation oid, _names text[])
+    returns text
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _gone text;
+begin
+    select name into _gone from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]))
+     where type_now is null limit 1;
+    if found then
+        raise exception 'column "%" is gone', _gone using errcode = 'WA009';
+    end if;
+    return (select string_agg(format('%I %s', name, type_now), ', ')
+              from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)])));
+end;
+$$;
+comment on function agent_internal.typed_columns(oid, text[]) is 'Columns with their types, as a record''s definition';
+
 -- Write a statement about a table: %1$s is what the table is called now, %2$s and %3$s are columns with
 -- their types now, of the key and of what is to be set.
 --
@@ -302,26 +285,6 @@ begin
 end;
 $$;
 comment on function agent_internal.bind_relation(text, oid, jsonb, jsonb) is 'Write a statement about a table by what it and its columns are called now';
-
-create function agent_internal.typed_columns(_relation oid, _names text[])
-    returns text
-    language plpgsql
-    stable
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _gone text;
-begin
-    select name into _gone from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)]))
-     where type_now is null limit 1;
-    if found then
-        raise exception 'column "%" is gone', _gone using errcode = 'WA009';
-    end if;
-    return (select string_agg(format('%I %s', name, type_now), ', ')
-              from agent_internal.column_types(_relation, _names, array_fill(0::oid, array[cardinality(_names)])));
-end;
-$$;
-comment on function agent_internal.typed_columns(oid, text[]) is 'Columns with their types, as a record''s definition';
 
 -- An attachment goes on with a version for which the ground is there: what waited without ground is
 -- its now.  Runs that have begun keep theirs.  In the transaction that makes the version or resumes.
@@ -353,5 +316,32 @@ end;
 $$;
 comment on function agent_internal.repin_runs(bigint, integer) is 'Give runs that waited without ground the version that goes on';
 
-revoke all on agent_internal.deferred_change from public;
-revoke all on all functions in schema agent, agent_internal from public;
+-- Follow tables into a database that was restored from a dump: there they have the same names and
+-- other numbers.  A table that was dropped and made again is no such case: its attachment still has
+-- the number of the one that is gone.
+--
+-- Returns the attachments that go on.
+create function agent_internal.adopt_tables()
+    returns setof text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _moved record;
+begin
+    for _moved in
+        select a.id, a.name, a.relation::oid::bigint as relation_oid, a.definition -> 'relation_oid' as former
+          from agent.attachment a join pg_class c on c.oid = a.relation
+         where (a.definition ->> 'relation_oid')::bigint <> a.relation::oid::bigint
+         order by a.id
+    loop
+        -- Runs that were begun stay with their version, so that has to know the table, too.
+        update agent.attachment_version
+           set definition = definition || jsonb_build_object('relation_oid', _moved.relation_oid)
+         where attachment_id = _moved.id and definition -> 'relation_oid' = _moved.former;
+        update agent.attachment set version = version + 1 where id = _moved.id;
+        return next _moved.name;
+    end loop;
+end;
+$$;
+comment on function agent_internal.adopt_tables() is 'Let attachments go on in a database that was restored from a dump';

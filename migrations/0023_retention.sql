@@ -1,11 +1,8 @@
--- Removing what has ended long ago, a little at a time.
+-- Remove old runs, in batches.
 --
--- A run goes with its steps, questions and merged changes.  Runs in which a person has decided
--- something are the record of that decision, and are kept by a time of their own.  Definitions
+-- A run is removed with its steps, approvals, merged changes and spend.  Runs in which a person has decided
+-- something are the record of that decision and have a retention period of their own.  Definitions
 -- (agent.attachment_version) and gaps are few, and stay.
-
--- Else each removed run would read all approvals.
-create index approval_run on agent.approval (run_id);
 
 create function agent_internal.has_decision(_run bigint)
     returns boolean
@@ -90,6 +87,3 @@ begin
 end;
 $$;
 comment on function agent.prune(interval, integer, interval) is 'Remove ended runs older than an interval, in batches; those with a person''s decision only where keep_decided says so';
-
-revoke all on function agent_internal.has_decision(bigint), agent_internal.prune_some(interval, interval, bigint, integer),
-    agent_internal.prune_rest(interval), agent.prune(interval, integer, interval) from public;

@@ -1,8 +1,38 @@
--- Questions that people ask their database: see docs/decisions/0015.
+-- Questions that people ask of their database, and what the planner is shown for them.
 --
--- A question is a run in the queue of its session.  Who asked it claims that run and holds it, as a
--- worker does an agent's, but is not trusted with other runs: the functions that holding a run takes check
--- whose it is (agent_internal.fence), and of the tables a login sees its own rows.  See agent.grant_asker().
+-- A question is a run in the queue of its session.  The login that asked it claims that run and holds it, as a
+-- worker does an agent's, but is not trusted with other runs: agent_internal.fence() checks whose it is, and row
+-- level security shows each login its own rows.  See agent.grant_asker().
+
+create table agent.session (
+    id           text primary key check (id <> '' and length(id) <= 200),
+    owner        name not null default agent.current_principal(),
+    made_at      timestamptz not null default agent_internal.now(),
+    asked_at     timestamptz not null default agent_internal.now(),
+    summary      text,
+    summary_upto bigint,
+    constraint a_summary_is_of_something check (num_nonnulls(summary, summary_upto) in (0, 2))
+);
+comment on table agent.session is 'A conversation about the database: a question may refer to those before it';
+comment on column agent.session.owner is 'Who began it; nobody else may read or continue it';
+comment on column agent.session.summary is 'What was asked and found so far, where that is too long for a prompt';
+comment on column agent.session.summary_upto is 'The last question that the summary is about';
+
+alter table agent_internal.queue add foreign key (session_id) references agent.session on delete cascade;
+
+create table agent.question (
+    id         bigint primary key generated always as identity,
+    session_id text not null references agent.session on delete cascade,
+    text       text not null check (text <> '' and length(text) <= 20000),
+    options    jsonb not null default '{}',
+    asked_at   timestamptz not null default agent_internal.now(),
+    run_id     bigint unique references agent.run on delete set null,
+    answer     jsonb
+);
+create index question_of_session on agent.question (session_id, id);
+create index question_unanswered on agent.question (asked_at) where answer is null and run_id is not null;
+comment on table agent.question is 'A question in plain words; its run has the plan, the statements and their results as steps';
+comment on column agent.question.answer is '{"status", "text", "sql", "assumptions", "caveats"}, once it is there; kept when the run is pruned';
 
 -- Ask a question in a session: a run that the caller can claim.
 --
@@ -186,30 +216,3 @@ create policy of_its_owner on agent.glossary using (owner = agent.current_princi
 create policy of_its_members on agent.glossary for select using (agent_internal.is_member_of(owner));
 create policy of_its_owner on agent_internal.schema_index using (owner = agent.current_principal()) with check (owner = agent.current_principal());
 create policy of_its_owner on agent_internal.schema_table using (owner = agent.current_principal()) with check (owner = agent.current_principal());
-
--- A login that asks, and does nothing else: it holds the runs of its own questions, and sees of runs, steps
--- and approvals what a claim returns.
-create function agent.grant_asker(role name)
-    returns void
-    language plpgsql
-as $$
-begin
-    execute format('grant usage on schema agent, agent_internal to %I', role);
-    execute format('grant select on agent.model, agent.session, agent.question to %I', role);
-    execute format('grant update (summary, summary_upto) on agent.session to %I', role);
-    execute format('grant update (answer) on agent.question to %I', role);
-    execute format('grant select, insert, update, delete on agent.verified_query, agent.glossary, agent_internal.schema_index, '
-        'agent_internal.schema_table to %I', role);
-    execute (
-        select string_agg(format('grant execute on function %s to %I', p.oid::regprocedure, role), '; ')
-          from pg_catalog.pg_proc p
-         where p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
-           and p.proname in ('now', 'current_principal', 'is_member_of', 'ask', 'resume_session', 'claim_runs', 'heartbeat',
-                             'record_step', 'reserve', 'finish_run', 'finish_with_step', 'park_run', 'wait_for_budget'));
-end;
-$$;
-comment on function agent.grant_asker(name) is 'Let a role ask questions (walagent ask, chat, the library), and see its own sessions';
-
--- At the end, so that it holds for what this file makes, too.
-revoke all on all tables in schema agent, agent_internal from public;
-revoke all on all functions in schema agent, agent_internal from public;

@@ -1,0 +1,217 @@
+-- Conditions of a definition: compiled once by PostgreSQL, stored with all names spelled out.
+
+-- A condition must be one expression: no way out of the parentheses it will be put in.
+create function agent_internal.is_one_expression(_text text)
+    returns boolean
+    language plpgsql
+    immutable
+as $$
+declare
+    _depth integer := 0;
+    _bare  text;
+    _char  text;
+begin
+    -- What strings and quoted names hold is not looked at.  An escape string, a dollar quote or a
+    -- comment could mislead this, but it stands before all that it misleads, and is seen.
+    _bare := regexp_replace(_text, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"', E'\x01', 'g');
+    if _bare ~ '[;''"$]' or _bare ~* '\me\x01' or strpos(_bare, '--') > 0 or strpos(_bare, '/*') > 0 then
+        return false;
+    end if;
+    foreach _char in array regexp_split_to_array(_bare, '') loop
+        _depth := _depth + case _char when '(' then 1 when ')' then -1 else 0 end;
+        if _depth < 0 then
+            return false;
+        end if;
+    end loop;
+    return _depth = 0;
+end;
+$$;
+
+-- The condition of a view over *_relation*, as PostgreSQL writes it back: each name with its schema,
+-- each cast spelled out.  So it means the same on any search_path, and no function that is made
+-- later and fits better can take the place of the one that was checked.
+--
+-- The text before it is compared, not searched for: a table's name may hold whatever its owner likes.
+-- Constants are written as whoever reads the text back reads them, whatever the styles of the session.
+create function agent_internal.view_condition(_view regclass, _relation regclass, _aliases text[])
+    returns text
+    language plpgsql
+    stable
+    set search_path = ''
+    set datestyle = 'ISO, MDY'
+    set intervalstyle = 'postgres'
+    set bytea_output = 'hex'
+    set extra_float_digits = 3
+    set quote_all_identifiers = off
+as $$
+declare
+    _text text := pg_get_viewdef(_view);
+    _tail constant text := (case when current_setting('server_version_num')::integer < 160000 then '_1' else '' end);
+    _head text := E' SELECT\n   FROM '
+                  || (select string_agg(_relation::text || ' ' || a || _tail, E',\n    ' order by n)
+                        from unnest(_aliases) with ordinality as x (a, n))
+                  || E'\n  WHERE';
+begin
+    if left(_text, length(_head)) <> _head then
+        raise exception 'the condition cannot be read back from %', _text using errcode = 'WA012';
+    end if;
+    _text := btrim(substr(_text, length(_head) + 1), E' \n;');
+    if _tail = '' then
+        return _text;
+    end if;
+    -- Before version 16 every view knows a NEW and an OLD of its own, and ours are printed as new_1, old_1.
+    return (select string_agg(coalesce(m[1], m[2] || '.', m[3]), '' order by n)
+              from regexp_matches(_text, '(''(?:[^'']|'''')*''|"(?:[^"]|"")*")|\m(new|old)_1\.|(.)', 'g')
+                   with ordinality as found (m, n));
+end;
+$$;
+
+-- Refuse columns that are never in the WAL: generated ones, but for stored ones from version 18 on.
+create function agent_internal.check_streamed(_relation regclass, _columns text[], _what text, _state text default 'WA013')
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _absent text;
+begin
+    select attname into _absent
+      from pg_catalog.pg_attribute
+     where attrelid = _relation and attname = any (_columns) and not attisdropped and attgenerated <> ''
+       and (attgenerated = 'v' or current_setting('server_version_num')::integer < 180000)
+     limit 1;
+    if found then
+        raise exception '% needs the generated column "%" of %, which the WAL does not carry', _what, _absent, _relation
+            using errcode = _state, hint = 'use the columns that it is made of';
+    end if;
+end;
+$$;
+
+-- Compile a condition by making a view of it, look at what PostgreSQL understood, and drop it.
+--
+-- Returns the columns it reads, those that it reads of the old row, whether it reads a row as a whole,
+-- and its text with all names spelled out: that is what is evaluated later.  Raises PostgreSQL's own
+-- error for what does not compile, and WA012 for what would not give the same answer each time it is
+-- asked: subqueries, volatile functions, a row's place in the table, columns that the WAL does not
+-- carry, and functions and domains that are neither PostgreSQL's nor an extension's (they could
+-- change role in the middle of the reader's evaluation).
+create function agent_internal.compile_condition(
+    _relation regclass, _condition text, _path text,
+    out columns text[], out old_columns text[], out whole_row boolean, out compiled text
+)
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set standard_conforming_strings = on
+as $$
+declare
+    _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (%s)',
+                                       _relation, _relation, _condition);
+    -- Before version 16 every view knows a NEW and an OLD of its own, before ours.
+    _old constant integer := case when current_setting('server_version_num')::integer < 160000 then 4 else 2 end;
+    _rule     record;
+    _function record;
+begin
+    if not agent_internal.is_one_expression(_condition) then
+        raise exception 'the condition is not one plain expression: %', left(_condition, 200)
+            using errcode = 'WA012', hint = 'no comments, no dollar quotes, no E-strings, no semicolons, balanced parentheses';
+    end if;
+    begin
+        perform set_config('search_path', _path, true);
+        execute _statement;
+        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    exception when insufficient_privilege then
+        raise exception 'the condition cannot be checked: %', sqlerrm
+            using errcode = 'WA012', hint = format('grant temporary on database %I to %I', current_database(), current_user);
+    end;
+    select r.oid, r.ev_action::text as tree into _rule
+      from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_condition'::regclass;
+    if _rule.tree like '%{SUBLINK%' then
+        raise exception 'a condition may not hold a subquery: its answer must depend on the row alone'
+            using errcode = 'WA012';
+    elsif _rule.tree like '%{COERCETODOMAIN%' then
+        raise exception 'a condition may not cast to a domain: its check could be any function' using errcode = 'WA012';
+    elsif _rule.tree ~ ':varattno -' then
+        raise exception 'a condition may not read ctid, xmin or tableoid: the WAL does not carry them'
+            using errcode = 'WA012';
+    end if;
+    for _function in
+        select distinct p.oid::regprocedure as name, p.provolatile, p.pronamespace = 'pg_catalog'::regnamespace
+               or exists (select from pg_catalog.pg_depend d
+                           where d.classid = 'pg_proc'::regclass and d.objid = p.oid and d.deptype = 'e')
+                  and (select rolsuper from pg_catalog.pg_roles o where o.oid = p.proowner) as trusted
+          from regexp_matches(_rule.tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)', 'g') as m
+               join pg_catalog.pg_proc p on p.oid = m[1]::oid
+    loop
+        if _function.provolatile = 'v' or not _function.trusted or _function.name::text ~ '^(pg_|.*_to_xml)' then
+            raise exception 'a condition may not call %: only stable functions of PostgreSQL and of extensions', _function.name
+                using errcode = 'WA012';
+        end if;
+    end loop;
+    for _function in
+        select o.oid::regoperator as name
+          from regexp_matches(_rule.tree, ':opno (\d+)', 'g') as m
+               join pg_catalog.pg_operator o on o.oid = m[1]::oid
+         where o.oprnamespace <> 'pg_catalog'::regnamespace
+           and not exists (select from pg_catalog.pg_depend d
+                            where d.classid = 'pg_operator'::regclass and d.objid = o.oid and d.deptype = 'e')
+    loop
+        raise exception 'a condition may not use the operator %: only those of PostgreSQL and of extensions', _function.name
+            using errcode = 'WA012';
+    end loop;
+    select coalesce(array_agg(distinct a.attname::text), '{}') into columns
+      from pg_catalog.pg_depend d
+           join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+     where d.classid = 'pg_rewrite'::regclass and d.objid = _rule.oid
+       and d.refobjid = _relation and d.refobjsubid > 0;
+    select coalesce(array_agg(distinct a.attname::text), '{}') into old_columns
+      from regexp_matches(_rule.tree, ':varno (\d+) :varattno (\d+)', 'g') as m
+           join pg_catalog.pg_attribute a on a.attrelid = _relation and a.attnum = m[2]::smallint
+     where m[1]::integer = _old and m[2] <> '0';
+    whole_row := _rule.tree ~ ':varattno 0 ';
+    compiled := agent_internal.view_condition('pg_temp.walagent_condition', _relation, '{new,old}');
+    drop view pg_temp.walagent_condition;
+    perform agent_internal.check_streamed(_relation, columns, 'the condition', 'WA012');
+end;
+$$;
+
+-- The condition as a row filter of a publication, or NULL where it cannot be one.
+--
+-- A filter runs inside the walsender, where an error would end the stream for ever.  So only what
+-- cannot raise becomes one: comparisons, boolean logic and null tests over the new row's columns
+-- and constants, with functions that PostgreSQL itself calls leakproof.
+--
+-- Args: _condition: as agent_internal.compile_condition() has spelled it out.
+create function agent_internal.row_filter(_relation regclass, _condition text)
+    returns text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set datestyle = 'ISO, MDY'
+    set intervalstyle = 'postgres'
+    set standard_conforming_strings = on
+as $$
+declare
+    _tree text;
+    _text text;
+begin
+    begin
+        execute format('create temporary view walagent_filter as select from %s as new where (%s)', _relation, _condition);
+    exception when others then
+        return null;  -- it reads the old row
+    end;
+    select r.ev_action::text into _tree from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_filter'::regclass;
+    _text := agent_internal.view_condition('pg_temp.walagent_filter', _relation, '{new}');
+    drop view pg_temp.walagent_filter;
+    _tree := split_part(split_part(_tree, ' :quals ', 2), ' :merge', 1);
+    if _tree = ''
+       or exists (select from regexp_matches(_tree, '\{([A-Z]+)', 'g') m
+                   where m[1] <> all ('{OPEXPR,SCALARARRAYOPEXPR,BOOLEXPR,NULLTEST,BOOLEANTEST,VAR,CONST,RELABELTYPE,ARRAYEXPR}'))
+       or exists (select from regexp_matches(_tree, ':(?:funcid|opfuncid) (\d+)', 'g') m
+                         join pg_catalog.pg_proc p on p.oid = m[1]::oid
+                   where not p.proleakproof and m[1] <> '0') then
+        return null;
+    end if;
+    -- Before version 16, PostgreSQL writes new.status even where there is only one table.
+    return (select string_agg(coalesce(m[1], m[2], ''), '' order by n)
+              from regexp_matches(_text, '(''(?:[^'']|'''')*''|"(?:[^"]|"")*")|\mnew\.|(.)', 'g') with ordinality as t (m, n));
+end;
+$$;

@@ -1,0 +1,183 @@
+-- Publications: what the server sends, and what to do if another role has changed them.
+
+-- Which tables walagent has put into its publications, and as which entries.  Whoever takes a table
+-- out, or drops a publication, silences changes; putting it back makes a new entry, so the loss shows
+-- for as long as this table remembers the old one.
+create table agent_internal.published (
+    relation    regclass primary key,
+    publication name not null,
+    entry       oid not null
+);
+comment on table agent_internal.published is 'Tables as walagent put them into its publications';
+comment on column agent_internal.published.entry is 'Of pg_publication_rel: another one means that somebody took the table out and put it back';
+
+create publication walagent;
+create publication walagent_inserts;
+
+-- Let the publications send what we need, and make them where somebody has dropped them.
+--
+-- Tables of which only inserts are wanted go to `walagent_inserts`, because a table in `walagent`
+-- without replica identity would make the application's own UPDATE and DELETE fail.
+create function agent_internal.repair_publications()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not exists (select from pg_publication where pubname = 'walagent') then
+        create publication walagent;
+    end if;
+    if not exists (select from pg_publication where pubname = 'walagent_inserts') then
+        create publication walagent_inserts;
+    end if;
+    alter publication walagent set (publish = 'insert, update, delete, truncate', publish_via_partition_root = true);
+    alter publication walagent_inserts set (publish = 'insert', publish_via_partition_root = true);
+    if current_setting('server_version_num')::integer >= 180000 then
+        execute 'alter publication walagent set (publish_generated_columns = stored)';
+        execute 'alter publication walagent_inserts set (publish_generated_columns = stored)';
+    end if;
+    -- The one table of ours that is published: so the reader learns of an attachment exactly where
+    -- its transaction stands among the others.
+    if not exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+                    where p.pubname = 'walagent' and r.prrelid = 'agent.attachment'::regclass) then
+        alter publication walagent add table agent.attachment;
+    end if;
+end;
+$$;
+
+-- Remember how a table is published now, unless that was not ours to begin with.
+--
+-- Args: _was: the entry that it had before we altered anything, NULL if it had none.
+create function agent_internal.record_published(_relation regclass, _was oid)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into agent_internal.published as noted (relation, publication, entry)
+    select r.prrelid, p.pubname, r.oid
+      from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+     where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts')
+    on conflict (relation) do update
+       set publication = excluded.publication, entry = excluded.entry
+     where noted.entry = _was;
+end;
+$$;
+
+-- Put the relation into the publication that its attachments need, or take it out.
+--
+-- Called by the triggers above, with the owner's rights.  Adding a table takes a SHARE lock on it
+-- until the attaching transaction ends: it waits for transactions that are writing to the table.
+-- So each of them has either committed before the attach, or writes after it, and "what commits
+-- later fires" is exact.
+create function agent_internal.publish_relation(_relation regclass)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+    set datestyle = 'ISO, MDY'
+    set intervalstyle = 'postgres'
+as $$
+declare
+    _wanted text;
+    _filter text;
+    _now    record;
+begin
+    if not exists (select from pg_class where oid = _relation) then
+        return;  -- dropped meanwhile; its publication went with it
+    end if;
+    select case when bool_or(ops && '{update,delete,truncate}') then 'walagent'
+                when count(*) > 0 then 'walagent_inserts' end,
+           -- A filter must let through what any attachment wants, and a backfill wants every row.
+           case when bool_and(server_filter and not backfill)
+                then string_agg(distinct format('(%s)', definition ->> 'row_filter'), ' or ') end
+      into _wanted, _filter
+      from agent.attachment where relation = _relation;
+    if _wanted = 'walagent' then
+        _filter := null;  -- a filter would turn updates that cross it into inserts and deletes
+    end if;
+    select p.pubname as name, r.oid as entry, r.prqual is not null as filtered
+      into _now
+      from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+     where r.prrelid = _relation and p.pubname in ('walagent', 'walagent_inserts');
+    if _wanted is null then
+        delete from agent_internal.published where relation = _relation;
+    end if;
+    if _wanted is not distinct from _now.name and _filter is null and not coalesce(_now.filtered, false) then
+        return;
+    end if;
+    if _wanted is not null then
+        execute format('lock table only %s in share mode', _relation);
+    end if;
+    if _now.name is not null then
+        execute format('alter publication %I drop table only %s', _now.name, _relation);
+    end if;
+    if _wanted is not null then
+        begin
+            execute format('alter publication %I add table only %s', _wanted, _relation)
+                    || coalesce(' where (' || _filter || ')', '');
+        exception when feature_not_supported or invalid_object_definition or wrong_object_type then
+            -- PostgreSQL takes less as a filter than as a condition; it is evaluated later all the same.
+            execute format('alter publication %I add table only %s', _wanted, _relation);
+        end;
+    end if;
+    perform agent_internal.record_published(_relation, _now.entry);
+exception
+    when lock_not_available then
+        raise exception '% is busy: attaching waits until no transaction writes to it, and 10 s were not enough', _relation
+            using errcode = '55P03', hint = 'select pid, xact_start, query from pg_stat_activity where xact_start is not null order by 2';
+    when insufficient_privilege then
+        raise exception 'the role "%" owns walagent''s publications but not %, and PostgreSQL lets only a table''s owner publish it', current_user, _relation
+            using errcode = '42501',
+                  hint = format('grant %I to %I', (select pg_get_userbyid(relowner) from pg_class where oid = _relation), current_user);
+end;
+$$;
+
+-- Say, a sentence each, which publications do not send, or for a while did not send, what they must.
+create function agent_internal.publication_trouble()
+    returns setof text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select distinct
+           case when p.oid is null then format('there is no publication %I any more', n.publication)
+                when r.oid is null then format('%s was taken out of publication %I', n.relation, n.publication)
+                else format('publication %I was altered, and does not send what it must', n.publication) end
+      from agent_internal.published n
+           join pg_class c on c.oid = n.relation
+           left join pg_publication p on p.pubname = n.publication
+           left join pg_publication_rel r on r.oid = n.entry and r.prpubid = p.oid
+     where (r.oid is null
+            or not (p.pubinsert and p.pubviaroot)
+            or to_jsonb(p) ->> 'pubgencols' <> 's'  -- from version 18 on
+            or p.pubname = 'walagent' and not (p.pubupdate and p.pubdelete and p.pubtruncate))
+       and (n.relation = 'agent.attachment'::regclass
+            or exists (select from agent.attachment a where a.relation = n.relation))
+     order by 1
+$$;
+comment on function agent_internal.publication_trouble() is 'Say what has become of our publications behind our back';
+
+-- Put everything that is attached into the publications again, for a new slot to begin with.  What
+-- was not sent until then is lost, which is for the caller to write down.
+create function agent_internal.republish()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _relation regclass;
+begin
+    perform agent_internal.repair_publications();
+    delete from agent_internal.published;
+    perform agent_internal.record_published('agent.attachment', null);
+    for _relation in
+        select distinct a.relation from agent.attachment a join pg_class c on c.oid = a.relation
+    loop
+        perform agent_internal.publish_relation(_relation);
+        perform agent_internal.record_published(_relation, null);
+    end loop;
+end;
+$$;
+comment on function agent_internal.republish() is 'Mend the publications';
+
+select agent_internal.republish();

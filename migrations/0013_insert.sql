@@ -1,0 +1,169 @@
+-- Insert runs, and advance the checkpoint with them.
+
+-- The number of a lease after *_lease*.  Each timeline of the server has numbers of its own: a standby
+-- that is promoted may lack the latest claims and would give their numbers, even their runs' ids, out
+-- again, while a worker still holds them.
+create function agent_internal.next_lease(_lease bigint)
+    returns bigint
+    language sql
+as $$
+    select greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1
+$$;
+
+-- Insert runs of changes, one each.  A change that is here already leaves no trace.
+--
+-- Args: _runs: an array of agent.new_run.
+create function agent_internal.insert_runs(_generation integer, _runs jsonb)
+    returns bigint
+    language plpgsql
+as $$
+declare
+    _count bigint;
+begin
+    insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+                           change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
+    select n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.commit_lsn, n.ordinal, n.committed_at,
+           n.change, n.key, n.ordering_key, n.max_attempts, n.cause_run, coalesce(n.depth, 0),
+           coalesce(n.state, 'pending'), n.error,
+           case when agent_internal.is_final(n.state) then agent_internal.now() end
+      from jsonb_populate_recordset(null::agent.new_run, _runs) n
+     order by n.commit_lsn, n.ordinal
+    on conflict on constraint run_once_per_change do nothing;  -- planted: no-unique-key/insert
+    get diagnostics _count = row_count;
+    return _count;
+end;
+$$;
+
+-- Insert runs for rows that a backfill found; a row that has one already gets no second.
+--
+-- Args: _runs: an array of agent.new_run without a position; `key` names the row.
+create function agent_internal.insert_backfill_runs(_generation integer, _runs jsonb)
+    returns void
+    language plpgsql
+as $$
+begin
+    -- As agent.retry: no run of the same ordering key may start as it is inserted meanwhile.
+    perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
+    insert into agent.run (reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
+                           backfill_key, max_attempts, state, error, finished_at)
+    select 'backfill', n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.change, n.key, n.ordering_key,
+           n.key, n.max_attempts, coalesce(n.state, 'pending'), n.error,
+           case when agent_internal.is_final(n.state) then agent_internal.now() end
+      from jsonb_populate_recordset(null::agent.new_run, _runs) n
+    on conflict do nothing;
+end;
+$$;
+comment on function agent_internal.insert_backfill_runs(integer, jsonb) is 'Insert runs for rows that a backfill found';
+
+create function agent_internal.defer_changes(_generation integer, _changes jsonb)
+    returns void
+    language sql
+as $$
+    insert into agent_internal.deferred_change (run_id, change)
+    select r.id, x.change::json
+      from jsonb_to_recordset(_changes) as x (attachment_id bigint, commit_lsn pg_lsn, ordinal integer, change text)
+           join agent.run r on (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
+                             = (x.attachment_id, _generation, x.commit_lsn, x.ordinal)
+    on conflict do nothing
+$$;
+comment on function agent_internal.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them: attachment_id, commit_lsn, ordinal, change';
+
+-- Say that queues may have runs to claim, and wake the workers.  Late in a transaction: it locks the
+-- queues, by id, and every claim and every intake needs them.
+create function agent_internal.wake_queues(_queues bigint[])
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent_internal.queue set queued = true
+     where id in (select id from agent_internal.queue where id = any (_queues) order by id for no key update);
+    perform pg_notify('walagent_runs', '');
+end;
+$$;
+
+-- Move the checkpoint on, in the transaction that took the changes in, and wake the workers.  The
+-- queues come last: a claim that holds one of them must not wait for the inserts before this.
+--
+-- Raises WA007 when a newer reader took over: then nothing may be confirmed.
+create function agent_internal.advance_checkpoint(
+    _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _queues bigint[], _committed_at timestamptz default null
+)
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent.checkpoint
+       set commit_lsn = _commit_lsn, end_lsn = _end_lsn, updated_at = agent_internal.now(),
+           committed_at = greatest(committed_at, _committed_at)
+     where slot = _slot
+       and epoch = _epoch  -- planted: no-fence-of-the-checkpoint
+       and end_lsn <= _end_lsn;
+    if not found then
+        raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
+    end if;
+    if _queues <> '{}' then
+        perform agent_internal.wake_queues(_queues);
+    end if;
+end;
+$$;
+
+-- The plain case of intake, in one round trip, and one commit less where it can be: a run that a
+-- worker in the reader's own process has a slot for is inserted as already claimed by it.  Only
+-- where nobody is passed over: the queue has no backlog, no cap and no pause, and the run's
+-- ordering key no unfinished run.  The caller marks (`start`) at most one run of an ordering key.
+--
+-- Nobody may put an older run before it between that look and our commit, or a claim could start it
+-- beside ours: agent.retry and backfills share the lock `walagent.start`, and while any does, nothing
+-- is started here.
+--
+-- Args: _runs: an array of agent.new_run.
+-- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
+create function agent_internal.ingest(
+    _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
+    _queues bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
+)
+    returns jsonb
+    language plpgsql
+as $$
+declare
+    _started jsonb;
+    _waiting bigint[] := _queues;
+begin
+    if _worker is null or not pg_try_advisory_xact_lock(hashtext('walagent.start')) then
+        perform agent_internal.insert_runs(_generation, _runs);
+    else
+        with given as (
+            select n.*, coalesce(n.start, false) and coalesce(n.state, 'pending') = 'pending'
+                   and exists (
+                       select from agent_internal.queue l
+                        where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null)
+                   and not exists (
+                       select from agent.run p
+                        where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
+                          and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review'))
+                   as go
+              from jsonb_populate_recordset(null::agent.new_run, _runs) n
+        ), taken as (
+            insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+                                   change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
+                                   worker, lease, attempt, lease_expires_at, started_at)
+            select g.attachment_id, g.attachment_id, g.attachment_version, _generation, g.commit_lsn, g.ordinal, g.committed_at,
+                   g.change, g.key, g.ordering_key, g.max_attempts, g.cause_run, coalesce(g.depth, 0),
+                   case when g.go then 'running' else coalesce(g.state, 'pending') end, g.error,
+                   case when agent_internal.is_final(g.state) then agent_internal.now() end,
+                   case when g.go then _worker end, case when g.go then agent_internal.next_lease(0) else 0 end, g.go::integer,
+                   case when g.go then agent_internal.now() + _lease end, case when g.go then agent_internal.now() end
+              from given g
+             order by g.commit_lsn, g.ordinal
+            on conflict on constraint run_once_per_change do nothing  -- planted: no-unique-key/insert-and-claim
+            returning id, lease, queue_id, attachment_id, commit_lsn, ordinal, state
+        )
+        select jsonb_agg(jsonb_build_array(t.id, t.lease, t.attachment_id, t.commit_lsn, t.ordinal)) filter (where t.state = 'running'),
+               coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'pending'), '{}')
+          into _started, _waiting
+          from taken t;
+    end if;
+    perform agent_internal.advance_checkpoint(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
+    return _started;
+end;
+$$;

@@ -1,0 +1,268 @@
+-- Claim runs: which caller may, from which queues, and in which order.
+--
+-- A login that asks a question holds its run, and is no worker.  Functions for the holder of a run have the
+-- owner's rights, and agent_internal.fence() checks that the caller may hold the run.
+
+-- Whether the caller executes runs of all kinds: a worker.  The role that counts is the one that was
+-- set, else the login: inside a function with the owner's rights, current_user is the owner.
+create function agent_internal.is_runner()
+    returns boolean
+    language sql
+    stable
+as $$
+    select has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'agent.run'::regclass, 'update')
+$$;
+comment on function agent_internal.is_runner() is 'Whether the caller has agent.grant_runner';
+
+-- Whether the caller may hold such a run: a worker may hold any, and who asked a question its run.
+create function agent_internal.may_hold(_kind text, _principal name)
+    returns boolean
+    language sql
+    stable
+as $$
+    select _kind = 'question' and _principal = agent.current_principal() or agent_internal.is_runner()
+$$;
+
+-- Raise 42501 unless the caller may hold a run.
+create function agent_internal.check_holder(_run bigint)
+    returns void
+    language plpgsql
+    stable
+as $$
+begin
+    if not agent_internal.is_runner()
+       and not exists (select from agent.run r where r.id = _run and agent_internal.may_hold(r.kind, r.principal)) then
+        raise exception 'role "%" may not hold run %', agent.current_principal(), _run using errcode = '42501';
+    end if;
+end;
+$$;
+
+-- Raise 42501 unless the caller may claim from these queues: a worker from any, another login only
+-- from the queue of a session of its own.
+create function agent_internal.check_claim(_kinds text[], _queue bigint, _done_queues bigint[])
+    returns void
+    language plpgsql
+    stable
+as $$
+begin
+    if agent_internal.is_runner()
+       or _kinds = '{question}' and _done_queues <@ array[_queue]
+          and exists (select from agent_internal.queue q join agent.session s on s.id = q.session_id
+                       where q.id = _queue and s.owner = agent.current_principal()) then
+        return;
+    end if;
+    raise exception 'role "%" may not claim these runs', agent.current_principal()
+        using errcode = '42501', hint = 'A login that asks claims from the queue of one of its sessions.';
+end;
+$$;
+
+-- Choose the queues to serve, the one served longest ago first, and lock them.
+--
+-- Args: _slots: how many queues at most.  _queue: this one alone, whether or not it seems to have runs.
+-- _shut: none of these.
+create function agent_internal.pick_queues(_slots integer, _kinds text[], _queue bigint, _shut bigint[])
+    returns setof agent_internal.queue
+    language plpgsql
+as $$
+begin
+    if _queue is not null then
+        return query
+            select l.* from agent_internal.queue l
+             where l.id = _queue and l.kind = any (_kinds) and not l.paused
+               for no key update;
+        return;
+    end if;
+    return query
+        select l.* from agent_internal.queue l
+         where l.queued and not l.paused and l.kind = any (_kinds)
+           and (l.cap is null or l.used < l.cap)
+           and l.id <> all (_shut)
+         order by l.served
+         limit greatest(_slots, 1)
+           for no key update skip locked;
+end;
+$$;
+
+-- Choose and lock up to *_want* runs of a queue, oldest first, and note what the queue has left.
+--
+-- A run whose ordering key has an earlier unfinished run is not taken but marked with it (`blocked_by`),
+-- so that it is looked at again only when that one has ended.  The mark is made while holding the
+-- earlier run with FOR SHARE: whoever ends it waits for us, and then sees the mark.  If the earlier
+-- run is locked by somebody else, nothing is marked and the run is looked at again next time.
+--
+-- Args: _queue: a row that the caller has locked.  _run: this run and no other.
+-- Returns: more: whether the queue may have more runs to give.
+create function agent_internal.claim_from_queue(
+    _queue agent_internal.queue, _want integer, _run bigint, out taken bigint[], out more boolean
+)
+    language plpgsql
+as $$
+declare
+    _id    constant bigint := _queue.id;
+    _used  integer := _queue.used;
+    _now   bigint[];
+    _seen  integer;
+    _marks integer;
+begin
+    if _queue.cap is not null then
+        -- The count is a hint; a cap is a promise, and few runs are running.
+        _used := (select count(*) from agent.run r where r.queue_id = _id and r.state = 'running');
+    end if;
+    _want := greatest(0, least(_want, _queue.cap - _used));
+    taken := '{}';
+    -- Again while all that was seen had to be marked: behind a thousand changes of one row there may be
+    -- one of another.
+    for _round in 1 .. 25 loop
+        with candidate as materialized (
+            select r.id, r.ordering_key
+              from agent.run r
+             where r.queue_id = _id and r.state = 'pending'
+               and r.blocked_by is null and r.not_before is null and r.id <> all (taken)
+               and (_run is null or r.id = _run)
+             order by r.id + 0
+             limit _want + 32
+               for update skip locked
+        ), ahead as materialized (
+            select c.id,
+                   (select p.id
+                      from agent.run p
+                     where p.queue_id = _id and p.ordering_key = c.ordering_key and p.id <> c.id
+                       and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                       and (p.id < c.id or p.state <> 'pending')
+                     order by p.id + 0 desc
+                     limit 1) as by
+              from candidate c
+        ), held as materialized (
+            select p.id
+              from agent.run p
+             where p.id in (select a.by from ahead a where a.by is not null)
+               for share skip locked
+        ), marked as (
+            -- All locks first: a row that this very statement has marked could not be locked any more.
+            update agent.run r
+               set blocked_by = a.by
+              from ahead a
+             where r.id = a.id and a.by = any (array(select h.id from held h))
+            returning 1
+        )
+        select array(select a.id from ahead a where a.by is null order by a.id limit _want - cardinality(taken)),
+               (select count(*) from ahead), (select count(*) from marked)
+          into _now, _seen, _marks;
+        taken := taken || _now;
+        exit when _marks = 0 or _seen < _want + 32 or cardinality(taken) = _want;
+    end loop;
+    more := _seen > cardinality(_now);
+    update agent_internal.queue l
+       set used = case when l.cap is null then 0 else _used + cardinality(taken) end,
+           queued = claim_from_queue.more,
+           served = case when cardinality(taken) > 0 then nextval('agent_internal.queue_turn') else l.served end
+     where l.id = _id;
+end;
+$$;
+
+-- Note that a worker has released runs of some queues: there may be room for others.
+create function agent_internal.return_slots(_queues bigint[], _counts integer[])
+    returns void
+    language plpgsql
+as $$
+begin
+    perform from agent_internal.queue where id = any (_queues) order by id for no key update;
+    update agent_internal.queue l
+       set used = greatest(0, l.used - d.n), queued = true
+      from unnest(_queues, _counts) as d (id, n)
+     where l.id = d.id;
+end;
+$$;
+
+-- Claim up to *_slots* runs, queue after queue, each with a lease.
+--
+-- `more` says on every row whether the queues still had runs to give.  `question` is set for runs of
+-- kind question: {"id", "session", "text", "options"}.
+--
+-- Args: _queue, _run: only from this queue, only this run of it; waits for its lock.
+-- _done_queues, _done_counts: how many runs of which queue this worker has released since its last
+-- claim, so that no transaction that ends a run needs to touch the queue, which all share.
+-- _limited, _limits: of which queues how many runs at most; 0 where the provider of their model takes no
+-- calls now.  Their runs stay in the queue, instead of being claimed only to be parked.
+-- Raises 42501 where check_claim() does.
+create function agent_internal.claim_runs(
+    _worker      text,
+    _slots       integer,
+    _lease       interval,
+    _kinds       text[] default '{agent}',
+    _queue       bigint default null,
+    _done_queues bigint[] default '{}',
+    _done_counts integer[] default '{}',
+    _limited     bigint[] default '{}',
+    _limits      integer[] default '{}',
+    _run         bigint default null
+)
+    returns table (
+        run_id bigint, kind text, queue_id bigint, attachment_id bigint, attachment_version integer, lease bigint,
+        attempt integer, max_attempts integer, reason text, principal name, change jsonb, question jsonb, key text,
+        depth integer, commit_lsn text, committed_at timestamptz, created_at timestamptz, started_at timestamptz,
+        merged jsonb, steps jsonb, more boolean
+    )
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    _queues agent_internal.queue[];
+    _each   agent_internal.queue;
+    _some   record;
+    _taken  bigint[] := '{}';
+    _left   integer := _slots;
+    _more   boolean := false;
+begin
+    perform agent_internal.check_claim(_kinds, _queue, _done_queues);
+    if _done_queues <> '{}' then
+        perform agent_internal.return_slots(_done_queues, _done_counts);
+    end if;
+    _queues := array(select q from agent_internal.pick_queues(_slots, _kinds, _queue, array(
+                         select l.id from unnest(_limited, _limits) as l (id, most) where l.most <= 0)) q);
+    for _n in 1 .. cardinality(_queues) loop
+        if _left <= 0 then
+            _more := true;
+            exit;
+        end if;
+        _each := _queues[_n];
+        select * into _some from agent_internal.claim_from_queue(_each, least(
+            ceil(_left::numeric / (cardinality(_queues) - _n + 1))::integer,
+            _limits[array_position(_limited, _each.id)]), _run);
+        _taken := _taken || _some.taken;
+        _left := _left - cardinality(_some.taken);
+        _more := _more or _some.more;
+    end loop;
+    if _taken = '{}' then
+        return;
+    end if;
+    return query
+        with claimed as (
+            update agent.run r
+               set state = 'running', worker = _worker, lease = agent_internal.next_lease(r.lease), attempt = r.attempt + 1,
+                   lease_expires_at = agent_internal.now() + _lease, started_at = coalesce(r.started_at, agent_internal.now())
+             where r.id = any (_taken)
+            returning r.*
+        )
+        select c.id, c.kind, c.queue_id, c.attachment_id, c.attachment_version, c.lease, c.attempt, c.max_attempts, c.reason,
+               c.principal, c.change,
+               case c.kind when 'question' then
+                   (select jsonb_build_object('id', q.id, 'session', q.session_id, 'text', q.text, 'options', q.options)
+                      from agent.question q where q.run_id = c.id) end,
+               c.key, c.depth, c.commit_lsn::text, c.committed_at, c.created_at, c.started_at,
+               (select jsonb_agg(m.change order by m.commit_lsn, m.ordinal) from agent_internal.merged_change m where m.run_id = c.id),
+               (select jsonb_agg(jsonb_build_object(
+                           'seq', s.seq, 'kind', s.kind, 'content', s.content, 'cost', s.cost,
+                           'tokens', coalesce(s.input_tokens, 0) + coalesce(s.cached_tokens, 0)
+                                     + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
+                        order by s.seq)
+                  from agent.step s where s.run_id = c.id),
+               _more
+          from claimed c
+         order by c.id;
+end;
+$$;
+comment on function agent_internal.claim_runs(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint)
+    is 'Give a worker runs to execute, each with a lease';

@@ -1,0 +1,245 @@
+-- Tools that write: the origin marker, the role, the visibility of the row, and the call.
+
+-- The key that proves a write-back message to be ours.  One row, made here, readable by the
+-- owner and the runner alone: see agent_internal.begin_write().
+create table agent_internal.secret (
+    one boolean primary key default true check (one),
+    key bytea not null default decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
+);
+comment on table agent_internal.secret is 'The key with which our own transactions are told from forged ones';
+insert into agent_internal.secret default values;
+
+-- The transaction is named as BEGIN shows it in the WAL: by 32 bits.
+create function agent_internal.sign_write(_what text, _xid xid8)
+    returns text
+    language sql
+    stable
+as $$
+    select encode(sha256(s.key || sha256(s.key || convert_to(
+               _what || ' ' || (_xid::text::numeric % 4294967296)::bigint, 'utf8'))), 'hex')
+      from agent_internal.secret s
+$$;
+
+-- Start a write-back transaction: hold the run, and leave a message in the WAL that names run,
+-- attachment and depth.  It is signed with a key that only the owner and the runner can read and
+-- bound to this very transaction, so a message that somebody else emits, or copies, proves nothing.
+create function agent_internal.begin_write(_run bigint, _lease bigint)
+    returns void
+    language plpgsql
+as $$
+declare
+    _what text;
+begin
+    perform agent_internal.fence(_run, _lease);
+    select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run;
+    perform pg_logical_emit_message(true, 'walagent',
+                                    _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
+end;
+$$;
+
+-- Let times be written as our programs read them, whatever the role's or database's default.  How
+-- dates are read (DMY, MDY) stays.
+create function agent_internal.set_styles()
+    returns void
+    language plpgsql
+as $$
+begin
+    perform set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false);
+end;
+$$;
+comment on function agent_internal.set_styles() is 'Let times be written in this session as walagent reads them';
+
+-- Forget what a tool has left in the session: role, settings, locks, temporary tables.  Connections are
+-- shared, and the next tool on this one is somebody else's.  In the tool's transaction, so that it
+-- holds whether that commits or not.
+--
+-- Args: _durable: what synchronous_commit is to be, as the connection was opened; default: what the
+-- role or database has it be, but never less than on.
+create function agent_internal.clean_session(_durable text default null)
+    returns void
+    language plpgsql
+as $$
+begin
+    reset role;
+    reset all;
+    if _durable is not null or current_setting('synchronous_commit') in ('off', 'local') then
+        perform set_config('synchronous_commit', coalesce(_durable, 'on'), false);
+    end if;
+    perform agent_internal.set_styles();
+    perform pg_advisory_unlock_all();
+    if pg_my_temp_schema() <> 0 then
+        discard temp;
+    end if;
+end;
+$$;
+
+-- Become the role of an attachment for the rest of the transaction, and see to it that the
+-- application wins where the two of us want the same rows.
+--
+-- Our wait for a lock ends long before the deadlock check of whoever waits for us: were both in a
+-- circle, that check would end the application's transaction.  It also bounds how long the application
+-- waits for a lock that we hold while we wait for another.  Where we close the circle, it is our own
+-- check that ends it; it comes at once where the runner may set deadlock_timeout (grant set on
+-- parameter deadlock_timeout), else the short wait makes up for most of it.
+--
+-- Raises WA008: nothing may be done then, least of all as whoever we are.
+create function agent_internal.assume_role(_run_as name, _path text default '')
+    returns void
+    language plpgsql
+as $$
+declare
+    _check constant numeric := extract(epoch from current_setting('deadlock_timeout')::interval) * 1000;
+    _asked constant numeric := extract(epoch from current_setting('lock_timeout')::interval) * 1000;
+    _state   text;
+    _message text;
+begin
+    perform set_config('lock_timeout', least(nullif(_asked, 0), greatest(round(_check / 10), 10), 5000)::text, true);
+    if has_parameter_privilege('deadlock_timeout', 'set') then
+        perform set_config('deadlock_timeout', '10ms', true);
+    end if;
+    begin
+        perform set_config('role', _run_as, true);
+    exception when others then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text;
+        raise exception 'cannot become role "%": % (SQLSTATE %)', _run_as, _message, _state
+            using errcode = 'WA008', detail = _state,
+                  hint = format('grant %I to %I; then: walagent resume', _run_as, session_user);
+    end;
+    perform set_config('search_path', concat_ws(', ', nullif(_path, ''), 'pg_temp'), true);
+end;
+$$;
+comment on function agent_internal.assume_role(name, text) is 'Become the role of an attachment for the rest of the transaction';
+
+-- Whether a row may be shown to an agent, asked as its role before a run begins: the WAL knows no
+-- privileges, and they may have changed since the agent was attached.
+--
+-- Args: _sql: asks whether the row can be seen, as a boolean, for agent_internal.bind_relation(); NULL where the
+-- change names no row.
+-- Returns whether it may, and whether row level security had a say in that; of a table that is gone,
+-- that it may not.
+-- Raises WA008 when the role is gone, cannot be taken on, or may not read what is shown, and what
+-- agent_internal.bind_relation() raises.
+create function agent_internal.row_visibility(
+    _run_as name, _relation oid, _columns text[], _sql text, _key jsonb, out seen boolean, out row_security boolean
+)
+    language plpgsql
+as $$
+declare
+    _state   text;
+    _message text;
+    _hint    text;
+begin
+    select c.relrowsecurity into row_security from pg_class c where c.oid = _relation;
+    begin
+        perform agent_internal.check_visibility(_relation::regclass, _columns, _run_as);
+    exception when insufficient_privilege or undefined_object then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text, _hint = pg_exception_hint;
+        raise exception '% (SQLSTATE %)', _message, _state
+            using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'then: walagent resume');
+    end;
+    if row_security then
+        _sql := coalesce(agent_internal.bind_relation(_sql, _relation, _key), 'select false');
+    end if;
+    perform agent_internal.assume_role(_run_as);
+    seen := row_security is not null;
+    if row_security then
+        execute _sql into seen using _key;
+    end if;
+end;
+$$;
+comment on function agent_internal.row_visibility(name, oid, text[], text, jsonb) is 'Whether an agent''s role may be shown a row';
+
+-- Let the time that a long write-back took not count against its lease: the heartbeat cannot extend
+-- that of a run that is locked, and whoever ticks first after the commit would take the run away.
+create function agent_internal.extend_lease(_run bigint, _lease bigint, _by interval)
+    returns void
+    language sql
+as $$
+    update agent.run set lease_expires_at = lease_expires_at + _by
+     where id = _run and lease = _lease and lease_expires_at is not null
+$$;
+comment on function agent_internal.extend_lease(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
+
+-- Carry out a SQL tool and record its answer: fence, tag, role, statement and step in one
+-- transaction, which is this one statement.
+--
+-- The statement runs as *_run_as* inside a savepoint.  What it raises becomes the answer that the
+-- model reads, except for conditions that pass (lost locks, serialization, shutdown): those are
+-- raised, so that the whole step is tried again later.  A statement that leaves another role
+-- behind has tried to be somebody else, and is taken back.  The detail of a violated constraint
+-- quotes the row, with columns that the agent is not shown: it stays here.
+--
+-- Args: _must_find: a statement that gives nothing has failed (P0002).
+--       _relation: the table that the statement is about; it is made for it by agent_internal.bind_relation().
+-- Raises WA009 where the tool fails because its attachment has lost its ground.
+create function agent_internal.call_tool(
+    _run bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
+    _path text default '', _must_find boolean default false, _relation oid default null
+)
+    returns jsonb
+    language plpgsql
+as $$
+declare
+    _started constant timestamptz := clock_timestamp();
+    _durable constant text := current_setting('synchronous_commit');
+    _is_tool boolean := _relation is not null;  -- whether what is raised is the tool's
+    _lost    text;
+    _result  jsonb;
+    _role    text;
+    _content jsonb;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+begin
+    perform agent_internal.begin_write(_run, _lease);
+    begin
+        if _relation is not null then
+            _sql := agent_internal.bind_relation(_sql, _relation, _arguments -> 'key', _arguments -> 'set');
+            _is_tool := false;
+        end if;
+        perform agent_internal.assume_role(_run_as, _path);
+        _is_tool := true;
+        execute _sql into _result using _arguments;
+        if _must_find and _result is null then
+            raise exception 'the row is gone, or role "%" cannot see it: nothing was updated', _run_as
+                using errcode = 'P0002';
+        end if;
+        set constraints all immediate;  -- what is wrong is the tool's answer, not the commit's
+        perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+        _role := current_setting('role');
+        reset role;
+        if _role <> _run_as then
+            raise exception 'the tool left role "%" behind instead of "%"', _role, _run_as using errcode = '42501';
+        end if;
+        -- A function that returns nothing gives an empty text in some languages, which says nothing.
+        _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
+            case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
+    exception when others or assert_failure then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                                _detail = pg_exception_detail, _hint = pg_exception_hint;
+        if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
+            raise;
+        end if;
+        _lost := agent_internal.drift_of_run(_run, _state);
+        if _lost is not null then
+            raise exception '%', _lost using errcode = 'WA009';
+        end if;
+        _content := jsonb_build_object('is_error', true, 'sqlstate', _state, 'content', left(
+            format('%s (SQLSTATE %s)', _message, _state)
+            || coalesce('; detail: ' || case when _state !~ '^(23|44)' then nullif(_detail, '') end, '')
+            || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
+    end;
+    perform agent_internal.clean_session(_durable);
+    if clock_timestamp() - _started > interval '1 second' then
+        perform agent_internal.extend_lease(_run, _lease, clock_timestamp() - _started);
+    end if;
+    _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
+    if not agent_internal.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
+        _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
+    end if;
+    perform agent_internal.insert_step(_run, _seq, 'result', _content,  -- planted: two-transactions-sql/function
+                                       _duration_ms => extract(milliseconds from clock_timestamp() - _started)::integer);
+    return _content;
+end;
+$$;

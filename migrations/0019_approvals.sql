@@ -1,0 +1,170 @@
+-- Approvals: tool calls that wait for a person.
+
+create table agent.approval (
+    id          bigint primary key generated always as identity,
+    run_id      bigint not null references agent.run on delete cascade,
+    call_id     text not null,
+    tool        text not null,
+    arguments   jsonb not null,
+    digest      text not null,
+    run_as      name not null,
+    state       text not null default 'pending'
+                    check (state in ('pending', 'approved', 'rejected', 'expired', 'cancelled')),
+    asked_at    timestamptz not null default now(),
+    expires_at  timestamptz not null,
+    decided_by  name,
+    decided_at  timestamptz,
+    reason      text,
+    constraint decided_has_decider check ((state in ('approved', 'rejected')) = (decided_by is not null))
+);
+-- A call is asked about again only after a question that ended without an answer to it.
+create unique index asked_once_per_call on agent.approval (run_id, call_id) where state = 'pending';
+create index approval_pending on agent.approval (expires_at) where state = 'pending';
+comment on table agent.approval is 'A question to a person about one tool call, bound to the digest of its exact arguments';
+-- Else each removed run would read all approvals.
+create index approval_run on agent.approval (run_id);
+
+-- jsonb prints equal values alike, so the digest does not depend on how the model wrote them.
+create function agent_internal.call_digest(_run bigint, _call_id text, _tool text, _arguments jsonb)
+    returns text
+    language sql
+    immutable
+as $$
+    select encode(sha256(convert_to(jsonb_build_array(_run, _call_id, _tool, _arguments)::text, 'utf8')), 'hex')
+$$;
+
+-- Ask a person about one tool call, and let the run wait.
+create function agent_internal.ask_approval(
+    _run bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
+    _ttl interval, _tokens bigint, _cost numeric
+)
+    returns bigint
+    language plpgsql
+as $$
+declare
+    _digest constant text := agent_internal.call_digest(_run, _call_id, _tool, _arguments);
+    _id     bigint;
+begin
+    insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at)
+    values (_run, _call_id, _tool, _arguments, _digest, _run_as, agent_internal.now() + _ttl)
+    returning id into _id;
+    perform agent_internal.record_step(_run, _lease, _seq, 'approval', jsonb_build_object(
+        'approval', _id, 'call_id', _call_id, 'tool', _tool, 'digest', _digest));
+    perform agent_internal.park_run(_run, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
+    perform pg_notify('walagent_approvals', _id::text);
+    return _id;
+end;
+$$;
+
+create function agent_internal.decision_of(_state text)
+    returns boolean
+    language sql
+    immutable
+as $$ select _state in ('approved', 'rejected', 'expired') $$;
+
+-- A person's decision: check who it is, with that person's rights.
+--
+-- The role that runs the agent may not decide, nor whoever logged in as it and took another role.
+-- Questions end unanswered only when their time is up (agent_internal.tick) or their run is cancelled
+-- (agent.cancel, with the owner's rights).
+create function agent_internal.check_decision()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if old.state <> 'pending' then
+        raise exception 'approval % is % already', old.id, old.state using errcode = 'WA005';
+    end if;
+    if to_jsonb(new) - '{state,decided_by,decided_at,reason}'::text[]
+       <> to_jsonb(old) - '{state,decided_by,decided_at,reason}'::text[] then
+        raise exception 'only the decision of approval % may be written', old.id using errcode = 'WA005';
+    end if;
+    if new.state in ('approved', 'rejected') then
+        if old.expires_at <= agent_internal.now() then
+            raise exception 'approval % has expired', old.id using errcode = 'WA005';
+        end if;
+        if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
+            raise exception 'role "%" runs this agent and may not decide its calls', old.run_as
+                using errcode = 'WA006', hint = 'let another role that holds agent.grant_approver decide';
+        end if;
+        new.decided_by := agent.current_principal();
+        new.decided_at := agent_internal.now();
+    elsif new.state = 'expired' and old.expires_at > agent_internal.now()
+          or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
+        raise exception 'approval % is still to be decided', old.id
+            using errcode = 'WA005', hint = 'agent.approve or agent.reject it, or agent.cancel its run';
+    end if;
+    return new;
+end;
+$$;
+create trigger check_decision
+    before update on agent.approval
+    for each row execute function agent_internal.check_decision();
+
+-- Tell the run of the decision: one step, one transition.
+create function agent_internal.continue_decided()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+begin
+    select * into _run from agent.run where id = new.run_id for no key update;
+    if _run.state <> 'waiting_approval' then
+        return null;  -- cancelled meanwhile
+    end if;
+    perform agent_internal.insert_step(new.run_id, null, 'decision', jsonb_build_object(
+        'call_id', new.call_id, 'decision', new.state, 'by', new.decided_by, 'reason', new.reason, 'digest', new.digest));
+    update agent.run set state = 'pending' where id = new.run_id;
+    return null;
+end;
+$$;
+create trigger continue_decided
+    after update of state on agent.approval
+    for each row when (agent_internal.decision_of(new.state))
+    execute function agent_internal.continue_decided();
+
+-- End approvals whose time is up.  One that somebody is just deciding, or whose run is being cancelled,
+-- waits for the next time.
+create function agent_internal.expire_approvals()
+    returns void
+    language plpgsql
+as $$
+begin
+    with due as (
+        select p.id
+          from agent.approval p join agent.run r on r.id = p.run_id
+         where p.state = 'pending' and p.expires_at <= agent_internal.now()
+         order by p.id for no key update of p, r skip locked
+    )
+    update agent.approval p set state = 'expired', decided_at = agent_internal.now() from due where p.id = due.id;
+end;
+$$;
+comment on function agent_internal.expire_approvals() is 'End approvals whose time is up';
+
+create function agent_internal.decide(_id bigint, _state text, _reason text)
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent.approval set state = _state, reason = _reason where id = _id;
+    if not found then
+        raise exception 'there is no approval %', _id using errcode = 'WA005';
+    end if;
+end;
+$$;
+
+create function agent.approve(id bigint)
+    returns void
+    language sql
+as $$ select agent_internal.decide(id, 'approved', null) $$;
+comment on function agent.approve(bigint) is 'Let a waiting tool call happen';
+
+create function agent.reject(id bigint, reason text default null)
+    returns void
+    language sql
+as $$ select agent_internal.decide(id, 'rejected', reason) $$;
+comment on function agent.reject(bigint, text) is 'Refuse a waiting tool call; the model is told the reason';
