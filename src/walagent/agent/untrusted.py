@@ -50,6 +50,8 @@ def unframed(kind: str, text: str) -> str | None:
 
 
 def _unmarked(text: str, mark: str) -> str:
+    if mark.lower() not in text.lower():  # as a rule: a pattern for each run's marker is expensive
+        return text
     return re.sub(re.escape(mark), "[marker]", text, flags=re.IGNORECASE)
 
 
