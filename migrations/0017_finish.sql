@@ -10,11 +10,11 @@ begin
 end;
 $$;
 
--- End a run, and unblock the next run of its ordering key.  Two statements on purpose: the second must see a
--- `blocked_by` that a claim set while this transaction waited for its lock.
+-- End a run, and let the next run of its ordering key go.  Two statements on purpose: the second must see what
+-- a claim marked while we waited for its lock.
 --
--- Args: _reserved: the run might have reservations in budgets, which are released.
--- Returns whether a run was unblocked.  Raises as agent_internal.fence() does.
+-- Args: _reserved: budgets may still hold reservations of it, which are released.
+-- Returns whether one was waiting.  Raises as agent_internal.fence does.
 create function agent_internal.finish_run(
     _run bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
     _reserved boolean default false
@@ -36,7 +36,7 @@ begin
        and (not cancel_requested or _state in ('cancelled', 'succeeded'))
        and agent_internal.may_hold(kind, principal);
     if not found then
-        perform agent_internal.fence(_run, _lease);  -- raises the reason
+        perform agent_internal.fence(_run, _lease);  -- raises, and says why
     end if;
     _unblocked := agent_internal.unblock(_run);
     if _reserved then
@@ -48,9 +48,9 @@ $$;
 comment on function agent_internal.finish_run(bigint, bigint, agent.run_state, text, jsonb, bigint, numeric, boolean)
     is 'End a run that the caller holds';
 
--- Record the last reply and end the run, in one round trip.  Ending it comes first, as the fence.
+-- Record the last reply and end the run, in one round trip.  Ending it first is the fence.
 --
--- Args: _call: as in agent_internal.record_step().
+-- Args: _call: as of agent_internal.record_step.
 create function agent_internal.finish_with_step(
     _run bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
     _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
@@ -76,9 +76,9 @@ $$;
 comment on function agent_internal.finish_with_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer,
     agent.run_state, text, jsonb, bigint, numeric, integer) is 'Record the last step of a run and end it';
 
--- The end of a run, with its last step unless `seq` is NULL: the arguments of agent_internal.finish_run() and
--- agent_internal.finish_with_step().
-create type agent_internal.run_end as (
+-- A step of a run if `seq` is not NULL, its end if `state` is not NULL: what agent_internal.record_step and
+-- agent_internal.finish_with_step take.
+create type agent_internal.run_record as (
     run         bigint,
     lease       bigint,
     state       agent.run_state,
@@ -96,32 +96,39 @@ create type agent_internal.run_end as (
     call        integer
 );
 
--- End many runs, each with its last step, in one statement and one commit.
+-- Record for many runs at once, for each a step, its end, or both: one statement and one commit.
 --
--- A run that cannot be ended is left unchanged; the others end.
+-- One that is refused leaves its run as it is and does not affect the others.
 --
--- Args: _ends: an array of agent_internal.run_end, each run once.
--- Returns a row for each: whether it unblocked a run, and the SQLSTATE with which
--- agent_internal.finish_with_step() would have failed; NULL: it has ended.
-create function agent_internal.finish_runs(_ends jsonb)
+-- Args: _records: an array of agent_internal.run_record, each run once.
+-- Returns a row for each: whether a run was waiting for its end, and the SQLSTATE with which
+-- agent_internal.record_step or agent_internal.finish_with_step would have failed; NULL: it is recorded.
+create function agent_internal.record_many(_records jsonb)
     returns table (run_id bigint, unblocked boolean, failed text)
     language plpgsql
     set plan_cache_mode = force_generic_plan  -- planning for each length of the arrays costs more than executing
 as $$
 #variable_conflict use_column
 declare
-    _given agent_internal.run_end[] := array(select e from jsonb_populate_recordset(null::agent_internal.run_end, _ends) e);
+    _given agent_internal.run_record[] := array(select e from jsonb_populate_recordset(null::agent_internal.run_record, _records) e);
     _held  bigint[];
+    _late  bigint[];
+    _done  bigint[];
     _ended bigint[];
     _freed bigint[];
 begin
-    _held := array(
-        select r.id
+    with held as (
+        select r.id, r.lease_expires_at < agent_internal.now() and e.state is null as late
           from agent.run r join unnest(_given) e on r.id = e.run and r.lease = e.lease
          where r.lease_expires_at is not null
            and (not r.cancel_requested or e.state in ('cancelled', 'succeeded'))
          order by r.id
-           for no key update of r);
+           for no key update of r
+    )
+    select coalesce(array_agg(id), '{}'), coalesce(array_agg(id) filter (where late), '{}') into _held, _late from held;
+    if _late <> '{}' then  -- as agent_internal.fence
+        update agent.run r set lease_expires_at = agent_internal.now() + interval '10 seconds' where r.id = any (_late);
+    end if;
     with recorded as (
         insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                                 output_tokens, cost, duration_ms)
@@ -138,22 +145,22 @@ begin
                tokens = coalesce(e.tokens, 0), cost = e.cost,
                lease_expires_at = null, finished_at = agent_internal.now(), cancel_requested = false
           from unnest(_given) e
-         where r.id = e.run and r.id = any (_held)
+         where r.id = e.run and r.id = any (_held) and e.state is not null
            and (e.seq is null or r.id in (select run_id from recorded))
         returning r.id
     )
-    select array(select id from ended) into _ended;
-    -- A statement of its own, as in agent_internal.finish_run().
+    select array(select run_id from recorded union select id from ended), array(select id from ended) into _done, _ended;
+    -- A statement of its own, for the reason that agent_internal.finish_run has.
     with waiting as (
-        select id, blocked_by from agent.run where blocked_by = any (_ended) order by id for no key update
+        select r.id, r.blocked_by from agent.run r where r.blocked_by = any (_ended) order by r.id for no key update
     ), freed as (
         update agent.run r set blocked_by = null from waiting w where r.id = w.id returning w.blocked_by
     )
     select array(select blocked_by from freed) into _freed;
-    perform agent_internal.settle_runs(_given, _ended);
+    perform agent_internal.settle_runs(_given, _done);
     return query
         select e.run, e.run = any (_freed),
-               case when e.run = any (_ended) then null
+               case when e.run = any (_done) then null
                     when e.run = any (_held)
                          and exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq) then 'WA004'
                     when exists (select from agent.run r where r.id = e.run and r.lease = e.lease and r.cancel_requested) then 'WA002'
@@ -161,11 +168,11 @@ begin
           from unnest(_given) e;
 end;
 $$;
-comment on function agent_internal.finish_runs(jsonb) is 'End many runs at once, each with its last step';
+comment on function agent_internal.record_many(jsonb) is 'Record for many runs at once, for each a step, its end, or both';
 
--- Release a run without ending it: until a time, until a person has decided, or for any worker to claim.
+-- Let a run go without ending it: until a time, until a person has decided, or at once.
 --
--- Args: _refund: do not count the attempt, because the wait is no failure of the run.
+-- Args: _refund: give the attempt back, because waiting was no failure of the run.
 create function agent_internal.park_run(
     _run bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
     _tokens bigint, _cost numeric, _reserved boolean default false
@@ -190,7 +197,7 @@ $$;
 comment on function agent_internal.park_run(bigint, bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean)
     is 'Release a run that the caller holds without ending it';
 
--- Release the runs that a stopping worker holds; their attempts do not count.
+-- Give back what a worker still holds when it leaves, as if it had not been begun.
 create function agent_internal.release_runs(_worker text)
     returns void
     language plpgsql

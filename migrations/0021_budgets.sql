@@ -255,27 +255,27 @@ end;
 $$;
 comment on function agent_internal.settle(bigint, bigint, integer, integer[], numeric) is 'Count what a reply cost, instead of what was reserved for it';
 
--- Settle and release what runs that have ended have reserved.  All budgets first, in their order: run
+-- Settle what runs have reserved, and release the rest where a run has ended.  All budgets first, in their order: run
 -- by run, two of these could wait for one another.
-create function agent_internal.settle_runs(_ends agent_internal.run_end[], _ended bigint[])
+create function agent_internal.settle_runs(_records agent_internal.run_record[], _done bigint[])
     returns void
     language plpgsql
 as $$
 declare
-    _end record;
+    _each record;
 begin
     perform from agent_internal.budget_use
-      where budget_id in (select budget_id from agent.spend where run_id = any (_ended) and settled_at is null)
+      where budget_id in (select budget_id from agent.spend where run_id = any (_done) and settled_at is null)
       order by budget_id for no key update;
     if not found then
         return;
     end if;
-    for _end in select * from unnest(_ends) e where e.run = any (_ended) loop
-        if _end.call is not null then
-            perform agent_internal.settle(_end.run, _end.lease, _end.call, _end.usage, _end.step_cost);
+    for _each in select * from unnest(_records) e where e.run = any (_done) loop
+        if _each.call is not null then
+            perform agent_internal.settle(_each.run, _each.lease, _each.call, _each.usage, _each.step_cost);
         end if;
-        if _end.reserved or _end.call is not null then
-            perform agent_internal.release(_end.run);
+        if _each.state is not null and (_each.reserved or _each.call is not null) then
+            perform agent_internal.release(_each.run);
         end if;
     end loop;
 end;

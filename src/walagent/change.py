@@ -79,7 +79,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class OriginMarker:
+class Tag:
     """A transactional logical message (`pg_logical_emit_message`); not to be trusted as such."""
 
     prefix: str
@@ -123,5 +123,5 @@ class Idle:
     reply_requested: bool
 
 
-# Items of a transaction stream: Begin (OriginMarker | Piece)* Commit, with Idle between.
-Item = Begin | OriginMarker | Piece | Commit | Idle
+# What a transaction stream yields, in order: Begin (Tag | Piece)* Commit, with Idle between.
+Item = Begin | Tag | Piece | Commit | Idle

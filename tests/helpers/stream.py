@@ -10,18 +10,7 @@ from psycopg import AsyncConnection
 from tests.helpers.build import WHEN
 from tests.helpers.database import column, value
 from walagent.attachment import Attachment
-from walagent.change import (
-    Begin,
-    Change,
-    Commit,
-    Idle,
-    Item,
-    Op,
-    OriginMarker,
-    Piece,
-    Relation,
-    Row,
-)
+from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Relation, Row, Tag
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
@@ -53,12 +42,12 @@ class ScriptedStream:
         self.confirmed.append(lsn)
 
 
-def transaction(at: int, *inside: Change | OriginMarker) -> list[Item]:
+def transaction(at: int, *inside: Change | Tag) -> list[Item]:
     """A transaction that commits at *at* and ends ten bytes later, its changes numbered."""
     changes = 0
     items: list[Item] = [Begin(at, Lsn(at), WHEN)]
     for it in inside:
-        if isinstance(it, OriginMarker):
+        if isinstance(it, Tag):
             items.append(it)
             continue
         items.append(Piece([replace(it, commit_lsn=Lsn(at), ordinal=changes)]))

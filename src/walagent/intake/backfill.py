@@ -27,7 +27,7 @@ from walagent.intake.new_runs import state_of
 from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
-from walagent.matching.document import SIZE_LIMITS, SizeLimits
+from walagent.matching.document import ROOM, Room
 from walagent.matching.match import Match
 from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
@@ -58,20 +58,20 @@ class Backfill:
         running: set[int],
         settled: Callable[[], Lsn],
         *,
-        limits: SizeLimits = SIZE_LIMITS,
+        room: Room = ROOM,
     ) -> None:
         """Take over *conn*, a connection of its own.
 
         Args:
             running: attachments whose backfill is going on; intake notes their new rows.
             settled: up to where intake has dealt with every change.
-            limits: how much of a row a run keeps.
+            room: how much of a row a run keeps.
         """
         self._conn = conn
         self._evaluate = evaluate
         self._running = running
         self._settled = settled
-        self._limits = limits
+        self._room = room
 
     async def work_one(self) -> bool:
         """Take one chunk of one backfill; False when there is none to do.
@@ -148,7 +148,7 @@ class Backfill:
         attachment = job.attachment
         seen = await backfills.seen(self._conn, job, [row.key for row in rows])
         new = [row for row in rows if row.key not in seen]
-        runs = await runs_of(self._evaluate, attachment, new, self._limits)
+        runs = await runs_of(self._evaluate, attachment, new, self._room)
         async with self._conn.transaction():
             await backfills.insert_runs(self._conn, attachment, job.generation, runs)
             await backfills.wake(self._conn, attachment.id)
@@ -179,10 +179,7 @@ def present_rows(
 
 
 async def runs_of(
-    evaluate: Evaluator,
-    attachment: Attachment,
-    rows: Sequence[PresentRow],
-    limits: SizeLimits = SIZE_LIMITS,
+    evaluate: Evaluator, attachment: Attachment, rows: Sequence[PresentRow], room: Room = ROOM
 ) -> list[dict[str, Any]]:
     """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`.
 
@@ -196,19 +193,19 @@ async def runs_of(
     }
     keys = {id(match): key for key, match in matches.items()}
     verdicts = await evaluate.evaluate(list(matches.values()))
-    return [_new_run(attachment, keys, verdict, limits) for verdict in verdicts]
+    return [_new_run(attachment, keys, verdict, room) for verdict in verdicts]
 
 
 def _new_run(
-    attachment: Attachment, keys: Mapping[int, str], verdict: Verdict, limits: SizeLimits
+    attachment: Attachment, keys: Mapping[int, str], verdict: Verdict, room: Room
 ) -> dict[str, Any]:
     if isinstance(verdict, Deferred):
         raise BrokenAttachmentError(verdict.reason)
     match = match_of(verdict)
-    state, error = state_of(verdict, limits)
+    state, error = state_of(verdict, room)
     return {
         "key": keys[id(match)],
-        "change": document.document(match.change, attachment, limits),
+        "change": document.document(match.change, attachment, room),
         "ordering_key": document.ordering_key_of(match.change, attachment),
         "state": state.value,
         "error": error,

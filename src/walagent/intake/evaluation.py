@@ -11,7 +11,7 @@ from walagent.change import Begin
 from walagent.intake.batching import Found
 from walagent.intake.conditions import Deferred, Evaluator, Raised, Verdict, match_of
 from walagent.intake.new_runs import new_run
-from walagent.matching.document import SizeLimits
+from walagent.matching.document import Room
 from walagent.matching.match import Match, TooDeep
 from walagent.run import NewRun
 from walagent.store.pausing import pause_broken
@@ -20,14 +20,14 @@ from walagent.store.pausing import pause_broken
 class Evaluation:
     """Evaluates what changes have matched, and remembers which attachments are broken."""
 
-    def __init__(self, evaluator: Evaluator, limits: SizeLimits) -> None:
+    def __init__(self, evaluator: Evaluator, room: Room) -> None:
         """Evaluate nothing yet.
 
         Args:
-            limits: how much of a change a run keeps.
+            room: how much of a change a run keeps.
         """
         self._evaluator = evaluator
-        self._limits = limits
+        self._room = room
         self._broken: dict[int, tuple[Attachment, str]] = {}
 
     async def runs_of(self, found: Sequence[tuple[Begin, Found]]) -> list[NewRun]:
@@ -35,10 +35,8 @@ class Evaluation:
         begins = {id(one): begin for begin, one in found}
         candidates = [one for _, one in found if isinstance(one, Match)]
         verdicts = await self._evaluator.evaluate(candidates)
-        runs = [new_run(begins[id(match_of(v))], v, self._limits) for v in verdicts]
-        deep = [
-            new_run(begin, one, self._limits) for begin, one in found if isinstance(one, TooDeep)
-        ]
+        runs = [new_run(begins[id(match_of(v))], v, self._room) for v in verdicts]
+        deep = [new_run(begin, one, self._room) for begin, one in found if isinstance(one, TooDeep)]
         for verdict in verdicts:
             if isinstance(verdict, Deferred):
                 attachment = verdict.match.attachment

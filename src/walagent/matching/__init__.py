@@ -1,1 +1,1 @@
-"""Select the attachments that act on a change.  Pure: values in, values out."""
+"""Which attachment acts on which change.  Values in, values out; nothing here does I/O."""

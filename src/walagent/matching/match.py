@@ -1,6 +1,6 @@
-"""Select the attachments that a change can start, without evaluating conditions.
+"""Which attachments a change concerns, by everything but their conditions.
 
-operation matches → not the attachment's own write → not too deep → a watched column changed
+operation wanted → not the attachment's own write → not too deep → a watched column touched
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,10 +13,10 @@ from walagent.matching.origin import Origin
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An attachment that acts on a change if its condition holds.
+    """An attachment acts on a change, if its condition holds.
 
     Args:
-        lack: what the change lacks and the attachment needs: its evaluation is deferred.
+        lack: what the change does not bring that the attachment needs: then nobody can evaluate it.
     """
 
     attachment: Attachment
@@ -27,7 +27,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class TooDeep:
-    """The chain of runs has reached `max_depth`; recorded as a skipped run."""
+    """Agents have answered agents often enough; recorded as a skipped run."""
 
     attachment: Attachment
     change: Change
@@ -40,12 +40,12 @@ def matches(
     origin: Origin | None,
     lacks: Mapping[int, str] | None = None,
 ) -> Iterator[Match | TooDeep]:
-    """Yield what a change starts.
+    """Find what a change starts.
 
     Args:
         origin: the run that wrote the change, None for people and applications.  Its own
-            attachment does not react to it.
-        lacks: by attachment ID, what its table lacks.
+            attachment never reacts to it.
+        lacks: by attachment what its table does not have any more.
     """
     for attachment in attachments:
         if change.op not in attachment.trigger.ops:
@@ -63,9 +63,9 @@ def matches(
 
 
 def touches(change: Change, attachment: Attachment) -> bool:
-    """Return whether an update changes a column that the attachment names in `columns`.
+    """Whether an update touches a column that the attachment names in `columns`.
 
-    If the WAL does not have the old value (replica identity other than full), it is assumed.
+    Where the WAL does not carry the old value (replica identity other than full), it may.
     """
     if change.op is not Op.UPDATE or attachment.target.columns is None or change.new is None:
         return True

@@ -12,8 +12,6 @@ from decimal import Decimal
 from itertools import count
 from typing import Any, TypeVar
 
-from psycopg import AsyncConnection
-
 from walagent import faults, metrics
 from walagent.agent.model import Model
 from walagent.agent.models.cost import cost_of
@@ -50,7 +48,7 @@ from walagent.runs.resources import Resources
 from walagent.runs.step_log import StepLog
 from walagent.store import runs
 from walagent.store.errors import translating
-from walagent.store.runs import NewStep
+from walagent.store.runs import NewStep, Record
 
 T = TypeVar("T")
 _TRIES = 3  # of one call, where a person waits for it
@@ -168,7 +166,7 @@ class Executor:
                 self.log.append(step.recorded)
                 return await self._end(then, last=step)
         try:
-            await self._store(lambda conn: self._record(conn, answer))
+            await self._store(lambda: self._record(answer))
         except RunCancelledError as error:
             self.log.append(step.recorded)
             return await self._end(End(RunState.CANCELLED, reason=str(error)), last=step)
@@ -178,14 +176,18 @@ class Executor:
         faults.hit("step.recorded")
         return None
 
-    async def _record(self, conn: AsyncConnection[Any], answer: "_Answer") -> None:
-        claim, reserved = self._run.claim, answer.call is not None
-        if self._kind.on_reply is None:
-            await runs.record_step(conn, claim, answer.step, reserved=reserved, call=answer.call)
+    async def _record(self, answer: "_Answer") -> None:
+        claim, step, call = self._run.claim, answer.step, answer.call
+        reserved, on_reply = call is not None, self._kind.on_reply
+        if on_reply is None:
+            state, spent = None, self.log.spent
+            await self._resources.recorder.record(
+                Record(claim, state, spent, last=step, reserved=reserved, call=call)
+            )
             return
-        async with conn.transaction():
-            await runs.record_step(conn, claim, answer.step, reserved=reserved, call=answer.call)
-            await self._kind.on_reply(conn, self._run, answer.prompt, answer.reply)
+        async with self._resources.pool.connection() as conn, conn.transaction():
+            await runs.record_step(conn, claim, step, reserved=reserved, call=call)
+            await on_reply(conn, self._run, answer.prompt, answer.reply)
 
     # Act.
 
@@ -229,31 +231,29 @@ class Executor:
 
     async def _end(self, end: End, *, last: NewStep | None = None) -> RunState:
         faults.hit("run.finished")
-        self.unblocked = bool(await self._store(lambda conn: self._finish(conn, end, last)))
+        self.unblocked = bool(await self._store(lambda: self._finish(end, last)))
         faults.hit("run.committed")
         return end.state
 
-    async def _finish(self, conn: AsyncConnection[Any], end: End, last: NewStep | None) -> bool:
-        if self._kind.on_end is None:
-            return await self._finish_run(conn, end, last)
-        async with conn.transaction():
-            unblocked = await self._finish_run(conn, end, last)
-            await self._kind.on_end(conn, self._run, self.log.steps, end)
-        return unblocked
-
-    async def _finish_run(self, conn: AsyncConnection[Any], end: End, last: NewStep | None) -> bool:
-        return await runs.finish_run(
-            conn,
+    async def _finish(self, end: End, last: NewStep | None) -> bool:
+        record = Record(
             self._run.claim,
             end.state,
-            result=end.result,
-            error=end.error,
-            spent=self.log.spent,
-            last=last,
+            self.log.spent,
+            end.result,
+            end.error,
+            last,
             reserved=self.reservations.open,
         )
+        on_end = self._kind.on_end
+        if on_end is None:
+            return await self._resources.recorder.record(record)
+        async with self._resources.pool.connection() as conn, conn.transaction():
+            unblocked = await runs.record(conn, record)
+            await on_end(conn, self._run, self.log.steps, end)
+        return unblocked
 
-    async def _store(self, write: Callable[[AsyncConnection[Any]], Awaitable[T]]) -> T | None:
+    async def _store(self, write: Callable[[], Awaitable[T]]) -> T | None:
         """Store what a model has answered; a lost connection is no reason to ask it again.
 
         Repeats for as long as the run is ours: another worker, its time or a person ends it.
@@ -261,8 +261,7 @@ class Executor:
         for attempt in count(1):
             try:
                 with translating():
-                    async with self._resources.pool.connection() as conn:
-                        return await write(conn)
+                    return await write()
             except DatabaseLostError:
                 await asyncio.sleep(pause_after(attempt))
             except StepTakenError:
@@ -286,6 +285,8 @@ async def _side_by_side(
     parts: Sequence[Coroutine[Any, Any, RunState | None]],
 ) -> RunState | None:
     """Await all; what ends well is kept, also where another one fails."""
+    if len(parts) == 1:
+        return await parts[0]
     ends = await asyncio.gather(*parts, return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):

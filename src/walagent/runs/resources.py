@@ -2,10 +2,12 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from walagent.agent.model import Model
 from walagent.moves import Kind
 from walagent.runs.budgets import Budgets
+from walagent.runs.recorder import Recorder
 from walagent.store.connections import Pool
 
 
@@ -13,7 +15,7 @@ async def _nothing_to_prepare(_model: str) -> None:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Resources:
     """What all runs of a worker share.
 
@@ -29,3 +31,8 @@ class Resources:
     limits: Callable[[int], Mapping[str, int]] = lambda _slots: {}
     prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
     budgets: Budgets = field(default_factory=Budgets)
+
+    @cached_property
+    def recorder(self) -> Recorder:
+        """Records for all runs together."""
+        return Recorder(self.pool)

@@ -35,7 +35,7 @@ from walagent.store.runs import ClaimScope
 
 _SIGN_OFF = 3.0  # seconds that signing off may take
 _LIMITED = 1.0  # seconds between two looks for runs that the limit of a model has held back
-_GATHER = 0.003  # seconds that a claim waits for more slots to come free while runs are short
+_GATHER = 0.003  # seconds that a claim waits until half of the slots are free, while runs are short
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class Worker:
         self._definitions = Definitions()
         self._done: Counter[int] = Counter()  # runs released per queue, since the last claim
         self._wake = asyncio.Event()
+        self._half_free = asyncio.Event()  # set as soon as half of the slots are free
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
         self._stopping = False
         self._due: float | None = None
@@ -204,7 +205,8 @@ class Worker:
         if not self._woken:
             await self._tick()
         if self.active > self._settings.slots * 3 // 4:
-            await asyncio.sleep(_GATHER)
+            self._half_free.clear()
+            await event_within(self._half_free, _GATHER)
 
     async def _tick(self) -> None:
         if self._leases.is_late:
@@ -258,6 +260,8 @@ class Worker:
         was_full = self.active >= self._settings.slots
         self._leases.release(held)
         self._done[held.claim.queue_id] += 1
+        if self.active <= self._settings.slots // 2:
+            self._half_free.set()
         more = was_full or self._more or self._limited
         if more or not self._definitions.is_uncapped(held.claim):
             self._wake.set()

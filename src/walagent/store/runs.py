@@ -28,7 +28,7 @@ class NewStep:
 
     @property
     def document(self) -> dict[str, Json]:
-        """The step as agent_internal.run_end has it."""
+        """The step as agent_internal.run_record has it."""
         return {
             "seq": self.seq,
             "kind": self.kind.value,
@@ -157,28 +157,31 @@ async def record_step(
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnd:
-    """How a run ends.
+class Record:
+    """What is recorded of a run in one transaction: a step, its end, or both.
 
     Args:
-        last: its last step, where one is still to be recorded.
+        state: in which it ends; None: it continues.
+        last: the step, where there is one.
         reserved: budgets may have reserved for the call of *last*, or for one that has failed.
+        call: the number under which they did; None: the step's own.
     """
 
     claim: Claim
-    state: RunState
+    state: RunState | None
     spent: Spent
     result: str | None = None
     error: Mapping[str, Json] | None = None
     last: NewStep | None = None
     reserved: bool = False
+    call: int | None = None
 
     @property
     def document(self) -> dict[str, Json]:
-        """The end as agent_internal.run_end has it."""
+        """The record as agent_internal.run_record has it."""
         document: dict[str, Json] = {
             **_held(self.claim),
-            "state": self.state.value,
+            "state": self.state and self.state.value,
             "result": self.result,
             "error": self.error,
             "tokens": self.spent.tokens,
@@ -187,30 +190,51 @@ class RunEnd:
         }
         if self.last is not None:
             document |= self.last.document
-            document["call"] = _call(self.last, self.reserved, None)
+            document["call"] = _call(self.last, self.reserved, self.call)
         return document
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """What became of a `RunEnd`: whether a run was waiting for it, or why it did not end."""
+class RecordOutcome:
+    """What became of a `Record`: whether a run was waiting for its end, or why it was refused."""
 
     run_id: int
     unblocked: bool
-    failed: str | None  # SQLSTATE, as `finish_run` raises it
+    failed: str | None  # SQLSTATE, as `record` raises it
 
 
-async def finish_runs(conn: Connection, ends: Sequence[RunEnd]) -> list[Ended]:
-    """End many runs in one statement, each with its last step.
+async def record_many(conn: Connection, records: Sequence[Record]) -> list[RecordOutcome]:
+    """Record for many runs in one statement; each run occurs once.
 
-    One that fails is left as it was: `finish_run` raises why.  An end that the database cannot
-    read at all fails them all.
+    One that is refused leaves its run as it was: `record` raises why.  A value that the database
+    cannot read at all fails all of them.
     """
     cursor = await conn.execute(
-        "select run_id, unblocked, failed from agent_internal.finish_runs(_ends => %(ends)s)",
-        {"ends": ToldJson([end.document for end in ends])},
+        "select run_id, unblocked, failed from agent_internal.record_many(_records => %(records)s)",
+        {"records": ToldJson([each.document for each in records])},
     )
-    return [Ended(*row) for row in await cursor.fetchall()]
+    return [RecordOutcome(*row) for row in await cursor.fetchall()]
+
+
+async def record(conn: Connection, what: Record) -> bool:
+    """Record for one run; return whether another run of its ordering key was waiting for its end.
+
+    Raises: as `record_step`.
+    """
+    if what.state is not None:
+        return await finish_run(
+            conn,
+            what.claim,
+            what.state,
+            result=what.result,
+            error=what.error,
+            spent=what.spent,
+            last=what.last,
+            reserved=what.reserved,
+        )
+    if what.last is not None:
+        await record_step(conn, what.claim, what.last, reserved=what.reserved, call=what.call)
+    return False
 
 
 async def finish_run(  # noqa: PLR0913 - a row's columns

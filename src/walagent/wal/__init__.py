@@ -1,1 +1,1 @@
-"""Decode WAL bytes into transactions of changes: connection, decoders, slots, publications."""
+"""From the WAL's bytes to transactions of changes: connection, decoders, slots, publications."""

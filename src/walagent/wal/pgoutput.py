@@ -1,10 +1,10 @@
-"""Decode one pgoutput message; other bytes raise DecodeError.
+"""One pgoutput message: bytes in, a value out, or a DecodeError for any other bytes.
 
-This decoder checks every bound and tracks every offset.  Rows also have a fast decoder (`rowcode`),
-which leaves anything unusual to this one.
+This is the careful decoder: it checks every bound and knows every offset.  Rows have a fast one
+beside it (`rowcode`), which gives up on anything unusual and leaves it to this one.
 
-Messages inside a streamed block of protocol 2 have an extra transaction ID after the first byte;
-`split_streamed` removes it, and the rest is a message of protocol 1.
+Messages inside a streamed block of protocol 2 carry an extra transaction id after their first
+byte; `split_streamed` takes it out, and the rest is a message of protocol 1.
 
 Source: PostgreSQL docs, 55.9 Logical Replication Message Formats.
 """
@@ -21,30 +21,30 @@ from walagent.pgtypes import type_name
 from walagent.wal.cursor import Cursor
 from walagent.wal.types import PARSERS, kind_of
 
-_MOST_COLUMNS: Final = 1664  # MaxTupleAttributeNumber: the most columns of a relation
+_MOST_COLUMNS: Final = 1664  # MaxTupleAttributeNumber: no relation has more
 
-# The offset of a column in the payload, and its text; None means NULL.
+# Where a column stood in the payload, and its text; None is NULL.
 Cell = tuple[int, bytes | Unsent | None]
 
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """The name of a type that is not built in; for a domain, that of its base type."""
+    """What a type that is not built in is called; a domain, by its base type's name."""
 
     oid: int
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class OriginMessage:
-    """The transaction was replicated from another server."""
+class Origin:
+    """The transaction came here by replication from elsewhere."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """A message of pg_logical_emit_message()."""
+    """What pg_logical_emit_message() wrote."""
 
     transactional: bool
     lsn: Lsn
@@ -54,37 +54,37 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row change with values in text format."""
+    """A row change whose values are still text."""
 
     op: Op
     relation_oid: int
     old: tuple[Cell, ...] | None
     new: tuple[Cell, ...] | None
-    old_is_key: bool  # whether only the key columns of `old` are set
+    old_is_key: bool  # only the key's columns of `old` mean anything
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """The tables that one statement truncated, in the server's order."""
+    """Tables emptied by one statement, in the server's order."""
 
     relation_oids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """Start of a block of an open transaction."""
+    """What follows belongs to a transaction that is still open."""
 
     xid: int
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStop:
-    """End of a block of an open transaction."""
+    """The block of an open transaction ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCommit:
-    """Commit of a transaction that was sent in blocks."""
+    """A transaction that came in blocks is committed."""
 
     begin: Begin
     commit: Commit
@@ -92,7 +92,7 @@ class StreamCommit:
 
 @dataclass(frozen=True, slots=True)
 class StreamAbort:
-    """Rollback of a transaction that was sent in blocks, or of one of its savepoints."""
+    """A transaction that came in blocks, or a savepoint of it, is rolled back."""
 
     xid: int
     subxid: int
@@ -103,7 +103,7 @@ Message = (
     | Commit
     | Relation
     | TypeName
-    | OriginMessage
+    | Origin
     | LogicalMessage
     | RowChange
     | Truncate
@@ -115,12 +115,12 @@ Message = (
 
 
 def decode(data: bytes, offset: int = 0, types: Mapping[int, str] | None = None) -> Message:
-    """Decode the message from *offset* to the end of *data*.
+    """Decode the message that starts at *offset* and ends with *data*.
 
-    *types* has the names of types that are not built in, from earlier `TypeName` messages.
+    *types* names the types that are not built in, as `TypeName` messages told them.
 
     Raises:
-        DecodeError: this is not a message of protocol 1 or 2.
+        DecodeError: the bytes are not a message of protocol 1 or 2.
     """
     cursor = Cursor(data, offset)
     tag = cursor.take(1)
@@ -132,13 +132,13 @@ def decode(data: bytes, offset: int = 0, types: Mapping[int, str] | None = None)
 
 
 def split_streamed(data: bytes, offset: int) -> tuple[int, bytes]:
-    """Split the transaction ID from a message inside a streamed block.
+    """Take the transaction id out of a message inside a streamed block.
 
     Returns:
-        The ID of the (sub)transaction, and the message in the format of protocol 1.
+        The id of the (sub)transaction, and the message as protocol 1 has it.
 
     Raises:
-        DecodeError: the message is too short.
+        DecodeError: the message is too short to carry one.
     """
     cursor = Cursor(data, offset)
     tag = cursor.take(1)
@@ -146,16 +146,16 @@ def split_streamed(data: bytes, offset: int) -> tuple[int, bytes]:
 
 
 def type_row(relation: Relation, cells: tuple[Cell, ...], *, only_key: bool = False) -> Row:
-    """Map the cells of a row to column names and parsed values.
+    """Give the cells of a row their names and types.
 
     Raises:
-        DecodeError: the number of cells differs from that of the columns, or a value is not valid
-            for its type.
+        DecodeError: they are not as many as the relation has columns, or one has a text
+            that its type does not allow.
     """
     if len(cells) != len(relation.columns):
         raise DecodeError(
-            f"{relation.schema}.{relation.name} has {len(relation.columns)} columns, but the row "
-            f"has {len(cells)} values",
+            f"{len(cells)} values for the {len(relation.columns)} columns of "
+            f"{relation.schema}.{relation.name}",
             offset=cells[0][0] if cells else 0,
         )
     return {
@@ -173,7 +173,7 @@ def _value(column: Column, cell: Cell) -> Value:
     try:
         return PARSERS[kind_of(column.type_oid)](text)
     except (ValueError, ArithmeticError) as error:
-        raise DecodeError(f'invalid value for column "{column.name}"', offset=offset) from error
+        raise DecodeError(f"column {column.name}: unreadable value", offset=offset) from error
 
 
 def _begin(cursor: Cursor) -> Begin:
@@ -199,9 +199,9 @@ def _relation(cursor: Cursor, types: Mapping[int, str]) -> Relation:
     identity = chr(cursor.uint8())
     start = cursor.offset
     if (count := cursor.uint16()) > _MOST_COLUMNS:
-        raise DecodeError(f"relation has too many columns: {count}", offset=start)
+        raise DecodeError(f"a relation of {count} columns", offset=start)
     columns = tuple(_column(cursor, types) for _ in range(count))
-    # The server sends pg_catalog as an empty schema.
+    # An empty schema is how the server writes pg_catalog.
     return Relation(oid, schema or "pg_catalog", name, columns, identity)
 
 
@@ -216,9 +216,9 @@ def _type(cursor: Cursor) -> TypeName:
     return TypeName(oid, name if schema in {"", "public"} else f"{schema}.{name}")
 
 
-def _origin(cursor: Cursor) -> OriginMessage:
+def _origin(cursor: Cursor) -> Origin:
     cursor.lsn()
-    return OriginMessage(cursor.text())
+    return Origin(cursor.text())
 
 
 def _message(cursor: Cursor) -> LogicalMessage:
@@ -250,7 +250,7 @@ def _delete(cursor: Cursor) -> RowChange:
 def _expect(cursor: Cursor, known: bytes) -> bytes:
     start = cursor.offset
     if (part := cursor.take(1)) not in known:
-        raise DecodeError(f"unknown tuple type {part!r}", offset=start)
+        raise DecodeError(f"unknown part {part!r} of a row", offset=start)
     return part
 
 
@@ -273,7 +273,7 @@ def _cell(cursor: Cursor) -> Cell:
 
 def _truncate(cursor: Cursor) -> Truncate:
     count = cursor.uint32()
-    cursor.uint8()  # CASCADE and RESTART IDENTITY are options of the statement
+    cursor.uint8()  # CASCADE, RESTART IDENTITY: how it was asked for, not what was done
     return Truncate(tuple(cursor.uint32() for _ in range(count)))
 
 

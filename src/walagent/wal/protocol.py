@@ -1,4 +1,4 @@
-"""Parse and build the frames of a replication stream; a frame is one CopyData message.
+"""The frames of a replication stream: bytes of one CopyData message in, values out, and back.
 
 Source: PostgreSQL docs, 55.4 Streaming Replication Protocol.
 """
@@ -14,7 +14,7 @@ XLOG_DATA: Final = ord("w")
 KEEPALIVE: Final = ord("k")
 HEADER: Final = 25  # bytes before the payload of an XLogData frame
 
-# Seconds from 1970-01-01 to PostgreSQL's epoch, 2000-01-01.
+# Seconds between 1970 and PostgreSQL's epoch, 2000-01-01.
 _EPOCH: Final = 946_684_800
 _XLOG_HEAD = Struct(">QQq")
 _KEEPALIVE_BODY = Struct(">QqB")
@@ -23,7 +23,7 @@ _STATUS = Struct(">cQQQqB")
 
 @dataclass(frozen=True, slots=True)
 class XLogData:
-    """One message of the output plugin."""
+    """One message of the plug-in."""
 
     wal_start: Lsn
     wal_end: Lsn
@@ -32,7 +32,7 @@ class XLogData:
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """The server is alive and has read its WAL up to `wal_end`."""
+    """The server is alive, and has read its WAL up to `wal_end`."""
 
     wal_end: Lsn
     reply_requested: bool
@@ -42,43 +42,44 @@ Frame = XLogData | Keepalive
 
 
 def parse_frame(data: bytes) -> Frame:
-    """Parse one CopyData message.
+    """Take one CopyData message apart.
 
     Raises:
-        DecodeError: the frame is not valid.
+        DecodeError: it is not a frame that a server sends.
     """
     match data[:1]:
         case b"w" if len(data) >= HEADER:
             start, end, _clock = _XLOG_HEAD.unpack_from(data, 1)
             return XLogData(Lsn(start), Lsn(end), data[HEADER:])
         case b"w":
-            raise DecodeError(f"XLogData frame of {len(data)} bytes", offset=len(data))
+            raise DecodeError(f"an XLogData frame of {len(data)} bytes", offset=len(data))
         case _:
             return parse_keepalive(data)
 
 
 def parse_keepalive(data: bytes) -> Keepalive:
-    """Parse a keepalive.
+    """Take a keepalive apart.
 
     Raises:
-        DecodeError: it is not a keepalive, or its length or flag is invalid.
+        DecodeError: it is none, or its length or flag is wrong.
     """
     if data[:1] != b"k":
         raise DecodeError(f"unknown frame {data[:1]!r}", offset=0)
     if len(data) != 1 + _KEEPALIVE_BODY.size:
-        raise DecodeError(f"keepalive of {len(data)} bytes", offset=min(len(data), 18))
+        raise DecodeError(f"a keepalive of {len(data)} bytes", offset=min(len(data), 18))
     end, _clock, reply = _KEEPALIVE_BODY.unpack_from(data, 1)
     if reply not in (0, 1):
-        raise DecodeError(f"invalid reply flag {reply} in keepalive", offset=17)
+        raise DecodeError(f"a keepalive with reply flag {reply}", offset=17)
     return Keepalive(Lsn(end), bool(reply))
 
 
 def status_update(
     received: Lsn, flushed: Lsn, applied: Lsn, clock: float, *, reply: bool = False
 ) -> bytes:
-    """Build a standby status update.
+    """Write a standby status update.
 
-    *clock* is in seconds since 1970, as from `time.time()`; *reply* requests a keepalive at once.
+    *clock* counts seconds since 1970, as `time.time()` does; *reply* asks the server to answer
+    at once.
     """
     micros = int((clock - _EPOCH) * 1_000_000)
     return _STATUS.pack(b"r", received, flushed, applied, micros, reply)

@@ -383,7 +383,7 @@ async def test_the_command_needs_no_more_than_that(
         "select agent_internal.settle(1, 1, 0, null, 0)",
         "select agent_internal.release(1)",
         "select agent_internal.release_runs('w')",
-        "select agent_internal.finish_runs('[]')",
+        "select agent_internal.record_many('[]')",
         "select agent_internal.insert_step(1, 0, 'reply', '{}')",
         "select agent_internal.begin_write(1, 1)",
         "select agent_internal.assume_role('postgres')",

@@ -27,7 +27,7 @@ from walagent.run import Claim, RunSpec, RunState, StepKind
 from walagent.store import budgets, questions, runs
 from walagent.store.budgets import Refusal, Worst
 from walagent.store.questions import Asked
-from walagent.store.runs import ClaimScope, NewStep, RunEnd
+from walagent.store.runs import ClaimScope, NewStep, Record
 
 REPLY = NewStep(0, StepKind.REPLY, {"by": "planner"}, Usage(100, output_tokens=10), 0.25)
 
@@ -392,11 +392,11 @@ async def test_many_runs_end_in_one_statement(conn: AsyncConnection) -> None:
     for held in (first, second):
         await reserve(conn, held, 100, 1)
     ends = [
-        RunEnd(first, RunState.SUCCEEDED, runs.Spent(110, 0.25), "done", last=REPLY, reserved=True),
-        RunEnd(second, RunState.FAILED, NOTHING, error={"reason": "no"}, reserved=True),
-        RunEnd(third, RunState.SUCCEEDED, NOTHING, "a \0 and \ud800", last=REPLY),
+        Record(first, RunState.SUCCEEDED, runs.Spent(110, 0.25), "done", last=REPLY, reserved=True),
+        Record(second, RunState.FAILED, NOTHING, error={"reason": "no"}, reserved=True),
+        Record(third, RunState.SUCCEEDED, NOTHING, "a \0 and \ud800", last=REPLY),
     ]
-    found = await runs.finish_runs(conn, ends)
+    found = await runs.record_many(conn, ends)
     assert [(each.run_id, each.unblocked, each.failed) for each in found] == [
         (first.run_id, True, None),
         (second.run_id, False, None),
@@ -420,8 +420,36 @@ async def test_many_runs_end_in_one_statement(conn: AsyncConnection) -> None:
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+async def test_steps_and_ends_are_recorded_together(conn: AsyncConnection) -> None:
+    """A step alone leaves its run running and settles its call; an expired lease is extended."""
+    await run_all(conn, DESK)
+    await add_runs(conn, await attach(conn, ""), *"abc")
+    await run_all(conn, "insert into agent.budget (name, max_cost) values ('b', 10)")
+    going, ending, overslept = await claim(conn)
+    await reserve(conn, going, 100, 1)
+    late = "update agent.run set lease_expires_at = now() - interval '1 minute' where id = %s"
+    await conn.execute(late, [overslept.run_id])
+    found = await runs.record_many(
+        conn,
+        [
+            Record(going, None, NOTHING, last=REPLY, reserved=True),
+            Record(ending, RunState.SUCCEEDED, NOTHING, last=REPLY),
+            Record(overslept, None, NOTHING, last=REPLY),
+        ],
+    )
+    assert [each.failed for each in found] == [None] * 3
+    assert await rows(
+        conn,
+        "select r.state::text, r.lease_expires_at > now(), count(s) from agent.run r"
+        " join agent.step s on s.run_id = r.id group by r.id order by r.id",
+    ) == [("running", True, 1), ("succeeded", None, 1), ("running", True, 1)]
+    spent = "select spent_cost::float8, reserved_cost::float8 from agent.budget_overview"
+    assert await rows(conn, spent) == [(0.25, 0)]
+    assert await rows(conn, "select * from agent.broken_invariant") == []
+
+
 async def test_an_end_that_fails_does_not_keep_the_others_from_it(conn: AsyncConnection) -> None:
-    """It is left as it was, and says what `finish_run` would raise."""
+    """Its run stays as it was, and the outcome has the SQLSTATE that `record` raises."""
     await run_all(conn, DESK)
     await add_runs(conn, await attach(conn, ""), *"abcdef")
     fine, lost, cancelled, taken, behind, late = await claim(conn)
@@ -430,27 +458,19 @@ async def test_an_end_that_fails_does_not_keep_the_others_from_it(conn: AsyncCon
     await value(conn, "select agent.cancel(%s)", late.run_id)
     await runs.record_step(conn, taken, REPLY)
     ends = [
-        RunEnd(fine, RunState.SUCCEEDED, NOTHING, last=REPLY),
-        RunEnd(lost, RunState.SUCCEEDED, NOTHING, last=REPLY),
-        RunEnd(cancelled, RunState.FAILED, NOTHING, last=REPLY),
-        RunEnd(taken, RunState.SUCCEEDED, NOTHING, last=REPLY),
-        RunEnd(behind, RunState.SUCCEEDED, NOTHING, last=NewStep(3, StepKind.REPLY, {})),
-        RunEnd(late, RunState.SUCCEEDED, NOTHING, last=REPLY),
+        Record(fine, RunState.SUCCEEDED, NOTHING, last=REPLY),
+        Record(lost, RunState.SUCCEEDED, NOTHING, last=REPLY),
+        Record(cancelled, RunState.FAILED, NOTHING, last=REPLY),
+        Record(taken, RunState.SUCCEEDED, NOTHING, last=REPLY),
+        Record(behind, RunState.SUCCEEDED, NOTHING, last=NewStep(3, StepKind.REPLY, {})),
+        Record(late, RunState.SUCCEEDED, NOTHING, last=REPLY),
     ]
-    found = [each.failed for each in await runs.finish_runs(conn, ends)]
+    found = [each.failed for each in await runs.record_many(conn, ends)]
     assert found == [None, "WA001", "WA002", "WA004", "WA001", None]
     states = "select state::text from agent.run order by id"
     assert await column(conn, states) == ["succeeded", *["running"] * 4, "succeeded"]
     for end, failed in zip(ends, found, strict=True):
         if failed is not None:
             with pytest.raises(psycopg.Error) as caught:
-                await runs.finish_run(
-                    conn,
-                    end.claim,
-                    end.state,
-                    result=None,
-                    error=None,
-                    spent=NOTHING,
-                    last=end.last,
-                )
+                await runs.record(conn, end)
             assert caught.value.sqlstate == failed

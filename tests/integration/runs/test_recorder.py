@@ -1,0 +1,141 @@
+"""Records of many runs, which share a transaction while one is on its way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import DESK, attach, column, rows, run_all, value
+from tests.helpers.queue import NOTHING, add_runs, claim, states
+from walagent.errors import DatabaseLostError, LeaseLostError, StepTakenError, WalagentError
+from walagent.message import Usage
+from walagent.run import Claim, RunState, StepKind
+from walagent.runs.recorder import Recorder
+from walagent.store import runs
+from walagent.store.connections import Pool, open_pool
+from walagent.store.runs import NewStep, Record, Spent
+
+REPLY = NewStep(0, StepKind.REPLY, {"text": "hello"}, Usage(100, output_tokens=10), 0.25)
+
+
+@pytest.fixture
+async def pool(dsn: str) -> AsyncIterator[Pool]:
+    """Connections as a worker has them."""
+    async with open_pool(dsn, size=4, application="recorder") as opened:
+        yield opened
+
+
+def ending(claim: Claim, last: NewStep = REPLY) -> Record:
+    """The end of a run with its last reply."""
+    return Record(claim, RunState.SUCCEEDED, NOTHING, "done", last=last)
+
+
+async def claimed(conn: AsyncConnection, count: int) -> list[Claim]:
+    """So many runs, claimed."""
+    await run_all(conn, DESK)
+    await add_runs(conn, await attach(conn, ""), *map(str, range(count)))
+    return await claim(conn)
+
+
+@asynccontextmanager
+async def held_up(conn: AsyncConnection, *ids: int) -> AsyncIterator[None]:
+    """Let the statements that touch these runs wait."""
+    async with conn.transaction():
+        await conn.execute("select from agent.run where id = any (%s) for update", [list(ids)])
+        yield
+
+
+async def commits(conn: AsyncConnection) -> int:
+    """Transactions that have written a step."""
+    return await value(conn, "select count(distinct xmin::text) from agent.step")
+
+
+async def test_what_is_ready_meanwhile_shares_the_next_transaction(
+    conn: AsyncConnection, pool: Pool
+) -> None:
+    """Two statements are on their way at most; all others go with the third."""
+    claims = await claimed(conn, 20)
+    recorder = Recorder(pool)
+    first, second = claims[0].run_id, claims[1].run_id
+    async with held_up(conn, first, second), asyncio.timeout(20):
+        waiting = [asyncio.create_task(recorder.record(ending(each))) for each in claims[:1]]
+        await asyncio.sleep(0.1)
+        waiting += [asyncio.create_task(recorder.record(ending(each))) for each in claims[1:2]]
+        await asyncio.sleep(0.1)
+        waiting += [asyncio.create_task(recorder.record(ending(each))) for each in claims[2:]]
+        await asyncio.sleep(0.1)
+        assert not any(task.done() for task in waiting)
+    assert await asyncio.gather(*waiting) == [False] * 20
+    assert await states(conn) == ["succeeded"] * 20
+    assert await commits(conn) <= 4
+    assert await rows(conn, "select * from agent.broken_invariant") == []
+
+
+async def test_one_that_is_refused_raises_why_and_the_others_are_recorded(
+    conn: AsyncConnection, pool: Pool
+) -> None:
+    """A lost lease, a step that is there already, a value that cannot be stored."""
+    blocker, lost, taken, bad, worse, *fine = await claimed(conn, 7)
+    await run_all(conn, f"update agent.run set lease = lease + 1 where id = {lost.run_id}")
+    await runs.record_step(conn, taken, REPLY)
+    recorder = Recorder(pool)
+    unstorable = [
+        Record(each, RunState.SUCCEEDED, Spent(tokens, None), last=REPLY)
+        for each, tokens in ((bad, 1 << 63), (worse, 1 << 70))  # too large for bigint; for JSON
+    ]
+    records = [ending(blocker), ending(lost), ending(taken), *unstorable, *map(ending, fine)]
+    async with held_up(conn, blocker.run_id):
+        waiting = [asyncio.create_task(recorder.record(record)) for record in records]
+        await asyncio.sleep(0.2)
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert outcomes[0] is False
+    assert isinstance(outcomes[1], LeaseLostError)
+    assert isinstance(outcomes[2], StepTakenError)
+    assert isinstance(outcomes[3], WalagentError)
+    assert isinstance(outcomes[4], WalagentError)
+    assert outcomes[5:] == [False, False]
+    assert await states(conn) == ["succeeded", *["running"] * 4, "succeeded", "succeeded"]
+
+
+async def test_a_record_whose_task_was_cancelled_before_it_was_sent_is_not_written(
+    conn: AsyncConnection, pool: Pool
+) -> None:
+    """The run was abandoned; the others of its group do not notice."""
+    first, second, abandoned, fine = await claimed(conn, 4)
+    recorder = Recorder(pool)
+    async with held_up(conn, first.run_id, second.run_id):
+        waiting: list[asyncio.Task[bool]] = []
+        for each in (first, second, abandoned, fine):
+            waiting.append(asyncio.create_task(recorder.record(ending(each))))
+            await asyncio.sleep(0.05)
+        waiting[2].cancel()
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(outcome).__name__ for outcome in outcomes] == [
+        "bool",
+        "bool",
+        "CancelledError",
+        "bool",
+    ]
+    assert await states(conn) == ["succeeded", "succeeded", "running", "succeeded"]
+
+
+async def test_a_lost_connection_is_raised_to_all_of_its_group(
+    conn: AsyncConnection, pool: Pool
+) -> None:
+    """Nobody knows whether they were recorded: each caller repeats, and finds out."""
+    claims = await claimed(conn, 5)
+    recorder = Recorder(pool)
+    async with held_up(conn, *(each.run_id for each in claims)):
+        waiting = [asyncio.create_task(recorder.record(ending(each))) for each in claims]
+        await asyncio.sleep(0.2)
+        await column(
+            conn,
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where application_name = 'recorder' and state = 'active'",
+        )
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {DatabaseLostError}
+    assert await asyncio.gather(*(recorder.record(ending(each)) for each in claims)) == [False] * 5
+    assert await states(conn) == ["succeeded"] * 5
