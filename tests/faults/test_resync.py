@@ -318,10 +318,10 @@ async def test_a_person_is_asked_for_each_attachment(scene: tuple[Place, Applica
             ("has no column note that holds a time", ""),
             ("other on keyless (insert): skip [skip]:", "all"),
             ("has no primary key", "skip"),
-            ("Make a new slot? [y/N]:", "y"),
+            ("Create a new slot? [y/N]:", "y"),
         ],
     )
-    assert "is new and begins at" in screen
+    assert "created slot" in screen
     chosen = "select attachment, choice from agent.gap_choice order by 1"
     assert await fetch(place.conn, chosen) == [("item", "skip"), ("other", "skip")]
     gaps = "select resolved_by = session_user, resolution from agent.gap"

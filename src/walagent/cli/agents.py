@@ -1,4 +1,4 @@
-"""Agents, models, attachments and budgets: attach, detach, pause, resume, and the lists."""
+"""The commands for agents, models, attachments and budgets."""
 
 import click
 
@@ -12,14 +12,14 @@ from walagent.store import listings, operator
 @click.argument("spec")
 @where_options
 def attach_(where: Where, table: str, spec: str) -> None:
-    """Attach an agent to TABLE, as the SQL function agent.attach does.
+    """Attach an agent to TABLE.  This command calls the SQL function agent.attach.
 
-    SPEC reads, for instance:
+    Example of a SPEC:
 
     \b
       model=gpt-4o, system_prompt="Categorize and resolve the issue.",
       tools=[refund_user, escalate_to_human], writes=[category, status]
-    """  # noqa: D301 - click's mark for lines to keep as they are
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     ask(where, lambda conn: operator.attach(conn, table, spec))
     say(f"attached to {table}")
 
@@ -28,9 +28,9 @@ def attach_(where: Where, table: str, spec: str) -> None:
 @click.argument("target")
 @where_options
 def detach_(where: Where, target: str) -> None:
-    """End the attachment called TARGET, or all attachments of the table TARGET.
+    """Remove the attachment named TARGET, or all attachments of the table TARGET.
 
-    Runs that exist go on; cancel them one by one where they should not.
+    Existing runs continue.  To stop them, use walagent cancel.
     """
     count = ask(where, lambda conn: operator.detach(conn, target))
     say(f"detached {count} from {target}" if count > 1 else f"detached {target}")
@@ -38,10 +38,13 @@ def detach_(where: Where, target: str) -> None:
 
 @click.command("pause")
 @click.argument("attachment")
-@click.option("--reason", help="Shown to whoever wonders why nothing happens.")
+@click.option("--reason", help="Stored as paused_reason.")
 @where_options
 def pause_(where: Where, attachment: str, reason: str | None) -> None:
-    """Let ATTACHMENT start no more runs; changes are still ingested, and worked later."""
+    """Stop ATTACHMENT from starting runs.
+
+    Changes are still ingested; their runs start after walagent resume.
+    """
     ask(where, lambda conn: operator.pause(conn, attachment, reason))
     say(f"paused {attachment}")
 
@@ -50,7 +53,7 @@ def pause_(where: Where, attachment: str, reason: str | None) -> None:
 @click.argument("attachment")
 @where_options
 def resume_(where: Where, attachment: str) -> None:
-    """Let a paused ATTACHMENT start runs again, with those that waited first."""
+    """Resume a paused ATTACHMENT; the runs that waited start first."""
     ask(where, lambda conn: operator.resume(conn, attachment))
     say(f"resumed {attachment}")
 
@@ -59,32 +62,34 @@ def resume_(where: Where, attachment: str) -> None:
 @json_option()
 @where_options
 def agents_(where: Where, *, as_json: bool) -> None:
-    """List agents, what each is attached to, and how its runs stand."""
+    """List agents and their attachments, with the number of runs in each state."""
     rows = ask(where, listings.list_agents)
     columns = ["attachment", "relation", "on", "when", "agent", "model", "run_as", "state"]
     columns += ["pending", "running", "waiting", "failed"]
     columns += [name for name in ("backfill", "paused_reason") if any(row[name] for row in rows)]
-    print_rows(rows, columns, as_json=as_json, empty="no agents yet: walagent attach, or apply")
+    print_rows(
+        rows, columns, as_json=as_json, empty="no agents; add one with walagent attach or apply"
+    )
 
 
 @click.command("models")
 @json_option()
 @where_options
 def models_(where: Where, *, as_json: bool) -> None:
-    """List the models of the registry.  Prices are US dollars per million tokens."""
+    """List the registered models.  Prices are in US dollars per million tokens."""
     rows = ask(where, listings.list_models)
     columns = ["name", "provider", "model_id", "base_url", "credential", "tool_mode"]
     columns += ["input_price", "output_price", "enabled", "agents"]
-    print_rows(rows, columns, as_json=as_json, empty="no models yet: add them to agents.yaml")
+    print_rows(rows, columns, as_json=as_json, empty="no models; add them to agents.yaml")
 
 
 @click.command("budgets")
 @json_option()
 @where_options
 def budgets_(where: Where, *, as_json: bool) -> None:
-    """List budgets: the limit, what is spent and reserved of it, and when it begins anew.
+    """List budgets: the limit, what is spent and reserved, and when the period ends.
 
-    Costs are US dollars.  Reserved is the worst case of calls that go on.
+    Costs are in US dollars.  Reserved is the highest possible cost of calls in progress.
     """
     rows = ask(where, listings.list_budgets)
     kinds = ("agent", "attachment", "model", "asker")
@@ -96,4 +101,4 @@ def budgets_(where: Where, *, as_json: bool) -> None:
         if any(row[f"max_{kind}"] for row in rows)
     ]
     columns = ["name", *scopes, "period", *limits, "on_exceeded", "waiting", "resets_at"]
-    print_rows(rows, columns, as_json=as_json, empty="no budgets: add them to agents.yaml")
+    print_rows(rows, columns, as_json=as_json, empty="no budgets; add them to agents.yaml")

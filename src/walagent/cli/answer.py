@@ -1,4 +1,4 @@
-"""An answer with its proof, as a person or a program reads it."""
+"""Print an answer and the SQL behind it."""
 
 from pathlib import Path
 from typing import Literal
@@ -16,10 +16,10 @@ FORMATS = ("table", "csv", "json", "markdown")
 
 
 def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[True] | None) -> bool:
-    """Print an answer, and what is to be drawn of it; say whether all of that was possible.
+    """Print an answer and its chart; return whether both succeeded.
 
     Args:
-        chart: where it is drawn: True: on the terminal.
+        chart: the file of the chart; True: the terminal; None: no chart.
     """
     if output == "json":
         print_json(outcome.to_json())
@@ -33,9 +33,9 @@ def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[Tr
 
 
 def show_answer(outcome: Outcome, output: Format = "table") -> None:
-    """Print an answer: words and rows to stdout, what they rest on to stderr.
+    """Print an answer: text and rows to stdout, its evidence to stderr.
 
-    CSV is nothing but rows, so there the words go to stderr, too.
+    CSV consists of rows only, so its text goes to stderr, too.
     """
     words = outcome.text.replace("\r\n", "\n")
     if output == "csv":
@@ -46,17 +46,17 @@ def show_answer(outcome: Outcome, output: Format = "table") -> None:
         if output != "csv":
             click.echo()
         print_result(outcome.rows, output)
-    tell_proof(outcome)
+    show_evidence(outcome)
 
 
-def tell_proof(outcome: Outcome) -> None:
-    """Say what an answer rests on."""
+def show_evidence(outcome: Outcome) -> None:
+    """Print the statements, sources and assumptions of an answer to stderr."""
     for sql in outcome.sql:
         say(f"\nSQL: {sql.strip()}")
     for source in outcome.sources:
         say(f"source: {source}")
     for assumed in outcome.assumptions:
-        say(f"assumed: {assumed}")
+        say(f"assumption: {assumed}")
     if outcome.agreement:
         say(f"plans: {outcome.agreement}")
     for said in dict.fromkeys((*outcome.caveats, *outcome.rows.cut)):

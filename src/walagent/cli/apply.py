@@ -1,4 +1,4 @@
-"""`walagent apply`: models, agents, attachments and budgets as in a file."""
+"""`walagent apply`: models, agents, attachments and budgets from a file."""
 
 import asyncio
 from pathlib import Path
@@ -18,26 +18,28 @@ from walagent.errors import ConfigError
     "--file",
     "file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file; the same as --config.",
+    help="The file to apply; same as --config.",
 )
+@click.option("--dry-run", is_flag=True, help="Check everything in PostgreSQL, then roll back.")
 @click.option(
-    "--dry-run", is_flag=True, help="Let PostgreSQL check everything, and change nothing."
-)
-@click.option(
-    "--prune", is_flag=True, help="End attachments and budgets of a file that this one has not."
+    "--prune",
+    is_flag=True,
+    help="Remove file-managed attachments and budgets not in this file.",
 )
 @json_option()
 @where_options
 def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_json: bool) -> None:
-    """Make models, agents, attachments and budgets as a file says; again changes nothing.
+    """Apply models, agents, attachments and budgets from a file.
 
-    All or nothing: what PostgreSQL refuses in any point leaves everything as it was.  Entries are
-    known by their names.  What was attached in SQL and is not in the file stays.
+    apply is idempotent and runs in one transaction: after an error, nothing has changed.  Entries
+    are identified by name.  Attachments made in SQL are not changed.
     """
     if file and where.config and file != where.config:
         raise ConfigError("--file and --config name different files")
     if not (file or where.config or DEFAULT_FILE.is_file()):
-        raise ConfigError(f"there is no {DEFAULT_FILE} here", hint="name a file with --file")
+        raise ConfigError(
+            f"{DEFAULT_FILE} does not exist in this directory", hint="Use --file to name the file."
+        )
     session = open_session(Where(file or where.config, where.dsn, where.replication_dsn))
 
     async def applied() -> list[Difference]:
@@ -49,12 +51,12 @@ def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_js
         print_json([document(difference) for difference in differences])
     else:
         for difference in differences:
-            tell(difference)
+            show(difference)
         say(summary(differences, dry_run=dry_run))
 
 
 def document(difference: Difference) -> dict[str, object]:
-    """Write a difference as JSON."""
+    """Convert a difference to JSON."""
     fields = {name: {"old": old, "new": new} for name, (old, new) in difference.fields.items()}
     return {
         "kind": difference.kind,
@@ -65,7 +67,7 @@ def document(difference: Difference) -> dict[str, object]:
     }
 
 
-def tell(difference: Difference) -> None:
+def show(difference: Difference) -> None:
     """Print a difference: + is new, ~ is changed, - is detached or removed."""
     sign = {"create": "+", "change": "~", "detach": "-", "remove": "-"}[difference.action]
     click.echo(f"{sign} {difference.kind} {cell(difference.name)}")
@@ -77,16 +79,16 @@ def tell(difference: Difference) -> None:
 
 
 def summary(differences: list[Difference], *, dry_run: bool) -> str:
-    """Count what was done in a sentence."""
+    """Summarize the differences in one line."""
     if not differences:
-        return "nothing to do: the database is as the file says"
+        return "no changes: the database matches the file"
     words = {"create": "new", "change": "changed", "detach": "detached", "remove": "removed"}
     counts = [
         f"{n} {word}"
         for action, word in words.items()
         if (n := sum(d.action == action for d in differences))
     ]
-    return f"{', '.join(counts)}{'; nothing was written (dry run)' if dry_run else ''}"
+    return f"{', '.join(counts)}{' (dry run: rolled back)' if dry_run else ''}"
 
 
 def _short(value: object, most: int = 60) -> str:

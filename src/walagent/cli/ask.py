@@ -1,4 +1,4 @@
-"""`ask`: one question in plain words; and `index`, which reads what questions can be about."""
+"""`walagent ask`: answer one question; `walagent index`: refresh the schema index."""
 
 import asyncio
 import sys
@@ -40,38 +40,38 @@ pattern_option = click.option(
     type=click.Choice(["parallel", "sequential"], case_sensitive=False),
     default="parallel",
     show_default=True,
-    help="Whether steps that do not need one another run side by side.",
+    help="How independent steps run.",
 )
 retries_option = click.option(
     "--retries",
     type=click.IntRange(0, MOST_RETRIES),
     default=MAX_REPLANS,
     show_default=True,
-    help="How often is planned again after a statement that failed.",
+    help="Maximum replans after failed statements.",
 )
 candidates_option = click.option(
     "--candidates",
     type=click.IntRange(1, MOST_CANDIDATES),
     default=1,
     show_default=True,
-    help="Ask for so many plans, carry all of them out, and take what most come to.",
+    help="Plans to run; the most common result is used.",
 )
 index_option = click.option(
-    "--index", "index_first", is_flag=True, help="Read the schema anew before."
+    "--index", "index_first", is_flag=True, help="Refresh the schema index first."
 )
 verbose_option = click.option(
-    "--verbose", "-v", is_flag=True, help="Show the plan, each step with its time, and the cost."
+    "--verbose", "-v", is_flag=True, help="Show the plan, the steps with their times, and the cost."
 )
-# PG Agent has it; programs and scripts that were written for that go on.
+# For scripts that were written for PG Agent.
 redis_option = click.option(
-    "--redis", expose_value=False, help="Ignored: sessions are kept in the database."
+    "--redis", expose_value=False, help="Ignored: sessions are stored in the database."
 )
 
 
 @click.command("ask")
 @click.argument("question", required=False)
-@click.option("--session", help="Go on with this session, or begin it: later questions know of it.")
-@click.option("--model", help="Which model plans and answers.")
+@click.option("--session", help="Session to continue or create; it keeps earlier questions.")
+@click.option("--model", help="Model that plans and answers.")
 @pattern_option
 @retries_option
 @candidates_option
@@ -79,7 +79,11 @@ redis_option = click.option(
 @verbose_option
 @redis_option
 @click.option(
-    "--output", type=click.Choice(FORMATS), default="table", help="How the rows are printed."
+    "--output",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="Format of the rows.",
 )
 @click.option(
     "--plot",
@@ -87,7 +91,7 @@ redis_option = click.option(
     is_flag=False,
     flag_value="",
     metavar="[FILE.png]",
-    help="Draw the rows, on the terminal or into a file.",
+    help="Plot the rows on the terminal, or to a file.",
 )
 @json_option()
 @where_options
@@ -106,10 +110,10 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Ask the database QUESTION, and get the answer with the SQL behind it.
+    """Ask the database QUESTION; print the answer and the SQL behind it.
 
-    A model plans read-only statements; PostgreSQL's own analysis decides whether they may run.
-    A session that was cut off goes on where it was.  "-" reads the question from stdin.
+    A model plans read-only statements; they run only if PostgreSQL's own analysis accepts them.
+    An interrupted session continues where it stopped.  "-" reads the question from stdin.
     """
     question, drawn = _question_and_chart(question, chart)
     options = Options(
@@ -118,20 +122,20 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
     name = session if session is not None else f"ask-{uuid4().hex[:12]}"
     form = cast("Format", "json" if as_json else output)
     progress = Progress(verbose=verbose)
-    with _telling(form, name):
+    with _reported_errors(form, name):
         asked = _Asked(_text(question), name, options, model, index_first=index_first)
         if drawn is not None:
             check_plotting(None if drawn is True else drawn)
         outcome = asyncio.run(_answered(open_session(where), asked, progress))
-    worked = show(outcome, output=form, chart=drawn)
-    progress.tell_cost(outcome)
-    if not worked:
+    succeeded = show(outcome, output=form, chart=drawn)
+    progress.show_cost(outcome)
+    if not succeeded:
         sys.exit(FAILED)
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A question, and how it is to be answered."""
+    """A question and its options."""
 
     text: str
     session: str
@@ -140,34 +144,34 @@ class _Asked:
     index_first: bool = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        """See that it makes sense.
+        """Validate question and session.
 
         Raises:
-            ConfigError: it does not.
+            ConfigError: one of them is invalid.
         """
         check_question(self.text)
         check_session(self.session)
 
 
 @contextmanager
-def _telling(form: Format, session: str) -> Generator[None]:
-    """Tell programs of an error as they are told of an answer, and people what they can do."""
+def _reported_errors(form: Format, session: str) -> Generator[None]:
+    """Print an error as JSON too, if answers are; add the hint how to continue the session."""
     try:
         yield
     except WalagentError as error:
-        told = error
+        shown = error
         if isinstance(error, ModelUnavailableError | ModelLimitedError):
-            told = _gone(error, session)
+            shown = _resumable(error, session)
         if form == "json":
-            answer = {"answer": mask(str(told)), "hint": mask(told.hint), "session": session}
+            answer = {"answer": mask(str(shown)), "hint": mask(shown.hint), "session": session}
             print_json({"status": "error", **answer})
-        if told is error:
+        if shown is error:
             raise
-        raise told from error
+        raise shown from error
 
 
 async def _answered(opened: Session, asked: _Asked, progress: Progress) -> Outcome:
-    """Answer; first what an earlier process of this session has left, which may be the same."""
+    """Answer, after finishing the question that an earlier process of this session left open."""
     async with (
         opened.places() as places,
         open_asker(places, opened.config.ask, asked.options, model=asked.model) as asker,
@@ -175,45 +179,43 @@ async def _answered(opened: Session, asked: _Asked, progress: Progress) -> Outco
         if asked.index_first:
             say(describe(await asker.index()))
         with progress:
-            resumed = await asker.resume(asked.session, progress.tell)
+            resumed = await asker.resume(asked.session, progress.show)
             if resumed is not None and resumed.question == asked.text:
                 return resumed
             if resumed is not None:
                 say(f"finished: {resumed.question}\n{resumed.text}\n")
-            return await asker.ask(asked.text, asked.session, progress.tell)
+            return await asker.ask(asked.text, asked.session, progress.show)
 
 
 def _question_and_chart(
     question: str | None, chart: str | None
 ) -> tuple[str, Path | Literal[True] | None]:
-    """Tell the question from the file: `--plot "How many?"` draws on the terminal."""
+    """Separate the question from the file: `--plot "How many?"` plots on the terminal."""
     if question is None and chart and not chart.lower().endswith(".png"):
         question, chart = chart, ""
     if question is None:
         raise click.UsageError("Missing argument 'QUESTION'.")
     if chart and not chart.lower().endswith(".png"):
-        raise click.UsageError(
-            f"--plot writes PNG: give its file a name that ends so, not {chart!r}."
-        )
+        raise click.UsageError(f'--plot: file name "{chart}" does not end in .png')
     return question, None if chart is None else Path(chart) if chart else True
 
 
 def _text(question: str) -> str:
-    """Give the question; from stdin no more than one may have."""
+    """Return the question; from stdin read no more than the longest question has."""
     if question != ON_STDIN:
         return question
     read = sys.stdin.buffer.read(4 * LONGEST + 1)
     if len(read) > 4 * LONGEST:
-        raise ConfigError(f"the question has more than {LONGEST:,} characters")
+        raise ConfigError(f"the question is longer than {LONGEST:,} characters")
     return read.decode(errors="surrogateescape").strip()
 
 
-def _gone(error: WalagentError, session: str) -> PreconditionError:
-    """Say what a person does about a model that does not answer."""
+def _resumable(error: WalagentError, session: str) -> PreconditionError:
+    """Add what to do about a model that is unavailable."""
     return PreconditionError(
         str(error),
-        hint="look at what the model's provider says, and at base_url in `walagent models`; the"
-        f" question waits: the same command with --session {session} goes on",
+        hint="Check the provider's status and base_url in walagent models. To continue this"
+        f" question, repeat the command with --session {session}.",
     )
 
 
@@ -221,9 +223,9 @@ def _gone(error: WalagentError, session: str) -> PreconditionError:
 @json_option()
 @where_options
 def index_(where: Where, *, as_json: bool) -> None:
-    """Read the schema anew, in one transaction: what questions can be about.
+    """Refresh the schema index: the tables, columns and sample values that questions can use.
 
-    Questions notice by themselves when tables change; this also takes up new values and sizes.
+    Questions detect changed tables themselves; index also updates sample values and sizes.
     """
     opened = open_session(where)
 
@@ -245,9 +247,9 @@ def index_(where: Where, *, as_json: bool) -> None:
 
 
 def describe(indexed: Indexed) -> str:
-    """Say what there is to ask about."""
-    changed = "changed" if indexed.changed else "as before"
+    """Summarize the schema index in one line."""
+    changed = "changed" if indexed.changed else "unchanged"
     return (
-        f"questions can be about {indexed.tables:,} tables with {indexed.columns:,} columns,"
-        f" of {indexed.sampled:,} of which values are shown; {changed}"
+        f"schema index: {indexed.tables:,} tables, {indexed.columns:,} columns,"
+        f" {indexed.sampled:,} with sample values; {changed}"
     )

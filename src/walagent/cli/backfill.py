@@ -1,4 +1,4 @@
-"""`walagent backfills`: how far the rows are worked that existed at attach time."""
+"""`walagent backfills`: the progress of runs for rows that existed when attaching."""
 
 import asyncio
 from typing import Any
@@ -10,28 +10,33 @@ from walagent.cli.output import json_option, print_rows, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.store import listings
 
-_LOOK = 0.5  # seconds between two looks; a chunk takes about as long
+_POLL = 0.5  # seconds between polls; a chunk takes about as long
 
 
 @click.command("backfills")
-@click.option("--wait", is_flag=True, help="Show a progress bar until all are done.")
+@click.option("--wait", is_flag=True, help="Show progress bars until all are complete.")
 @json_option()
 @where_options
 def backfills_(where: Where, *, wait: bool, as_json: bool) -> None:
-    """Show how far backfills are.  The total is PostgreSQL's estimate until one is done."""
+    """Show the progress of backfills.
+
+    The total is PostgreSQL's estimate until the backfill is complete.
+    """
     rows = ask(where, _follow if wait else listings.list_backfills)
     columns = ["attachment", "relation", "after", "state", "rows_done", "rows_total", "runs"]
     columns += ["started_at", "finished_at"]
     columns += ["error"] if any(row["error"] for row in rows) else []
-    print_rows(rows, columns, as_json=as_json, empty="no backfills: attach with backfill=true")
+    print_rows(
+        rows, columns, as_json=as_json, empty="no backfills; attach with backfill=true to start one"
+    )
 
 
 async def _follow(conn: AsyncConnection[Any]) -> list[listings.Found]:
-    """Show the bars on stderr, and return the rows when nothing goes on any more."""
+    """Show progress bars on stderr; return the rows when every backfill has ended."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-    told = False
+    warned = False
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         bars: dict[tuple[str, int], Any] = {}
@@ -45,7 +50,7 @@ async def _follow(conn: AsyncConnection[Any]) -> list[listings.Found]:
                 progress.update(bars[which], completed=row["rows_done"], total=total or None)
             if all(row["state"] not in {"pending", "running"} for row in rows):
                 return rows
-            if not told and all(row["state"] != "running" for row in rows):
-                told = True
-                say("nothing is read yet: is `walagent run` at work?")
-            await asyncio.sleep(_LOOK)
+            if not warned and all(row["state"] != "running" for row in rows):
+                warned = True
+                say("no backfill has started; check that walagent run is running")
+            await asyncio.sleep(_POLL)

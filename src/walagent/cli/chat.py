@@ -1,4 +1,4 @@
-"""`chat`: questions one after the other, in a session that the database remembers."""
+"""`walagent chat`: ask questions interactively, in a session stored in the database."""
 
 import asyncio
 import sys
@@ -33,20 +33,20 @@ from walagent.errors import DatabaseLostError, StatementRefusedError, WalagentEr
 T = TypeVar("T")
 
 _PROMPT = "walagent> "
-_WORDS = """\
-  any question       asks it; Ctrl-C cancels the question and not the program
-  sql                shows the statements of the last answer
-  explain            shows how PostgreSQL would run the last of them
-  save               keeps question and statement as an example for later questions
-  index              reads the schema anew, and says what questions can be about
-  history            shows the questions of this session; Ctrl-R searches them at the prompt
-  history TEXT       shows all your questions in which, or in whose answers, TEXT stands
-  exit, quit         end; so does Ctrl-D"""
+_HELP = """\
+  QUESTION        ask a question; Ctrl-C cancels it
+  sql             show the statements of the last answer
+  explain         show the plan of the last statement
+  save            save the last question and statement as an example
+  index           refresh the schema index
+  history         list the questions of this session (Ctrl-R searches them)
+  history TEXT    list all your questions whose text or answer contains TEXT
+  exit, quit      quit, as Ctrl-D does"""
 
 
 @click.command("chat")
-@click.option("--session", help="Go on with this session, or begin it.")
-@click.option("--model", help="Which model plans and answers.")
+@click.option("--session", help="Session to continue or create.")
+@click.option("--model", help="Model that plans and answers.")
 @pattern_option
 @retries_option
 @candidates_option
@@ -65,9 +65,9 @@ def chat_(  # noqa: PLR0913, PLR0917 - its options
     index_first: bool,
     verbose: bool,
 ) -> None:
-    """Ask the database one question after the other.
+    """Ask questions interactively.
 
-    The session is kept in the database: with the same --session it goes on where it was.
+    The session is stored in the database; the same --session continues it.
     """
     name = session if session is not None else f"chat-{uuid4().hex[:12]}"
     check_session(name)
@@ -75,23 +75,23 @@ def chat_(  # noqa: PLR0913, PLR0917 - its options
         parallel=pattern.lower() == "parallel", retries=retries, candidates=candidates
     )
     with asyncio.Runner() as runner:
-        place = Place(runner, open_session(where), options, model)
+        place = ChatConnections(runner, open_session(where), options, model)
         try:
             place.open()
-            say(f"session {name}; help shows the words, exit ends")
+            say(f"session {name}; type help for help, exit to quit")
             chat = Chat(place, name, Progress(verbose=verbose))
             chat.run("index" if index_first else None)
         finally:
             place.close()
 
 
-class Place:
-    """Where questions are answered: what is open while nothing is lost."""
+class ChatConnections:
+    """The connections that answer questions, opened again after they were lost."""
 
     def __init__(
         self, runner: asyncio.Runner, session: Session, options: Options, model: str | None
     ) -> None:
-        """Open nothing yet."""
+        """Store the settings; `open` connects."""
         self._runner = runner
         self._session = session
         self._options = options
@@ -101,17 +101,17 @@ class Place:
         self._asker: Asker | None = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something, and wait for it; Ctrl-C cancels it."""
+        """Run *work* to its end; Ctrl-C cancels it."""
         return self._runner.run(work)
 
     def open(self) -> Asker:
-        """Give the asker; connect, if that was not done or is lost."""
+        """Return the asker; connect if it is not connected."""
         if self._asker is None:
             self._asker = self.run(self._open())
         return self._asker
 
     def close(self) -> None:
-        """Give all connections back; the next question opens others."""
+        """Close all connections; the next question opens new ones."""
         self._asker = None
         stack, self._stack = self._stack, AsyncExitStack()
         self.run(stack.aclose())
@@ -123,22 +123,22 @@ class Place:
 
 
 class Chat:
-    """A person at the prompt."""
+    """The prompt: reads lines and executes them."""
 
-    def __init__(self, place: Place, session: str, progress: Progress) -> None:
-        """Begin nothing yet."""
+    def __init__(self, place: ChatConnections, session: str, progress: Progress) -> None:
+        """Store the parameters; `run` starts the prompt."""
         self._place = place
         self._session = session
         self._progress = progress
         self._last: tuple[str, Sequence[str]] | None = None  # a question, and its statements
 
     def run(self, first: str | None = None) -> None:
-        """Read and answer until the person leaves.
+        """Read and answer until exit or the end of input.
 
         Args:
-            first: what is done before.
+            first: a line to execute before.
         """
-        self._guarded(self._go_on)
+        self._guarded(self._continue)
         if first is not None:
             self._guarded(partial(self._do, first))
         while (line := self._read()) is not None:
@@ -147,14 +147,14 @@ class Chat:
             self._guarded(partial(self._do, line))
 
     def _read(self) -> str | None:
-        """Read a line; None at the end of the input."""
+        """Read a line; None at the end of input."""
         while True:
             try:
                 line = input(_PROMPT if sys.stdin.isatty() else "").strip()
             except KeyboardInterrupt:
                 click.echo(err=True)
             except UnicodeDecodeError:
-                say("that was not UTF-8")
+                say("input is not valid UTF-8")
             except EOFError:
                 return None
             else:
@@ -162,31 +162,31 @@ class Chat:
                     return line
 
     def _guarded(self, action: Callable[[], None]) -> None:
-        """Do something; an error or Ctrl-C ends it, and not the program."""
+        """Call *action*; print its error, or stop it at Ctrl-C, and return."""
         try:
             action()
         except KeyboardInterrupt:
             say("cancelled")
         except WalagentError as error:
-            self._tell(error)
+            self._report(error)
         except ExceptionGroup as group:
             ours, others = group.split(WalagentError)
             if ours is None or others is not None:
-                raise  # a bug shows where it is
+                raise  # a bug keeps its traceback
             for error in _flat(ours):
-                self._tell(error)
+                self._report(error)
 
-    def _tell(self, error: WalagentError) -> None:
+    def _report(self, error: WalagentError) -> None:
         say(str(error))
         if error.hint:
             say(f"hint: {error.hint}")
         if isinstance(error, DatabaseLostError):
-            self._place.close()  # the next question opens others
+            self._place.close()  # the next question opens new connections
 
     def _do(self, line: str) -> None:
         match line.split(maxsplit=1):
             case ["help"]:
-                say(_WORDS)
+                say(_HELP)
             case ["sql"]:
                 say("\n\n".join(self._statements))
             case ["explain"]:
@@ -207,17 +207,17 @@ class Chat:
     def _ask(self, question: str) -> None:
         asker = self._asker
         with self._progress:
-            outcome = self._run(asker.ask(question, self._session, self._progress.tell))
+            outcome = self._run(asker.ask(question, self._session, self._progress.show))
         self._show(outcome)
 
-    def _go_on(self) -> None:
-        """Take up what is remembered, and finish what an earlier process has left."""
+    def _continue(self) -> None:
+        """Load the session, and finish the question that an earlier process left open."""
         last = self._run(self._asker.last_answered(self._session))
         if last is not None:
             self._last = last.question, last.sql
         _edit_lines(self._run(self._asker.history(self._session)))
         with self._progress:
-            outcome = self._run(self._asker.resume(self._session, self._progress.tell))
+            outcome = self._run(self._asker.resume(self._session, self._progress.show))
         if outcome is not None:
             say(f"finished: {outcome.question}")
             self._show(outcome)
@@ -225,7 +225,7 @@ class Chat:
     def _show(self, outcome: Outcome) -> None:
         self._last = outcome.question, outcome.sql
         show_answer(outcome)
-        self._progress.tell_cost(outcome)
+        self._progress.show_cost(outcome)
 
     @property
     def _asker(self) -> Asker:
@@ -236,18 +236,18 @@ class Chat:
 
     @property
     def _statements(self) -> Sequence[str]:
-        """The statements of the last answer, of which there is one at least."""
+        """The statements of the last answer, at least one."""
         if self._last is None:
-            raise StatementRefusedError("nothing has been asked yet")
+            raise StatementRefusedError("no question has been asked in this session")
         if not self._last[1]:
-            raise StatementRefusedError("the last answer needed no statement")
+            raise StatementRefusedError("the last answer has no statement")
         return self._last[1]
 
     def _save(self) -> None:
         statement = self._statements[-1]
         assert self._last is not None  # noqa: S101 - it has statements
         self._run(self._asker.save(self._last[0], statement))
-        say("saved; later questions like it see this statement")
+        say("saved; the planner sees this statement for similar questions")
 
     def _find(self, words: str) -> None:
         found = self._run(self._asker.find(words))
@@ -255,7 +255,7 @@ class Chat:
             when = each.asked_at.astimezone().strftime("%Y-%m-%d %H:%M")
             say(f"{when}  {each.session}  {' '.join(each.question.split())}")
         if not found:
-            say(f"no question with {words!r}")
+            say(f'no question contains "{words}"')
 
 
 def _flat(group: BaseExceptionGroup[WalagentError]) -> Iterator[WalagentError]:
@@ -267,12 +267,12 @@ def _flat(group: BaseExceptionGroup[WalagentError]) -> Iterator[WalagentError]:
 
 
 def _edit_lines(earlier: Sequence[str]) -> None:
-    """Let the person edit lines and search earlier questions, where the terminal can."""
+    """Enable line editing and history search if stdin is a terminal."""
     if not sys.stdin.isatty():
         return
     try:
         import readline
-    except ImportError:  # some builds of Python have none; then lines are plain
+    except ImportError:  # some builds of Python lack it
         return
     readline.clear_history()
     readline.set_history_length(1000)

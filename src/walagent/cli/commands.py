@@ -1,11 +1,11 @@
-"""Every command: its name, the module it is in, and what the list of commands says of it."""
+"""All commands: name, module, and the line in the list of commands."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.  The module holds a click command of the same name (see `attribute`)."""
+    """One command.  Its module contains a click command named `attribute`."""
 
     name: str
     module: str
@@ -13,63 +13,63 @@ class Command:
 
     @property
     def attribute(self) -> str:
-        """The name in the module; an underscore follows, for `check` and others are words taken."""
+        """The name in the module, with a trailing underscore: `check` and others are parameters."""
         return f"{self.name.replace('-', '_')}_"
 
 
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "Start": (
-        Command("run", "walagent.cli.daemon", "Follow the WAL and work the runs."),
-        Command("worker", "walagent.cli.daemon", "Work runs; another process follows the WAL."),
+        Command("run", "walagent.cli.daemon", "Read the WAL and execute runs."),
+        Command("worker", "walagent.cli.daemon", "Execute runs without reading the WAL."),
         Command("init", "walagent.cli.init", "Prepare the database: schema, publication, slot."),
-        Command("setup", "walagent.cli.init", "The same, and a role that answers questions."),
-        Command("migrate", "walagent.cli.init", "Bring the schema up to date."),
-        Command("doctor", "walagent.cli.doctor", "Say what is not in order, and what mends it."),
-        Command("demo", "walagent.cli.demo", "Play support tickets through agents; needs nothing."),
+        Command("setup", "walagent.cli.init", "Like init, and create the role for questions."),
+        Command("migrate", "walagent.cli.init", "Upgrade the schema."),
+        Command("doctor", "walagent.cli.doctor", "Check the installation and print fixes."),
+        Command("demo", "walagent.cli.demo", "Run a demo on an embedded PostgreSQL."),
     ),
     "Agents": (
-        Command("apply", "walagent.cli.apply", "Make agents, and what they need, as in a file."),
+        Command("apply", "walagent.cli.apply", "Apply agents, models and budgets from a file."),
         Command("attach", "walagent.cli.agents", "Attach an agent to a table."),
-        Command("detach", "walagent.cli.agents", "End an attachment, or all of a table."),
-        Command("pause", "walagent.cli.agents", "Let an attachment start no more runs."),
-        Command("resume", "walagent.cli.agents", "Let a paused attachment start runs again."),
-        Command("agents", "walagent.cli.agents", "List agents, and what they are attached to."),
+        Command("detach", "walagent.cli.agents", "Remove an attachment, or all of a table."),
+        Command("pause", "walagent.cli.agents", "Stop an attachment from starting runs."),
+        Command("resume", "walagent.cli.agents", "Resume a paused attachment."),
+        Command("agents", "walagent.cli.agents", "List agents and their attachments."),
         Command("models", "walagent.cli.agents", "List models."),
-        Command("mcp-tools", "walagent.cli.mcp_tools", "List tools of MCP servers."),
-        Command("budgets", "walagent.cli.agents", "List budgets, and what is left of them."),
-        Command("backfills", "walagent.cli.backfill", "Show how far backfills are."),
+        Command("mcp-tools", "walagent.cli.mcp_tools", "List the tools of MCP servers."),
+        Command("budgets", "walagent.cli.agents", "List budgets and what is spent."),
+        Command("backfills", "walagent.cli.backfill", "Show the progress of backfills."),
     ),
     "Runs": (
         Command("runs", "walagent.cli.runs", "List runs, newest first."),
         Command("show", "walagent.cli.runs", "Show a run and its steps."),
-        Command("why", "walagent.cli.why", "Say why a row has a run, or none."),
-        Command("retry", "walagent.cli.runs", "Let a failed, dead or cancelled run go on."),
+        Command("why", "walagent.cli.why", "Explain why a row has a run, or none."),
+        Command("retry", "walagent.cli.runs", "Requeue a failed, dead or cancelled run."),
         Command("cancel", "walagent.cli.runs", "Cancel a run."),
     ),
-    "People": (
-        Command("approvals", "walagent.cli.approvals", "List tool calls that wait for a person."),
-        Command("approve", "walagent.cli.approvals", "Let a waiting tool call happen."),
-        Command("reject", "walagent.cli.approvals", "Refuse a waiting tool call."),
-        Command("resolve", "walagent.cli.approvals", "Say what became of a call nobody knows of."),
+    "Approvals": (
+        Command("approvals", "walagent.cli.approvals", "List pending tool calls, oldest first."),
+        Command("approve", "walagent.cli.approvals", "Approve a pending tool call."),
+        Command("reject", "walagent.cli.approvals", "Reject a pending tool call."),
+        Command("resolve", "walagent.cli.approvals", "Resolve a call whose outcome is unknown."),
     ),
     "WAL": (
         Command("tail", "walagent.cli.tail", "Print changes as they are committed."),
-        Command("gaps", "walagent.cli.slot", "List stretches of WAL that were lost."),
-        Command("resync", "walagent.cli.resync", "Make a new slot after a gap, and work its rows."),
-        Command("check", "walagent.cli.slot", "Look for broken promises."),
-        Command("drop-slot", "walagent.cli.slot", "Drop the slot; the server forgets our place."),
+        Command("gaps", "walagent.cli.slot", "List gaps: ranges of WAL that were lost."),
+        Command("resync", "walagent.cli.resync", "Create a new slot and recover a gap's rows."),
+        Command("check", "walagent.cli.slot", "Check the engine's invariants."),
+        Command("drop-slot", "walagent.cli.slot", "Drop the replication slot."),
     ),
     "Questions": (
-        Command("ask", "walagent.cli.ask", "Ask the database a question in plain words."),
-        Command("chat", "walagent.cli.chat", "Ask one question after the other."),
-        Command("index", "walagent.cli.ask", "Read what questions can be about."),
-        Command("guard", "walagent.cli.guard", "Say whether SQL of somebody else's may run."),
-        Command("mcp", "walagent.cli.mcp", "Offer questions and runs to programs that speak MCP."),
+        Command("ask", "walagent.cli.ask", "Ask the database a question."),
+        Command("chat", "walagent.cli.chat", "Ask questions interactively."),
+        Command("index", "walagent.cli.ask", "Refresh the schema index."),
+        Command("guard", "walagent.cli.guard", "Check whether untrusted SQL is allowed."),
+        Command("mcp", "walagent.cli.mcp", "Serve questions and runs to MCP clients."),
     ),
     "More": (
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),
         Command("dsn", "walagent.cli.embedded", "Print the embedded server's connection string."),
         Command("schema", "walagent.cli.schema", "Print the JSON Schema of agents.yaml."),
-        Command("completion", "walagent.cli.schema", "Print a shell's completion script."),
+        Command("completion", "walagent.cli.schema", "Print a shell completion script."),
     ),
-}  # fmt: skip
+}

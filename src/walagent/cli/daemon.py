@@ -1,4 +1,4 @@
-"""`walagent run` and `walagent worker`: what does the work until it is told to stop."""
+"""`walagent run` and `walagent worker`: the processes that execute runs."""
 
 import asyncio
 import sys
@@ -20,18 +20,18 @@ from walagent.errors import PreconditionError
 
 
 @click.command("run")
-@click.option("--check", is_flag=True, help="Check the file, then stop; nothing is connected to.")
-@click.option("--no-apply", is_flag=True, help="Leave models, agents and attachments as they are.")
+@click.option("--check", is_flag=True, help="Validate the file, without connecting.")
+@click.option("--no-apply", is_flag=True, help="Do not apply the file's agents and models.")
 @where_options
 def run_(where: Where, *, check: bool, no_apply: bool) -> None:
-    """Follow the WAL and work the runs, until SIGTERM or Ctrl-C.
+    """Read the WAL and execute runs, until SIGTERM or Ctrl-C.
 
-    First the file's models, agents and attachments are applied; SIGHUP reads and applies it again.
-    Where no database is named, the embedded one is started, and prepared if it is new.
+    At startup, and again on SIGHUP, the models, agents and attachments of the file are applied.
+    A new database is prepared first.  If no database is named, an embedded PostgreSQL is started.
     """
     session = open_session(where)
     if check:
-        say("the file is in order")
+        say("the file is valid")
         return
     _configure_log(session.config)
 
@@ -47,7 +47,10 @@ def run_(where: Where, *, check: bool, no_apply: bool) -> None:
 @click.command("worker")
 @where_options
 def worker_(where: Where) -> None:
-    """Work runs beside a `walagent run` elsewhere; any number, on any machine."""
+    """Execute runs without reading the WAL.
+
+    One walagent run reads the WAL; any number of workers, on any machine, share its runs.
+    """
     session = open_session(where)
     _configure_log(session.config)
 
@@ -60,7 +63,7 @@ def worker_(where: Where) -> None:
 
 
 class _Again:
-    """Reads the file again on SIGHUP, and applies what it says then."""
+    """Reads the file again on SIGHUP, and applies it."""
 
     def __init__(self, where: Where, session: Session, places: Places, *, applying: bool) -> None:
         self._where = where
@@ -69,7 +72,7 @@ class _Again:
         self._applying = applying
 
     def read(self) -> Places:
-        """Read `.env`, credentials and the file; give the logins that they name now."""
+        """Read `.env`, credentials and the file; return the logins that they name now."""
         self._session = open_session(self._where, self._session)
         if self._places.embedded is None and (choice := self._session.choice) is not None:
             self._places = Places(choice.dsn, choice.replication_dsn)
@@ -86,10 +89,10 @@ class _Again:
 
 @asynccontextmanager
 async def _prepared(session: Session) -> AsyncGenerator[Places]:
-    """Give a database whose schema is up to date.
+    """Yield a database whose schema is up to date.
 
-    A database that has never seen us is prepared, and the embedded one brought up to date.  An
-    older schema of a database that others look after is upgraded when a person says so.
+    A database without the schema is prepared, and an embedded one is upgraded.  An older schema of
+    any other database is an error: its operator decides when to upgrade it.
     """
     async with session.places(create=True) as places:
         await once_reached(lambda: _prepare(session, places))
@@ -107,8 +110,8 @@ async def _prepare(session: Session, places: Places) -> None:
             say(f"prepared the database: {len(due)} migrations applied")
         elif due:
             raise PreconditionError(
-                f"the database lacks {len(due)} migrations, first {due[0].name}",
-                hint="walagent init (or, without making a slot, walagent migrate)",
+                f"{len(due)} migrations are pending, the first is {due[0].name}",
+                hint="Run walagent migrate.",
             )
 
 

@@ -1,4 +1,4 @@
-"""`walagent demo`: support tickets through the embedded server and a model."""
+"""`walagent demo`: process support tickets on the embedded server."""
 
 import asyncio
 import os
@@ -10,35 +10,35 @@ import click
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_line
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 @click.command("demo")
 @click.option(
     "--provider",
     metavar="NAME",
-    help="The model's provider; openai for every server with its protocol.",
+    help="Provider of the model; openai for every compatible server.",
 )
 @click.option(
-    "--model", help="A model of the registry or of agents.yaml; of scripted, a script's file."
+    "--model", help="Registered model or model of agents.yaml; for scripted, the script's file."
 )
-@click.option("--base-url", help="Where the model is reached, if not at its provider's address.")
+@click.option("--base-url", help="Address of the model, if it is not the provider's.")
 @click.option(
     "--tickets",
     type=click.IntRange(1, 10_000),
-    help="How many tickets come in.  [default: all there are]",
+    help="Number of tickets.  [default: all]",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(0, min_open=True),
     default=4.0,
     show_default=True,
-    help="How many tickets a second.",
+    help="Tickets per second.",
 )
 @click.option(
     "--keep/--fresh",
     default=False,
-    help="Go on in the last demo's database, or make a new one.  [default: fresh]",
+    help="Reuse the database of the last demo, or create a new one.  [default: fresh]",
 )
 @json_option()
 def demo_(  # noqa: PLR0913 - its options
@@ -51,13 +51,12 @@ def demo_(  # noqa: PLR0913 - its options
     keep: bool,
     as_json: bool,
 ) -> None:
-    """Play support tickets through agents, and check what came of them.
+    """Run a demo on an embedded PostgreSQL: an agent processes support tickets.
 
-    Starts the embedded PostgreSQL with a database "demo", attaches an agent to its table
-    support_tickets, runs the daemon, and lets another process write tickets.  Without options
-    nothing is needed: no key, no network, no server.
+    The demo creates the database "demo", attaches an agent to its table support_tickets, and
+    inserts tickets from a second process.  Without options it needs no server, API key or network.
 
-    Exit codes: 0 every ticket was worked once; 1 a promise was broken; 3 a person must act.
+    Exit codes: 0 every ticket was processed once, 1 one was not, 3 a person must act.
     """
     from walagent import log
     from walagent.config.environment import Environment, load_env_file

@@ -1,4 +1,4 @@
-"""`walagent doctor`: what is not in order, and what mends it."""
+"""`walagent doctor`: check the installation and print fixes."""
 
 import asyncio
 import sys
@@ -15,13 +15,14 @@ _MARKS = {Level.OK: ("ok", "green"), Level.WARNING: ("!!", "yellow"), Level.PROB
 
 
 @click.command("doctor")
-@click.option("--probe", is_flag=True, help="Ask each model in use for one tool call, too.")
+@click.option("--probe", is_flag=True, help="Also request one tool call from each model in use.")
 @json_option()
 @where_options
 def doctor_(where: Where, *, probe: bool, as_json: bool) -> None:
-    """Look at server, roles, tables, slot and models, and change nothing.
+    """Check server, roles, tables, slot and models, without changing anything.
 
-    Each problem comes with the statement or command that mends it.  Ends with 3 if there is one.
+    Each problem is printed with the statement or command that fixes it.  The exit code is 3 if
+    there is one.
     """
     session = open_session(where)
 
@@ -31,7 +32,7 @@ def doctor_(where: Where, *, probe: bool, as_json: bool) -> None:
             async for finding in examine(conn, places, session.config, probe=probe):
                 found.append(finding)
                 if not as_json:
-                    _tell(finding)
+                    _print(finding)
         return found
 
     findings = asyncio.run(examined())
@@ -39,14 +40,14 @@ def doctor_(where: Where, *, probe: bool, as_json: bool) -> None:
     if as_json:
         print_json({"problems": problems, "findings": [_document(each) for each in findings]})
     else:
-        say("nothing stands in the way" if not problems else f"{problems} to be mended")
+        say(f"{problems or 'no'} problem{'' if problems == 1 else 's'} found")
     if problems:
         sys.exit(PERSON)
 
 
-def _tell(finding: Finding) -> None:
-    mark, colour = _MARKS[finding.level]
-    click.echo(f"{click.style(mark, fg=colour)}  {clean(mask(finding.text))}")
+def _print(finding: Finding) -> None:
+    mark, color = _MARKS[finding.level]
+    click.echo(f"{click.style(mark, fg=color)}  {clean(mask(finding.text))}")
     if finding.fix:
         click.echo(f"      {clean(mask(finding.fix))}")
 

@@ -1,4 +1,4 @@
-"""`walagent psql` and `walagent dsn`: reach the embedded server with other programs."""
+"""`walagent psql` and `walagent dsn`: use other clients with the embedded server."""
 
 import asyncio
 import os
@@ -19,31 +19,32 @@ from walagent.errors import ConfigError, PreconditionError
 @click.command("dsn")
 @where_options
 def dsn_(where: Where) -> None:
-    """Print how the embedded server is reached, for other programs; it must be running."""
+    """Print the connection string of the embedded server, which must be running."""
     session = open_session(where)
     if session.choice is not None:
         raise ConfigError(
-            f"the database is named by {session.choice.named_by}; there is no embedded one in use"
+            f"{session.choice.named_by} names the database; the embedded server is not used"
         )
     data_dir = session.config.embedded.data_dir or default_data_dir()
     found = find_running(data_dir.absolute())
     if found is None:
         raise PreconditionError(
-            f"no embedded server runs on {data_dir}", hint="walagent run, or walagent psql"
+            f'no embedded server is running in "{data_dir}"',
+            hint="Start one with walagent run or walagent psql.",
         )
     click.echo(found)
 
 
 @click.command("psql", context_settings={"ignore_unknown_options": True})
 @click.option(
-    "-d", "--dbname", metavar="NAME", help="Another database of the same server, such as demo."
+    "-d", "--dbname", metavar="NAME", help="Connect to this database of the server, such as demo."
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @where_options
 def psql_(where: Where, arguments: tuple[str, ...], dbname: str | None) -> None:
-    """Open psql on the database that walagent uses; ARGUMENTS are psql's own.
+    """Open psql on the database that walagent uses; ARGUMENTS are passed to psql.
 
-    An embedded server that does not run is started for as long as psql is open.
+    If the embedded server is not running, it is started and stopped with psql.
     """
     session = open_session(where)
     code = asyncio.run(_opened(session, _find_psql(session), dbname, arguments))
@@ -57,14 +58,14 @@ async def _opened(
         dsn = make_conninfo(places.dsn, dbname=dbname) if dbname else places.dsn
         command, environ = _command(program, dsn, arguments)
         if places.embedded is None or not places.embedded.owned:
-            os.execve(program, command, environ)  # noqa: S606 - nothing of ours has to go on
+            os.execve(program, command, environ)  # noqa: S606 - nothing is left to clean up
         return subprocess.run(command, env=environ, check=False).returncode  # noqa: S603, ASYNC221
 
 
 def _command(
     program: str, dsn: str, arguments: tuple[str, ...]
 ) -> tuple[list[str], dict[str, str]]:
-    """Give the command and its environment; a password is in the latter, where `ps` is blind."""
+    """Return command and environment; a password is in the latter: `ps` does not show it."""
     parameters = conninfo_to_dict(dsn)
     password = parameters.pop("password", None)
     environ = dict(os.environ) | ({"PGPASSWORD": str(password)} if password else {})
@@ -73,11 +74,11 @@ def _command(
 
 
 def _find_psql(session: Session) -> str:
-    """Find psql: for the embedded server the one that came with it, else the system's."""
+    """Find psql: for the embedded server the one of its package, else the system's."""
     system = _system_psql()
     if session.choice is not None and system is not None:
         return system
-    with suppress(PreconditionError):  # without the extra there is none beside the server
+    with suppress(PreconditionError):  # the extra is not installed
         beside = (session.config.embedded.bindir or default_bindir()) / "psql"
         if beside.exists():
             return str(beside)
@@ -85,13 +86,13 @@ def _find_psql(session: Session) -> str:
         return system
     raise PreconditionError(
         "psql is not installed",
-        hint="install it (Debian: apt install postgresql-client; macOS: brew install libpq), "
-        "or use any other client with: walagent dsn",
+        hint="Install it (Debian: apt install postgresql-client; macOS: brew install libpq),"
+        " or use another client with the connection string of walagent dsn.",
     )
 
 
 def _system_psql() -> str | None:
-    """Find psql on the PATH, or where Debian puts it."""
+    """Find psql on the PATH or in Debian's directories."""
     if found := shutil.which("psql"):
         return found
     debian = Path("/usr/lib/postgresql").glob("*/bin/psql")

@@ -1,4 +1,4 @@
-"""Errors in, words on stderr and an exit code out: the one place that decides it."""
+"""Print errors to stderr and choose the exit code."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,13 @@ from walagent.cli.output import say
 from walagent.errors import ConfigError, Next, WalagentError
 from walagent.mask import mask
 
-FAILED = 1  # our bug, or a run or check that failed
-USAGE = 2  # a wrong option, file, spec or name
-PERSON = 3  # a person must act first; the systemd unit stays down
+FAILED = 1  # a bug, or a run or check that failed
+USAGE = 2  # an invalid option, file, spec or name
+PERSON = 3  # a person must act; the systemd unit is not restarted
 
 
 def end(errors: Sequence[WalagentError]) -> Never:
-    """Say every error once, each with its hint, and leave."""
+    """Print each distinct error with its hint, and exit."""
     for error in unique(errors):
         say(mask(f"walagent: {error}"), color="red")
         if error.hint:
@@ -23,16 +23,16 @@ def end(errors: Sequence[WalagentError]) -> Never:
 
 
 def exit_code(error: WalagentError) -> int:
-    """Say how the process ends with *error*."""
+    """Return the exit code for *error*."""
     if isinstance(error, ConfigError):
         return USAGE
     return PERSON if error.next in {Next.STOP, Next.ASK_PERSON} else FAILED
 
 
 def unique(errors: Sequence[WalagentError]) -> Iterator[WalagentError]:
-    """Leave out what has been said: parts of one daemon often fail for one reason."""
-    said: set[str] = set()
+    """Drop repeated messages: parts of one daemon often fail for the same reason."""
+    printed: set[str] = set()
     for error in errors:
-        if str(error) not in said:
-            said.add(str(error))
+        if str(error) not in printed:
+            printed.add(str(error))
             yield error

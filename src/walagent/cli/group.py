@@ -1,4 +1,4 @@
-"""The group of all commands: loads one when it is called, and ends every error in one place."""
+"""The group of all commands: import one when it is called, report every error in one place."""
 
 import gc
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from walagent.cli.commands import Command
 from walagent.cli.exit_codes import end
 from walagent.errors import WalagentError
 
-# Flags of a command that may stand before its name, as they do in PG Agent.
+# Flags of a command that are also accepted before its name, for scripts written for PG Agent.
 AHEAD: Final = frozenset({"--index", "--verbose", "-v"})
 
 
 class Commands(click.Group):
-    """Commands under headings, known by name and imported by need."""
+    """Commands under headings, imported on demand."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Commands(click.Group):
         click.version_option(__version__, "--version", "-V", prog_name="walagent")(self)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put flags before the command behind it; whether it has them, it says itself."""
+        """Move flags from before the command to behind it; the command validates them."""
         ahead = list(takewhile(AHEAD.__contains__, args))
         command, rest = args[len(ahead) : len(ahead) + 1], args[len(ahead) + 1 :]
         return super().parse_args(ctx, command + ahead + rest)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
-        """Name all commands, in the order of their headings; completion asks for it."""
+        """List all commands in the order of their headings; shell completion calls this."""
         return list(self._known)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
@@ -62,7 +62,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which one may be meant."""
+        """Find the command, or suggest the nearest name."""
         if args and args[0] not in self._known and not args[0].startswith("-"):
             near = get_close_matches(args[0], self._known, n=1)
             guess = f" Did you mean {near[0]}?" if near else ""
@@ -77,7 +77,7 @@ class Commands(click.Group):
                 formatter.write_dl([(c.name.ljust(width), c.help) for c in commands])
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401, RET503 - click's; end() never returns
-        """Run the command; an error of ours becomes words and an exit code."""
+        """Run the command; print a `WalagentError` and exit with its code."""
         try:
             return super().invoke(ctx)
         except WalagentError as error:
@@ -85,16 +85,16 @@ class Commands(click.Group):
         except BaseExceptionGroup as group:
             found, others = group.split(WalagentError)
             if found is None or others is not None:
-                raise  # a bug shows where it is, whatever else failed with it
+                raise  # a bug keeps its traceback, whatever else failed with it
             ours = list(_flat(found))
         end(ours)
 
 
 @contextmanager
 def _without_collection() -> Generator[None]:
-    """Import without looking for garbage: modules stay, and the search takes a tenth of the time.
+    """Import without garbage collection, which would take a tenth of the import time.
 
-    What is imported is left out of later searches, too.
+    Imported objects are excluded from later collections, too.
     """
     gc.disable()
     try:

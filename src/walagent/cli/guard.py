@@ -1,4 +1,4 @@
-"""`guard`: may this SQL run?"""
+"""`walagent guard`: check whether untrusted SQL is allowed."""
 
 import asyncio
 import sys
@@ -20,20 +20,20 @@ from walagent.store.roles import set_role
 
 @click.command("guard")
 @click.argument("sql", required=False)
-@click.option("--role", help="Evaluator with the rights of this role; the login must be a member.")
-@click.option("--json-lines", is_flag=True, help="Evaluator each line of stdin, a JSON string.")
+@click.option("--role", help="Role whose privileges apply; the login must be a member of it.")
+@click.option("--json-lines", is_flag=True, help="Check each line of stdin, a JSON string.")
 @json_option()
 @where_options
 def guard_(
     where: Where, sql: str | None, role: str | None, *, json_lines: bool, as_json: bool
 ) -> None:
-    """Say whether SQL that somebody else wrote may run, and if not, why; it is not run.
+    """Check whether the untrusted statement SQL is allowed, without executing it.
 
-    It ends with 1 if the statement is refused.  The login, or --role, must be one that can read
-    and nothing else.  SQL is read from stdin where none is given.
+    Without SQL, the statement is read from stdin.  The login, or --role, must be read-only.  The
+    exit code is 1 if the statement is refused.
     """
     if json_lines:
-        asyncio.run(_judge_lines(where, role))
+        asyncio.run(_evaluate_lines(where, role))
         return
     text = sql if sql is not None else sys.stdin.read()
     verdict = asyncio.run(_evaluate_one(where, role, text))
@@ -53,7 +53,7 @@ async def _evaluate_one(where: Where, role: str | None, text: str) -> dict[str, 
         return await _verdict(guard, text)
 
 
-async def _judge_lines(where: Where, role: str | None) -> None:
+async def _evaluate_lines(where: Where, role: str | None) -> None:
     async with _guard(where, role) as guard:
         for line in sys.stdin.buffer:
             if line.strip():
@@ -69,7 +69,7 @@ def _read(line: bytes) -> Json:
 
 async def _verdict(guard: Guard, text: Json) -> dict[str, Json]:
     if not isinstance(text, str):
-        return {"verdict": "refuse", "reason": "this line is not a JSON string"}
+        return {"verdict": "refuse", "reason": "the line is not a JSON string"}
     try:
         await guard.evaluate(text)
     except StatementRefusedError as error:

@@ -1,4 +1,4 @@
-"""`walagent init` and `walagent migrate`: what a database needs before it can be followed."""
+"""`walagent init`, `setup` and `migrate`: prepare a database for walagent."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ from walagent.wal.slots import Blocker
 @click.option(
     "--new-slot",
     is_flag=True,
-    help="Drop the slot and make a new one; what lies between starts no run: see resync.",
+    help="Replace the slot; changes between old and new slot start no run.",
 )
 @where_options
 def init_(where: Where, *, new_slot: bool) -> None:
-    """Prepare the database: schema, publication, slot, in this order.
+    """Prepare the database: create or upgrade the schema, the publication and the slot.
 
-    Doing it again does no harm.  A new slot waits for the transactions that are open now; which
-    ones is said.
+    init is idempotent.  Slot creation waits for all open transactions, and prints their PIDs.  To
+    replace a slot and choose what happens to the changes between, use walagent resync.
     """
     asyncio.run(_prepared(open_session(where), new_slot=new_slot))
     say("ready: walagent run")
@@ -41,47 +41,47 @@ def init_(where: Where, *, new_slot: bool) -> None:
 @click.option(
     "--no-slot",
     is_flag=True,
-    help="For questions alone: make no slot, which would keep WAL that nobody reads.",
+    help="Create no slot: for questions only. An unread slot retains WAL.",
 )
 @where_options
 def setup_(where: Where, *, no_slot: bool) -> None:
-    """Prepare the database as init does, and make the role that questions read with.
+    """Prepare the database as init does, and create the role for questions.
 
-    That role may read the tables that are there now, and nothing else; one that is there already
-    is left as it is.  Doing it again does no harm.
+    The role can read the tables that exist now, and nothing else.  An existing role is not changed.
+    setup is idempotent.
     """
     session = open_session(where)
     asyncio.run(_prepared(session, analyst=True, slot=not no_slot))
     agents = "" if no_slot else "walagent run, and "
-    say(f'ready: {agents}walagent ask "…" with the rights of {session.config.ask.role}')
+    say(f'ready: {agents}walagent ask "…", which reads as role {session.config.ask.role}')
 
 
 async def _prepared(
     session: Session, *, slot: bool = True, new_slot: bool = False, analyst: bool = False
 ) -> None:
     async with session.places(create=True) as places, session.connect(places) as conn:
-        await migrate(conn, _told)
+        await migrate(conn, _applied)
         if places.embedded:
             say(f"the embedded database is in {places.embedded.data_dir}")
         settings = session.config.ask
         if analyst and await make_analyst(conn, settings.role, settings.schemas):
             tables = ", ".join(settings.schemas or ("public",))
-            say(f"the role {settings.role} may read the tables of {tables}, as they are now")
-        if slot:  # last: where a server refuses it, questions can be asked all the same
+            say(f"role {settings.role} can read the present tables of {tables}")
+        if slot:  # last: if the server refuses it, questions still work
             await _slot(session, conn, places, new=new_slot)
 
 
 @click.command("migrate")
-@click.option("--plan", "only_plan", is_flag=True, help="List what is due, and change nothing.")
+@click.option("--plan", "only_plan", is_flag=True, help="List pending migrations; apply none.")
 @json_option()
 @where_options
 def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
-    """Bring the schema up to date, each migration in a transaction of its own."""
+    """Upgrade the schema; each migration runs in a transaction of its own."""
     session = open_session(where)
 
     async def migrated() -> list[Migration]:
         async with session.connection(create=not only_plan) as conn:
-            return await (plan_migrations(conn) if only_plan else migrate(conn, _told))
+            return await (plan_migrations(conn) if only_plan else migrate(conn, _applied))
 
     names = [migration.name for migration in asyncio.run(migrated())]
     if as_json:
@@ -97,23 +97,23 @@ async def _slot(session: Session, conn: Connection, places: Places, *, new: bool
     if new:
         recovery = RowRecovery(places.dsn, Plan())
         done = await resync(conn, places, settings, recovery, waiting=tell_blockers)
-        say(f"slot {settings.slot} is new and begins at {done.start}")
+        say(f"created slot {settings.slot} at {done.start}")
         return
     checkpoint = await ensure_slot(conn, places.replication_dsn, settings, tell_blockers)
     try:
         await check_source(conn, places.replication_dsn, settings, checkpoint)
     except SlotBusyError:
-        say(f"slot {settings.slot} is being read")  # so it is well
+        say(f"slot {settings.slot} is active")  # so it is valid
         return
     say(f"slot {settings.slot} is ready at {checkpoint.end_lsn}")
 
 
 def tell_blockers(blockers: Sequence[Blocker]) -> None:
-    """Say whom a new slot waits for."""
+    """Print the transactions that a new slot waits for."""
     for blocker in blockers:
         name = f" ({blocker.application_name})" if blocker.application_name else ""
-        say(f"waits for the transaction of pid {blocker.pid}{name}, open for {blocker.age:.0f} s")
+        say(f"waiting for the transaction of PID {blocker.pid}{name}, open for {blocker.age:.0f} s")
 
 
-def _told(migration: Migration) -> None:
+def _applied(migration: Migration) -> None:
     say(f"applied {migration.name}")

@@ -1,4 +1,4 @@
-"""`mcp`: a server for programs that speak the Model Context Protocol."""
+"""`walagent mcp`: serve questions and runs to MCP clients."""
 
 import asyncio
 import signal
@@ -18,19 +18,20 @@ from walagent.errors import ConfigError
     "port",
     type=click.IntRange(0, 65_535),
     metavar="PORT",
-    help="Serve streamable HTTP on 127.0.0.1 instead of stdio; 0: any free port.",
+    help="Serve streamable HTTP on 127.0.0.1, not stdio; 0 selects a free port.",
 )
-@click.option("--model", help="Which model plans and answers.")
+@click.option("--model", help="Model that plans and answers.")
 @where_options
 def mcp_(where: Where, port: int | None, model: str | None) -> None:
-    """Offer questions, the schema and runs to programs that speak MCP.
+    """Serve questions, the schema and runs to MCP (Model Context Protocol) clients.
 
-    On stdio it ends when its parent closes it.  HTTP needs WALAGENT_MCP_TOKEN.  Tool calls can be
-    approved only with WALAGENT_MCP_PERSON_TOKEN, which no model that uses the server may see.
+    On stdio, the server exits when stdin is closed.  HTTP requires WALAGENT_MCP_TOKEN.  Decisions
+    about tool calls require WALAGENT_MCP_PERSON_TOKEN; keep it away from models that use the
+    server.
     """
     _check_extra()
     session = open_session(where)
-    # Before the SDK, which else writes what callers ask to its own log.
+    # Before the SDK configures its own log, which would contain the questions of callers.
     form = session.config.log.format
     log.configure("json" if form == "auto" else form, session.config.log.level)
     if port is None:
@@ -41,12 +42,12 @@ def mcp_(where: Where, port: int | None, model: str | None) -> None:
 
 def _check_extra() -> None:
     try:
-        import walagent.mcp.server as _  # noqa: F401 - what it needs is an extra
+        import walagent.mcp.server as _  # noqa: F401 - requires an extra
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "mcp":
             raise
         raise ConfigError(
-            "walagent mcp needs the MCP SDK, which is not installed",
+            "walagent mcp requires the MCP SDK, which is not installed",
             hint="pip install 'walagent[mcp]'",
         ) from error
 
@@ -62,7 +63,7 @@ def _serve_stdio(session: Session, model: str | None) -> None:
         async with session.places() as places:
             await serve_stdio(Tools(places, session.config.ask, model), tokens)
 
-    # The thread that reads stdin cannot be cancelled, so Ctrl-C ends the process itself.
+    # The thread that reads stdin cannot be cancelled, so Ctrl-C must end the process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(served())
 
@@ -77,6 +78,8 @@ async def _serve_http(session: Session, model: str | None, port: int) -> None:
     async def served() -> None:
         async with session.places() as places:
             tools = Tools(places, session.config.ask, model)
-            await serve_http(tools, tokens, port, lambda url: say(f"MCP at {url}; Ctrl-C ends"))
+            await serve_http(
+                tools, tokens, port, lambda url: say(f"MCP at {url}; press Ctrl-C to stop")
+            )
 
     await until_stopped(mcp=served())

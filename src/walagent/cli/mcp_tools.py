@@ -1,4 +1,4 @@
-"""`mcp-tools`: what the MCP servers of the file offer to agents, and what of it is accepted."""
+"""`walagent mcp-tools`: list the configured tools of MCP servers and their state."""
 
 import asyncio
 
@@ -14,16 +14,16 @@ from walagent.message import Json
 @json_option()
 @where_options
 def mcp_tools_(where: Where, *, as_json: bool) -> None:
-    """List the tools that the file allows of MCP servers, and how each stands.
+    """List the tools of MCP servers that the configuration file allows, and their state.
 
-    --json also has the description and the schema: what you accept with the fingerprint.
+    --json adds description and input schema: the fingerprint in the file accepts these.
     """
     session = open_session(where)
     rows = asyncio.run(_listed(session))
     columns = ["tool", "server", "state", "effect", "fingerprint"]
     if as_json:
         columns += ["description", "input_schema"]
-    print_rows(rows, columns, as_json=as_json, empty="no MCP servers: add them to agents.yaml")
+    print_rows(rows, columns, as_json=as_json, empty="no MCP servers; add them to agents.yaml")
 
 
 async def _listed(session: Session) -> list[dict[str, Json]]:

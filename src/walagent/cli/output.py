@@ -1,7 +1,7 @@
-"""Results to stdout: a table for people, plain columns in a pipe, JSON on request.
+"""Print results to stdout: a table on a terminal, plain columns in a pipe, JSON on request.
 
-What is printed may come from rows, and so from strangers: control characters never reach the
-terminal, and nothing is read as markup.
+The values may come from rows and are untrusted: control characters never reach the terminal, and
+nothing is interpreted as markup.
 """
 
 import sys
@@ -21,8 +21,8 @@ json_option = partial(
     click.option, "--json", "as_json", is_flag=True, help="Print one JSON document."
 )
 
-# What a terminal obeys, and JSON lets stand: the upper control characters, separators of lines, and
-# marks that turn the direction of what follows.
+# Characters that a terminal interprets and JSON does not escape: C1 controls, line separators, and
+# marks that change the direction of text.
 _BARE = (*range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
 _CONTROLS = {code: "�" for code in (*range(32), *_BARE) if code not in {9, 10}}
 _ESCAPES = {code: f"\\u{code:04x}" for code in _BARE}
@@ -30,16 +30,16 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in _BARE}
 
 def print_json(document: Json) -> None:
     """Print one JSON document."""
-    click.echo(_unobeyed(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2)))
+    click.echo(_escaped(orjson.dumps(document, default=_plain, option=orjson.OPT_INDENT_2)))
 
 
 def print_line(document: Json) -> None:
-    """Print one JSON document on a line of its own."""
-    click.echo(_unobeyed(orjson.dumps(document, default=_plain)))
+    """Print one JSON document as one line."""
+    click.echo(_escaped(orjson.dumps(document, default=_plain)))
 
 
-def _unobeyed(document: bytes) -> bytes:
-    """Escape what a terminal would obey and JSON lets stand: the same document in other letters."""
+def _escaped(document: bytes) -> bytes:
+    """Escape the characters of `_BARE` if stdout is a terminal; the document stays the same."""
     if not sys.stdout.isatty():
         return document
     return document.decode().translate(_ESCAPES).encode()
@@ -48,10 +48,10 @@ def _unobeyed(document: bytes) -> bytes:
 def print_rows(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str
 ) -> None:
-    """Print rows: all they hold as JSON, else the *columns* as a table.
+    """Print rows: every column as JSON, else *columns* as a table.
 
     Args:
-        empty: what is said on stderr when there are none.
+        empty: printed to stderr if there are no rows.
     """
     if as_json:
         print_json(list(rows))
@@ -64,22 +64,22 @@ def print_rows(
 
 
 def say(words: str, *, color: str | None = None) -> None:
-    """Say something to the person on stderr, if that can be written: it is no reason to fail."""
+    """Print *words* to stderr; a closed stderr is not an error."""
     try:
         click.secho(clean(words), fg=color, err=True)
     except OSError:
-        # What it holds would be tried again at the exit, and change the exit code.
+        # Its buffer would be flushed again at exit, fail again, and change the exit code.
         with suppress(OSError, ValueError):
             sys.stderr = open(sys.stderr.fileno(), "w", buffering=1, closefd=False)  # noqa: SIM115 - lives as long as we do
 
 
 def clean(text: str) -> str:
-    """Take out what a terminal would obey."""
+    """Replace the characters that a terminal would interpret."""
     return text.translate(_CONTROLS)
 
 
 def cell(value: object) -> str:
-    """Write a value as one line of text."""
+    """Format a value as one line of text."""
     match value:
         case None:
             return ""
@@ -105,7 +105,7 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    # A column of nothing but blanks and zeros is left out here; in a pipe all are there.
+    # On a terminal, a column of only nulls and zeros is omitted; in a pipe, every column is there.
     shown = [name for name in columns if any(row.get(name) for row in rows)]
     for name in shown:
         title = name.replace("_", " ")

@@ -1,6 +1,6 @@
-"""Charts: in the terminal as dots and bars, or as a PNG.
+"""Draw charts: on the terminal as characters, or as a PNG.
 
-Names and labels come from rows, and so from strangers: nothing in them is obeyed.
+Names and labels come from rows and are untrusted: nothing in them is interpreted.
 """
 
 import io
@@ -22,37 +22,37 @@ from walagent.errors import ConfigError, PreconditionError
 from walagent.rows.rows import Rows
 
 _COLORS: Final = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white")
-_MARKERS: Final = ("*", "+", "o", "x", "#", "@", "%")  # where there are no colours
+_MARKERS: Final = ("*", "+", "o", "x", "#", "@", "%")  # without colors
 _HEIGHT: Final = 15
 _LABEL: Final = 24  # characters of a bar's label
 
 
 def check_plotting(file: Path | None) -> None:
-    """See that a plot can be made, before anything is asked.
+    """Check that a chart can be drawn, before a model is called.
 
     Raises:
         PreconditionError: the library is not installed.
-        ConfigError: the file cannot be written.
+        ConfigError: the file's directory does not exist.
     """
     library, extra = ("plotille", "ask") if file is None else ("matplotlib", "plot")
     if find_spec(library) is None:
         raise PreconditionError(
-            f"{library} is not installed, which --plot{' FILE' if file else ''} needs",
+            f"--plot{' FILE' if file else ''} requires {library}, which is not installed",
             hint=f"pip install 'walagent[{extra}]'",
         )
     if file is not None and not file.absolute().parent.is_dir():
-        raise ConfigError(f"--plot: there is no folder {file.absolute().parent}")
+        raise ConfigError(f'--plot: directory "{file.absolute().parent}" does not exist')
 
 
 def plot(rows: Rows, file: Path | None) -> bool:
-    """Draw rows on stdout, or into a file; say why not, where they cannot be.
+    """Draw a chart of *rows* on stdout or to a file; return whether it was drawn.
 
     Raises:
         ConfigError: the file cannot be written.
     """
     chart = chart_of(rows)
     if isinstance(chart, NoChart):
-        say(f"note: nothing to plot: {chart.reason}")
+        say(f"note: no chart: {chart.reason}")
         return False
     for said in chart.left_out:
         say(f"note: {said}")
@@ -63,7 +63,7 @@ def plot(rows: Rows, file: Path | None) -> bool:
     try:
         file.write_bytes(paint(chart))
     except OSError as error:
-        raise ConfigError(f"--plot: {file} cannot be written: {error.strerror}") from error
+        raise ConfigError(f'--plot: cannot write "{file}": {error.strerror}') from error
     say(f"plot: {file}")
     return True
 
@@ -80,7 +80,7 @@ def draw(chart: Chart, width: int, *, color: bool) -> str:
 def _lines(chart: Chart, width: int, *, color: bool) -> str:
     plotille: Any = import_module("plotille")
     figure = plotille.Figure()
-    figure.width = max(20, min(width - 24, 120))  # what stands beside the canvas needs the rest
+    figure.width = max(20, min(width - 24, 120))  # labels need the rest
     figure.height = _HEIGHT
     figure.with_colors = color
     figure.color_mode = "names"
@@ -101,7 +101,7 @@ def _lines(chart: Chart, width: int, *, color: bool) -> str:
 
 
 def _ticks(chart: Chart) -> Callable[[float, float], str]:
-    """Say how places of the axis are written, in nine characters at most."""
+    """Return a function that formats positions on the x axis in at most nine characters."""
     if not chart.is_time:
         return _plain
     places = [x for points in chart.series.values() for x, _ in points]
@@ -140,12 +140,12 @@ def _short(text: str, most: int = _LABEL) -> str:
 
 
 def paint(chart: Chart) -> bytes:
-    """Draw a chart as a PNG; no window is opened and no state is kept."""
+    """Draw a chart as a PNG, without a window and without global state."""
     library: Any = import_module("matplotlib")
     canvas: Any = import_module("matplotlib.backends.backend_agg")
     figures: Any = import_module("matplotlib.figure")
     out = io.BytesIO()
-    # A dollar sign in a name is no formula, and a letter that the font lacks is a box.
+    # A dollar sign in a name does not start a formula; a missing glyph is drawn as a box.
     with library.rc_context({"text.parse_math": False}), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         figure = figures.Figure(figsize=(10, 5), dpi=120, layout="constrained")
@@ -184,5 +184,5 @@ def _moved(points: Sequence[Point], by: float) -> Sequence[float]:
 
 
 def _label(name: str) -> str:
-    """What begins with an underscore would be left out of the legend."""
+    """Prefix a space: the legend omits labels that start with an underscore."""
     return f" {_short(name)}"

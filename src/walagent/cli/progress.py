@@ -1,4 +1,4 @@
-"""How far a question is, for the person at the screen; on stderr, and only where one is looking."""
+"""Show the progress of a question on stderr, if it is a terminal or with --verbose."""
 
 import sys
 import time
@@ -13,15 +13,15 @@ _DOING = {
     "planner": "planning",
     "critic": "reviewing",
     "answer": "writing the answer",
-    "summary": "summing up earlier questions",
+    "summary": "summarizing earlier questions",
 }
 
 
 class Progress:
-    """Tells how far it is: a line that moves on a terminal, and all of it where that is wanted.
+    """A status line on a terminal, and a log of the events if *verbose*.
 
     Args:
-        verbose: whether the plan and each step are told, too; also where nobody is looking.
+        verbose: print the plan and each step, also if stderr is not a terminal.
     """
 
     def __init__(self, *, verbose: bool) -> None:
@@ -33,7 +33,7 @@ class Progress:
         self._started = time.monotonic()
 
     def __enter__(self) -> Self:
-        """Begin with a question."""
+        """Start with a question."""
         self._running.clear()
         self._calls.clear()
         self._started = time.monotonic()
@@ -50,13 +50,13 @@ class Progress:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Take the line away."""
+        """Clear the status line."""
         if self._status is not None:
             self._status.stop()
             self._status = None
 
-    def tell(self, event: Event) -> None:
-        """Tell what has happened."""
+    def show(self, event: Event) -> None:
+        """Show an event."""
         self._count(event)
         if self._verbose:
             self._say(event)
@@ -65,8 +65,8 @@ class Progress:
 
             self._status.update(Text(self._doing(event)))
 
-    def tell_cost(self, outcome: Outcome) -> None:
-        """Tell what the answer has taken, where that is wanted."""
+    def show_cost(self, outcome: Outcome) -> None:
+        """Print calls, tokens, cost and time of the answer, if verbose."""
         if self._verbose:
             cost = "unknown" if outcome.cost is None else f"{outcome.cost:.4f} USD"
             took = time.monotonic() - self._started
@@ -91,12 +91,12 @@ class Progress:
         if isinstance(event, Thinking):
             return f"{_DOING.get(event.who, event.who)} …"
         if isinstance(event, Waiting):
-            return "waiting for the question before …"
+            return "waiting for the previous question …"
         running = [name for name, count in self._running.items() if count > 0]
         return f"running {clean(', '.join(running))} …" if running else "…"
 
     def _say(self, event: Event) -> None:
-        """Say it on lines of its own; the line that moves goes out of the way."""
+        """Print an event on lines of its own, while the status line is cleared."""
         if self._status is not None:
             self._status.stop()
         for line in self._lines(event):
@@ -109,7 +109,7 @@ class Progress:
             case Thinking(who):
                 return [f"… {who}"]
             case Waiting(seconds):
-                return [f"… waits for the question before; {seconds:.0f} s, if that was killed"]
+                return [f"… waiting up to {seconds:.0f} s for the session's previous question"]
             case Planned(plan, candidate):
                 steps = [f"  [{step.id}] {step.type} {step.description}" for step in plan.steps]
                 return [f"{_of(candidate)}plan: {plan.reasoning}", *steps]

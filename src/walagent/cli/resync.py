@@ -1,4 +1,4 @@
-"""`walagent resync`: a new slot after a gap, and what becomes of the gap's rows."""
+"""`walagent resync`: create a new slot after a gap, and recover the gap's rows."""
 
 import asyncio
 import sys
@@ -31,17 +31,17 @@ _FORM = "skip, all or since:COLUMN"
     "named",
     multiple=True,
     metavar="NAME=CHOICE",
-    help=f"What becomes of the gap's rows of one attachment: {_FORM}; again for more.",
+    help=f"Rows to run for one attachment: {_FORM}; repeatable.",
 )
-@click.option("--default", metavar="CHOICE", help="The same for all that are not named.")
+@click.option("--default", metavar="CHOICE", help="The choice for all other attachments.")
 @click.option(
     "--overlap",
     default=f"{OVERLAP.total_seconds():.0f}s",
     show_default=True,
     metavar="TIME",
-    help="How far before the gap since:COLUMN begins to look.",
+    help="How far before the gap since:COLUMN starts.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask whether to make the slot.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option()
 @where_options
 def resync_(  # noqa: PLR0913 - the options
@@ -53,26 +53,31 @@ def resync_(  # noqa: PLR0913 - the options
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Make a new slot after a gap, and run the agents on the rows that you choose.
+    """Create a new slot after a gap, and start runs for the rows you choose.
 
-    What was committed in the gap cannot be read any more, but its rows are there.  For each
-    attachment: skip them; run on those whose COLUMN, such as updated_at, says that they have
-    changed since; or run on all rows of the table.  On a terminal, what no option says is asked.
-    """
+    The changes in the gap are lost, but the rows exist.  The choices for each attachment are:
+
+    \b
+      skip          start no runs
+      since:COLUMN  start runs for rows changed since the gap, by a column such as updated_at
+      all           start runs for all rows of the table
+
+    On a terminal, resync prompts for choices that are not given.
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     session = open_session(where)
     given = dict(_named(word) for word in named)
     fallback = None if default is None else read_choice(default)
     margin = _margin(overlap)
     gaps, candidates = asyncio.run(_look(session))
     if not gaps:
-        say(f"slot {session.config.replication.slot} is well; there is no gap to deal with")
+        say(f"slot {session.config.replication.slot} is valid and there is no open gap")
         return
-    _tell(gaps)
+    _print_gaps(gaps)
     changes = session.config.changes
     room = Room(changes.max_value, changes.max_row)
     plan = Plan(_choose(candidates, given, fallback), margin, room)
     if not yes:
-        click.confirm("Make a new slot?", abort=True, err=True)
+        click.confirm("Create a new slot?", abort=True, err=True)
     done = asyncio.run(_resync(session, plan))
     _report(session, done, as_json=as_json)
 
@@ -102,13 +107,15 @@ def read_choice(word: str) -> Choice:
         case "since", ":", column if column:
             return Choice("since", column)
         case _:
-            raise ConfigError(f'"{word}" is no choice', hint=f"{_FORM}, such as since:updated_at")
+            raise ConfigError(
+                f'invalid choice "{word}"', hint=f"Use {_FORM}, such as since:updated_at."
+            )
 
 
 def _named(word: str) -> tuple[str, Choice]:
     name, equals, choice = word.rpartition("=")
     if not equals:
-        raise ConfigError(f'--attachment "{word}" names no choice', hint=f"NAME={_FORM}")
+        raise ConfigError(f'--attachment "{word}" has no choice', hint=f"Use NAME=CHOICE: {_FORM}.")
     return name, read_choice(choice)
 
 
@@ -119,7 +126,7 @@ def _margin(overlap: str) -> timedelta:
         raise ConfigError(f'--overlap "{overlap}": {error}') from error
 
 
-def _tell(gaps: Sequence[Gap]) -> None:
+def _print_gaps(gaps: Sequence[Gap]) -> None:
     for gap in gaps:
         since = f"; ingested until {gap.since:%Y-%m-%d %H:%M:%S %Z}" if gap.since else ""
         say(f"gap {gap.id}: {gap.reason}{since}")
@@ -128,7 +135,7 @@ def _tell(gaps: Sequence[Gap]) -> None:
 def _choose(
     candidates: Sequence[Candidate], given: Mapping[str, Choice], default: Choice | None
 ) -> dict[str, Choice]:
-    """Make the choices: by option, else by asking."""
+    """Return the choice for each attachment: from the options, else from a prompt."""
     choices = dict(given)
     missing = [each for each in candidates if each.name not in given]
     if default is not None:
@@ -136,21 +143,24 @@ def _choose(
     elif missing and not sys.stdin.isatty():
         names = ", ".join(each.name for each in missing)
         raise ConfigError(
-            f"nothing says what becomes of the gap's rows of {names}",
-            hint=f"--attachment NAME=CHOICE or --default CHOICE, which is {_FORM}",
+            f"no choice for {names}",
+            hint=f"Use --attachment NAME=CHOICE or --default CHOICE: {_FORM}.",
         )
     else:
         choices |= {each.name: _ask(each) for each in missing}
     known = {each.name: each for each in candidates}
     for name, choice in choices.items():
         if name not in known:
-            raise ConfigError(f"there is no attachment {name}", hint="walagent agents lists them")
+            raise ConfigError(
+                f'attachment "{name}" does not exist',
+                hint="Use walagent agents to list attachments.",
+            )
         check_choice(known[name], choice)
     return choices
 
 
 def _ask(candidate: Candidate) -> Choice:
-    """Ask until the answer can be carried out."""
+    """Prompt until the choice is valid."""
     columns = ", ".join(f"since:{name}" for name in candidate.columns)
     offers = ", ".join(filter(None, ["skip", "all", columns])) if candidate.has_key else "skip"
     question = f"{candidate.name} on {candidate.relation} ({', '.join(candidate.ops)}): {offers}"
@@ -170,15 +180,13 @@ def _report(session: Session, done: Done, *, as_json: bool) -> None:
     if as_json:
         print_json({"slot": slot, "start": str(done.start), "attachments": rows})
     else:
-        print_rows(rows, _COLUMNS, as_json=False, empty="nothing is attached")
+        print_rows(rows, _COLUMNS, as_json=False, empty="no attachments")
     for one in done.made:
         if one.undated:
-            say(
-                f"{one.attachment}: {one.undated} rows have no {one.choice.column} and are left out"
-            )
+            say(f"{one.attachment}: skipped {one.undated} rows without {one.choice.column}")
     if any(one.choice.kind == "all" for one in done.made):
-        say("walagent backfills shows how far all rows are worked")
-    say(f"slot {slot} is new and begins at {done.start}; go on with: walagent run")
+        say("walagent backfills shows the progress")
+    say(f"created slot {slot} at {done.start}; start walagent run")
 
 
 def _row(made: Made) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""Rows of an answer: a table for people, CSV for spreadsheets, Markdown for pages.
+"""Print the rows of an answer as a table, as CSV or as Markdown.
 
-What is in them may come from strangers.  A terminal, a spreadsheet and a page each obey something
-else, so each is kept from it in its own way; JSON has the values as they are.
+The values are untrusted.  A terminal, a spreadsheet and a Markdown renderer interpret different
+characters, so each format escapes its own; JSON has the values unchanged.
 """
 
 import re
@@ -15,18 +15,18 @@ from walagent import pgtypes
 from walagent.cli.output import cell, clean, say
 from walagent.rows.rows import Rows
 
-MOST_SHOWN: Final = 100  # rows on a terminal; whoever wants more wants a file
+MOST_SHOWN: Final = 100  # rows on a terminal; more belong in a file
 
 _NUMBERS: Final = pgtypes.NUMBERS | {pgtypes.OID, pgtypes.MONEY}
-_NARROW: Final = 8  # characters below which a column says nothing any more
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # how spreadsheets know one
+_NARROW: Final = 8  # characters; the least that is readable
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # the first character of a formula
 _MARKUP: Final = re.compile(r"([\\`*_\[\]|~!$#])")
 _NULL: Final = "NULL"
 _GAP: Final = "  "
 
 
 def print_table(rows: Rows) -> None:
-    """Print rows as a table: cut to the width of a terminal, whole in a pipe."""
+    """Print rows as a table: truncated to the width of a terminal, complete in a pipe."""
     if not rows.columns:
         return
     if not rows.texts:
@@ -36,7 +36,7 @@ def print_table(rows: Rows) -> None:
     else:
         _print_on_terminal(rows)
     if sys.stdout.isatty() and len(rows) > MOST_SHOWN:
-        say(f"note: {len(rows) - MOST_SHOWN} more rows are not shown; --output csv has them all")
+        say(f"note: {len(rows) - MOST_SHOWN} more rows; use --output csv to print all")
 
 
 def _print_on_terminal(rows: Rows) -> None:
@@ -49,9 +49,10 @@ def _print_on_terminal(rows: Rows) -> None:
 
 
 def print_csv(rows: Rows) -> None:
-    """Print rows as CSV, as PostgreSQL's COPY does: NULL is nothing, an empty text is "".
+    """Print rows as CSV in PostgreSQL's COPY format: NULL is empty, an empty string is "".
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front; that is said.
+    A string that a spreadsheet would evaluate as a formula is prefixed with an apostrophe, and a
+    note is printed.
     """
     numbers = [column.type_oid in _NUMBERS for column in rows.columns]
     changed = 0
@@ -66,11 +67,11 @@ def print_csv(rows: Rows) -> None:
     text = "".join(f"{line}\n" for line in lines)
     click.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
     if changed:
-        say(f"note: {changed} values begin like formulas and have an apostrophe in front of them")
+        say(f"note: {changed} values look like formulas and were prefixed with an apostrophe")
 
 
 def print_markdown(rows: Rows) -> None:
-    """Print rows as a table of Markdown that shows each value as it is, whatever is in it."""
+    """Print rows as a Markdown table in which no value is interpreted as markup."""
     if rows.columns:
         click.echo(f"| {' | '.join(map(_escaped, rows.distinct_names))} |")
         kinds = ("---:" if column.type_oid in _NUMBERS else "---" for column in rows.columns)
@@ -98,7 +99,7 @@ def _escaped(text: str) -> str:
 
 
 def _lines(rows: Rows) -> Sequence[Sequence[str]]:
-    """Every cell as one line of text."""
+    """Format every cell as one line of text."""
     return [[_NULL if text is None else cell(text) for text in row] for row in rows.texts]
 
 
@@ -115,9 +116,9 @@ def _print_columns(rows: Rows) -> None:
 
 
 def _widths(rows: Rows, room: int) -> Sequence[int] | None:
-    """Give each column its width; None where there is not room for all of them.
+    """Return the width of each column; None if they do not fit side by side.
 
-    A number is never cut: it would be read as another one.  Texts share what is left.
+    Numbers are never truncated: they would be misread.  Strings share the remaining width.
     """
     from rich.cells import cell_len
 
@@ -157,7 +158,7 @@ def _print_rich(rows: Rows, widths: Sequence[int]) -> None:
 
 
 def _print_records(rows: Rows) -> None:
-    """Print one line for each value, where there are too many columns to stand side by side."""
+    """Print one line for each value: the columns do not fit side by side."""
     from rich.console import Console
     from rich.text import Text
 

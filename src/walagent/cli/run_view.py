@@ -1,4 +1,4 @@
-"""One run told in full: where it came from, what was said and done, how it ended."""
+"""Print one run in full: its cause, its steps and its result."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,14 +17,14 @@ _USUAL = {("tokens", 0), ("depth", 0)}
 _INDENT = "     "
 
 
-def tell(run: Mapping[str, Any]) -> None:
-    """Print *run*, which `store.listings.show_run` gave."""
+def print_run(run: Mapping[str, Any]) -> None:
+    """Print *run*, a result of `store.listings.show_run`."""
     for line in lines(run):
         click.echo(line)
 
 
 def lines(run: Mapping[str, Any]) -> Iterator[str]:
-    """Write a run as lines of text."""
+    """Format a run as lines of text."""
     yield f"run {run['id']}: {run['state']}"
     for name in _HEAD:
         if run[name] not in {None, ""} and (name, run[name]) not in _USUAL:
@@ -36,7 +36,7 @@ def lines(run: Mapping[str, Any]) -> Iterator[str]:
         yield from _step(step)
     for approval in run["approvals"]:
         if approval["state"] == "pending":
-            yield f"waits for: walagent approve {approval['id']} (or reject)"
+            yield f"pending approval: walagent approve {approval['id']} (or reject)"
 
 
 def _change(change: Mapping[str, Any]) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _change(change: Mapping[str, Any]) -> Iterator[str]:
         for name, value in row.items():
             yield f"{_INDENT}{side} {clean(name)}: {_shortened(cell(value))}"
     if cut := change.get("truncated"):
-        yield f"{_INDENT}cut: {cell(list(cut))}"
+        yield f"{_INDENT}truncated: {cell(list(cut))}"
 
 
 def _step(step: Mapping[str, Any]) -> Iterator[str]:
@@ -68,11 +68,11 @@ def _title(step: Mapping[str, Any]) -> str:
             whom = f" to the {by}'s prompt" if by != "agent" else ""
             return clean(f"{content.get('model') or 'model'} replied{whom}{note}")
         case "intent":
-            return clean(f"{content['name']} is about to be called")
+            return clean(f"calling {content['name']}")
         case "result":
-            return clean(f"{content['name']} {'failed' if content['is_error'] else 'answered'}")
+            return clean(f"{content['name']} {'failed' if content['is_error'] else 'returned'}")
         case "approval":
-            return clean(f"a person was asked about {content['tool']}")
+            return clean(f"approval requested for {content['tool']}")
         case "decision":
             by = f" by {content['by']}" if content.get("by") else ""
             return clean(f"{content['decision']}{by}")
@@ -96,7 +96,7 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _result(content: Mapping[str, Any]) -> Iterator[str]:
-    """Write an answer; of a step of a plan also its statement and what checks have found."""
+    """Format a result; for a step of a plan, with its statement and the findings of the checks."""
     if content.get("query"):
         yield str(content["query"])
     yield _shortened(str(content["content"]))
@@ -115,4 +115,6 @@ def _arguments(given: Mapping[str, Any]) -> str:
 
 
 def _shortened(text: str, most: int = 2000) -> str:
-    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters; --json has all)"
+    return (
+        text if len(text) <= most else f"{text[:most]}… ({len(text)} characters; --json prints all)"
+    )

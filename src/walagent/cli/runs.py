@@ -1,9 +1,9 @@
-"""Runs: the list, one in full, retry and cancel."""
+"""The commands for runs: runs, show, retry and cancel."""
 
 import click
 
 from walagent.cli.output import json_option, print_json, print_rows, say
-from walagent.cli.run_view import tell
+from walagent.cli.run_view import print_run
 from walagent.cli.session import Where, ask, where_options
 from walagent.errors import ConfigError
 from walagent.run import RunState
@@ -13,10 +13,17 @@ _STATES = click.Choice([state.value for state in RunState])
 
 
 @click.command("runs")
-@click.option("--state", "states", multiple=True, type=_STATES, help="Only runs in it; repeatable.")
+@click.option(
+    "--state", "states", multiple=True, type=_STATES, help="Only runs in this state; repeatable."
+)
 @click.option("--attachment", help="Only runs of this attachment.")
 @click.option(
-    "--limit", default=50, show_default=True, type=click.IntRange(1), metavar="N", help="At most N."
+    "--limit",
+    default=50,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+    help="Maximum number of runs.",
 )
 @json_option()
 @where_options
@@ -30,7 +37,7 @@ def runs_(
     )
     columns = ["id", "attachment", "state", "op", "relation", "key", "attempt", "steps", "tokens"]
     columns += ["cost", "created_at", "error"]
-    print_rows(rows, columns, as_json=as_json, empty="no such runs")
+    print_rows(rows, columns, as_json=as_json, empty="no matching runs")
 
 
 @click.command("show")
@@ -38,31 +45,30 @@ def runs_(
 @json_option()
 @where_options
 def show_(where: Where, run: int, *, as_json: bool) -> None:
-    """Show a run: what it is about, and its steps in order."""
+    """Show RUN: its cause, its steps in order, and its result."""
     found = ask(where, lambda conn: listings.show_run(conn, run))
     if found is None:
-        raise ConfigError(f"there is no run {run}", hint="walagent runs lists them")
+        raise ConfigError(f"run {run} does not exist", hint="Use walagent runs to list runs.")
     if as_json:
         print_json(found)
     else:
-        tell(found)
+        print_run(found)
 
 
 @click.command("retry")
 @click.argument("run", type=int)
 @where_options
 def retry_(where: Where, run: int) -> None:
-    """Let a failed, dead or cancelled RUN go on after its last step."""
+    """Requeue a failed, dead or cancelled RUN; it continues after its last step."""
     ask(where, lambda conn: operator.retry(conn, run))
     say(f"run {run} is pending again")
 
 
 @click.command("cancel")
 @click.argument("run", type=int)
-@click.option("--reason", help="Kept with the run.")
+@click.option("--reason", help="Stored with the run.")
 @where_options
 def cancel_(where: Where, run: int, reason: str | None) -> None:
-    """Cancel RUN; one that is being worked on ends within moments."""
+    """Cancel RUN.  A running run ends at its worker's next statement."""
     state = ask(where, lambda conn: operator.cancel(conn, run, reason))
-    soon = "; its worker is told" if state == "running" else ""
-    say(f"run {run} is {'to be ' if soon else ''}cancelled{soon}")
+    say(f"run {run} is {'being ' if state == 'running' else ''}cancelled")

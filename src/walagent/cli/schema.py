@@ -1,4 +1,4 @@
-"""What needs no database: the schema of agents.yaml, and shell completion."""
+"""`walagent schema` and `walagent completion`, which need no database."""
 
 import json
 
@@ -8,7 +8,7 @@ from click.shell_completion import get_completion_class
 
 @click.command("schema")
 def schema_() -> None:
-    """Print the JSON Schema of agents.yaml, for editors and checks."""
+    """Print the JSON Schema of agents.yaml, for editors and validators."""
     from walagent.config.schema import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
@@ -17,13 +17,15 @@ def schema_() -> None:
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion_(shell: str) -> None:
-    """Print the completion script of SHELL.
+    """Print the completion script for SHELL.
+
+    To install it, run the line of your shell:
 
     \b
       bash:  walagent completion bash >> ~/.bashrc
       zsh:   walagent completion zsh >> ~/.zshrc
       fish:  walagent completion fish > ~/.config/fish/completions/walagent.fish
-    """  # noqa: D301 - click's mark for lines to keep as they are
+    """  # noqa: D301 - click's mark for lines that are not wrapped
     from walagent.cli import main
 
     kind = get_completion_class(shell)

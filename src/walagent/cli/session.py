@@ -1,4 +1,4 @@
-"""Options that say which file and which database, and what is done with them."""
+"""The options that select the configuration file and the database."""
 
 import asyncio
 import functools
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What the command line says about file and database."""
+    """The file and the database as given on the command line."""
 
     config: Path | None = None
     dsn: str | None = field(default=None, repr=False)
@@ -36,16 +36,16 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The configuration, and the database that is meant; None: the embedded one."""
+    """The configuration and the selected database; None: the embedded one."""
 
     config: Config
     environment: Environment
     choice: Choice | None
-    from_env_file: frozenset[str] = frozenset()  # names that .env has set, and may set again
+    from_env_file: frozenset[str] = frozenset()  # variables that .env has set, and may set again
 
     @asynccontextmanager
     async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:
-        """Give the connection strings; see `config.dsn.open_places`."""
+        """Yield the connection strings; see `config.dsn.open_places`."""
         async with open_places(self.choice, self.config.embedded, create=create) as places:
             yield places
 
@@ -53,26 +53,26 @@ class Session:
     async def connect(
         self, places: Places, *, replication: bool = False
     ) -> AsyncGenerator[Connection]:
-        """Open a connection in autocommit; what PostgreSQL raises is translated.
+        """Open a connection in autocommit mode; errors of PostgreSQL are translated.
 
         Args:
-            replication: as the login that reads the WAL; an ordinary connection all the same.
+            replication: use the login that reads the WAL, for an ordinary connection.
         """
         dsn = places.replication_dsn if replication else places.dsn
         with translating():
             async with await connect(dsn, application="walagent cli") as conn:
-                conn.add_notice_handler(_pass_on)
+                conn.add_notice_handler(_print_warning)
                 yield conn
 
     @asynccontextmanager
     async def connection(self, *, create: bool = False) -> AsyncGenerator[Connection]:
-        """Give a connection to the database that is meant, and to nothing else."""
+        """Yield a connection to the selected database."""
         async with self.places(create=create) as places, self.connect(places) as conn:
             yield conn
 
 
-def _pass_on(notice: Diagnostic) -> None:
-    """Tell what our SQL warns of; PostgreSQL's lesser notices are not for people."""
+def _print_warning(notice: Diagnostic) -> None:
+    """Print warnings of the schema's functions; drop PostgreSQL's lesser notices."""
     if notice.severity_nonlocalized == "WARNING":
         say(f"warning: {notice.message_primary}")
         if notice.message_hint:
@@ -80,17 +80,17 @@ def _pass_on(notice: Diagnostic) -> None:
 
 
 def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]:
-    """Add --config, --dsn and --replication-dsn; the command gets them as its first argument."""
+    """Add --config, --dsn and --replication-dsn; the command's first argument holds them."""
 
     @click.option(
         "--config",
         "config_path",
         type=click.Path(dir_okay=False, path_type=Path),
         envvar="WALAGENT_CONFIG",
-        help="The file to follow.  [default: agents.yaml, if it is there]",
+        help="Configuration file.  [default: agents.yaml, if it exists]",
     )
-    @click.option("--dsn", help="The database: a URL or a libpq connection string.")
-    @click.option("--replication-dsn", help="The login that reads the WAL, if it is another one.")
+    @click.option("--dsn", help="Database: a URL or a libpq connection string.")
+    @click.option("--replication-dsn", help="Login that reads the WAL, if it is different.")
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         options: dict[str, Any] = dict(kwargs)
@@ -103,13 +103,13 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
 
 
 def open_session(where: Where, before: Session | None = None) -> Session:
-    """Read `.env` and the file, and find out which database is meant.
+    """Read `.env` and the configuration file, and select the database.
 
     Args:
-        before: of this process, where they are read again.
+        before: the session of this process, when the files are read again.
 
     Raises:
-        ConfigError: something in one of them is wrong.
+        ConfigError: one of them is invalid.
     """
     names = load_env_file(Path(".env"), os.environ, before.from_env_file if before else ())
     environment = Environment.of_process()
@@ -119,7 +119,7 @@ def open_session(where: Where, before: Session | None = None) -> Session:
 
 
 def ask(where: Where, question: Callable[[Connection], Awaitable[T]]) -> T:
-    """Put one question to the database, or one decision, in a transaction of its own."""
+    """Call *question* with a connection, in a transaction of its own."""
     session = open_session(where)
 
     async def asked() -> T:

@@ -1,4 +1,4 @@
-"""Commands that run until Ctrl-C."""
+"""Run a command until Ctrl-C."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The slot and our promises: `gaps`, `check` and `drop-slot`."""
+"""`walagent gaps`, `check` and `drop-slot`."""
 
 import asyncio
 import sys
@@ -14,23 +14,28 @@ from walagent.wal.slots import drop_slot, inspect_slot
 
 
 @click.command("gaps")
-@click.option("--all", "resolved", is_flag=True, help="Also those that have been dealt with.")
-@click.option("--resolve", type=int, metavar="GAP", help="Say that this one has been dealt with.")
-@click.option("--note", default="", help="What was done about it; goes with --resolve.")
+@click.option("--all", "resolved", is_flag=True, help="Also list resolved gaps.")
+@click.option("--resolve", type=int, metavar="GAP", help="Mark this gap as resolved.")
+@click.option("--note", default="", help="Resolution; required with --resolve.")
 @json_option()
 @where_options
 def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_json: bool) -> None:
-    """List stretches of WAL that were lost to us.
+    """List gaps: ranges of WAL that were lost.
 
-    What was committed there started no run.  `walagent resync` makes a new slot, and runs the
-    agents on the rows that you choose.
+    Changes committed in a gap started no run.  To create a new slot and recover their rows, use
+    walagent resync.
     """
     if resolve is not None:
         if not note:
-            raise ConfigError("--resolve needs --note: what was done about the gap?")
+            raise ConfigError(
+                "--resolve requires --note", hint="Use --note to describe what was done."
+            )
         if not ask(where, lambda conn: gaps.resolve_gap(conn, resolve, note)):
-            raise ConfigError(f"there is no open gap {resolve}", hint="walagent gaps lists them")
-        say(f"gap {resolve} is dealt with")
+            raise ConfigError(
+                f"gap {resolve} does not exist or is resolved",
+                hint="Use walagent gaps to list gaps.",
+            )
+        say(f"gap {resolve} is resolved")
         return
     rows = ask(where, lambda conn: listings.list_gaps(conn, resolved=resolved))
     columns = ["id", "slot", "from_lsn", "to_lsn", "since", "reason", "found_at"]
@@ -42,26 +47,26 @@ def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_js
 @json_option()
 @where_options
 def check_(where: Where, *, as_json: bool) -> None:
-    """Look for promises that do not hold; ends with 1 if there are any."""
+    """Check the engine's invariants; the exit code is 1 if one is violated."""
     rows = ask(where, listings.broken_invariants)
-    print_rows(rows, ["rule", "detail"], as_json=as_json, empty="every promise holds")
+    print_rows(rows, ["rule", "detail"], as_json=as_json, empty="all invariants hold")
     if rows:
         sys.exit(FAILED)
 
 
 @click.command("drop-slot")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
 def drop_slot_(where: Where, *, yes: bool) -> None:
-    """Drop the slot, so that the server keeps no WAL for us any more.
+    """Drop the replication slot; the server no longer retains WAL for walagent.
 
-    What is committed from now on, until there is a new slot, starts no run.
+    Changes committed until a new slot exists start no run.
     """
     session = open_session(where)
     name = session.config.replication.slot
     if not yes:
         click.confirm(
-            f"Drop slot {name}?  Changes will be lost until a new one is made.", abort=True
+            f"Drop slot {name}?  Changes start no run until a new slot is created.", abort=True
         )
 
     async def dropped() -> bool:
@@ -74,4 +79,7 @@ def drop_slot_(where: Where, *, yes: bool) -> None:
             return there
 
     there = asyncio.run(dropped())
-    say(f"dropped slot {name}; walagent resync makes a new one" if there else "no slot")
+    if there:
+        say(f"dropped slot {name}; walagent resync creates a new one")
+    else:
+        say(f"slot {name} does not exist")

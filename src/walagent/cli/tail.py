@@ -1,4 +1,4 @@
-"""`walagent tail`: changes as they are committed, one JSON document a line."""
+"""`walagent tail`: print changes as they are committed, one JSON document per line."""
 
 import asyncio
 import sys
@@ -15,13 +15,34 @@ from walagent.wal.options import Plugin, StreamOptions
 
 
 @click.command("tail")
-@click.option("--slot", help="Read this slot, without moving it; else a temporary one is made.")
-@click.option("--plugin", type=click.Choice(["pgoutput", "wal2json"]), help="[default: the file's]")
-@click.option("--publication", "publications", multiple=True, help="pgoutput: what to send.")
-@click.option("--table", "tables", multiple=True, help="wal2json: schema.table; else all tables.")
-@click.option("--all", "everything", is_flag=True, help="Also BEGIN, COMMIT, messages and agent.*.")
+@click.option("--slot", help="Slot to read, without advancing it.  [default: a temporary slot]")
+@click.option(
+    "--plugin",
+    type=click.Choice(["pgoutput", "wal2json"]),
+    help="Output plugin.  [default: replication.plugin]",
+)
+@click.option(
+    "--publication",
+    "publications",
+    multiple=True,
+    metavar="NAME",
+    help="pgoutput: publication to read; repeatable.  [default: walagent's]",
+)
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    metavar="SCHEMA.TABLE",
+    help="wal2json: table to read; repeatable.  [default: all]",
+)
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Print BEGIN, COMMIT, messages and changes of schema agent, too.",
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N lines.")
-@click.option("--json", is_flag=True, expose_value=False, help="It is JSON in any case.")
+@click.option("--json", is_flag=True, expose_value=False, help="Ignored: the output is JSON.")
 @where_options
 def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     where: Where,
@@ -33,11 +54,11 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     *,
     everything: bool,
 ) -> None:
-    """Print changes as they are committed, as lines of wal2json's format 2, until Ctrl-C.
+    """Print changes as they are committed, in format version 2 of wal2json, until Ctrl-C.
 
-    With pgoutput, what the publications send: of attached tables the operations that agents act
-    on, or whatever --publication holds.  With wal2json, every change of the tables.
-    Nothing is ingested by this, and no position moves but that of the temporary slot.
+    With pgoutput, prints what the publications contain: of attached tables, the operations that
+    agents act on.  With wal2json, prints every change of the tables.  tail ingests nothing and does
+    not advance walagent's slot.
     """
     session = open_session(where)
     options = StreamOptions(
@@ -52,12 +73,12 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
 
 
 async def _print(session: Session, watch: Watch, limit: int | None) -> None:
-    """Print until the limit, or until the output is closed."""
+    """Print until the limit, or until stdout is closed."""
     async with (
         session.places() as places,
         open_tail(places.replication_dsn, watch) as lines,
     ):
-        say("watching; Ctrl-C ends")
+        say("streaming; press Ctrl-C to stop")
         printed = 0
         async for line in lines:
             sys.stdout.buffer.write(line + b"\n")
@@ -70,5 +91,5 @@ async def _print(session: Session, watch: Watch, limit: int | None) -> None:
 def _split(name: str) -> tuple[str, str]:
     schema, dot, table = name.rpartition(".")
     if not dot and not table:
-        raise ConfigError("--table takes schema.table")
+        raise ConfigError(f'invalid table "{name}"', hint="Use the form SCHEMA.TABLE.")
     return schema or "public", table

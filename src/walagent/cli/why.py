@@ -16,9 +16,9 @@ from walagent.explain.facts import Explanation, explain, sentences
 @json_option()
 @where_options
 def why_(where: Where, table: str, key: str, *, as_json: bool) -> None:
-    """Say why the row of TABLE with the primary key KEY has a run, or none.
+    """Explain why the row of TABLE with primary key KEY has a run, or none.
 
-    A key of several columns is written with commas between.
+    Separate the values of a multicolumn key with commas.
     """
     session = open_session(where)
 

@@ -34,7 +34,7 @@ def db(user: User) -> Iterator[Connection[Any]]:
 def test_changes_come_out_as_lines_of_json(user: User, db: Connection[Any]) -> None:
     """In wal2json's format 2, as soon as they are committed, in order."""
     with user.starts("tail", "--publication", "items") as tail:
-        tail.says("watching")
+        tail.says("streaming")
         with db.transaction():
             db.execute("insert into item values (1, 'one')")
             db.execute("update item set name = 'eins'")
@@ -49,17 +49,17 @@ def test_changes_come_out_as_lines_of_json(user: User, db: Connection[Any]) -> N
 def test_ctrl_c_ends_it_cleanly(user: User, db: Connection[Any], sign: signal.Signals) -> None:
     """Exit 0, not a word of complaint, and the slot is gone."""
     with user.starts("tail", "--publication", "items") as tail:
-        tail.says("watching")
+        tail.says("streaming")
         assert until(db, OURS) == 1
         assert tail.ends(sign) == 0
-        assert tail.log.read_text() == "watching; Ctrl-C ends\n"
+        assert tail.log.read_text() == "streaming; press Ctrl-C to stop\n"
     until(db, OURS.replace("count(*)", "count(*) = 0"))
 
 
 def test_a_killed_tail_leaves_no_slot(user: User, db: Connection[Any]) -> None:
     """A forgotten slot would fill the server's disk."""
     with user.starts("tail", "--publication", "items") as tail:
-        tail.says("watching")
+        tail.says("streaming")
         tail.ends(signal.SIGKILL)
     until(db, OURS.replace("count(*)", "count(*) = 0"))
 
@@ -67,7 +67,7 @@ def test_a_killed_tail_leaves_no_slot(user: User, db: Connection[Any]) -> None:
 def test_it_stops_after_as_many_lines_as_asked_for(user: User, db: Connection[Any]) -> None:
     """For scripts."""
     with user.starts("tail", "--publication", "items", "--limit", "2") as tail:
-        tail.says("watching")
+        tail.says("streaming")
         db.execute("insert into item select n, 'x' from generate_series(1, 5) n")
         assert [tail.line()["columns"][0]["value"] for _ in range(2)] == [1, 2]
         assert tail.ends() == 0
@@ -76,7 +76,7 @@ def test_it_stops_after_as_many_lines_as_asked_for(user: User, db: Connection[An
 def test_marks_and_our_own_tables_are_shown_on_request(user: User, db: Connection[Any]) -> None:
     """Where transactions begin and end; attaching is a change like any other."""
     with user.starts("tail", "--all", "--limit", "3") as tail:
-        tail.says("watching")
+        tail.says("streaming")
         db.execute("select agent.attach('item', 'model=gpt-4o')")
         actions = [tail.line() for _ in range(3)]
     assert [line["action"] for line in actions] == ["B", "I", "C"]
@@ -108,7 +108,7 @@ def test_a_slot_or_publication_that_is_none_is_told(user: User, db: Connection[A
 def test_a_reader_that_goes_away_ends_it(user: User, db: Connection[Any]) -> None:
     """As in `walagent tail | head -1`: no traceback, no slot."""
     with user.starts("tail", "--publication", "items") as tail:
-        tail.says("watching")
+        tail.says("streaming")
         tail.stdout.close()
         db.execute("insert into item values (1, 'one')")
         assert tail.ends() == 1
@@ -121,7 +121,7 @@ def test_wal2json_shows_every_table(user: User, db: Connection[Any]) -> None:
     """Without a publication, or only the tables that were named."""
     db.execute("create table other (id int primary key)")
     with user.starts("tail", "--plugin", "wal2json", "--table", "public.other") as tail:
-        tail.says("watching")
+        tail.says("streaming")
         db.execute("insert into item values (1, 'one')")
         db.execute("insert into other values (1)")
         assert tail.line()["table"] == "other"

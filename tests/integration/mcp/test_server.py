@@ -176,7 +176,7 @@ async def test_over_http_only_the_persons_token_decides(
         given = {"approval": approval, "reason": "too much"}
         tokens = {"WALAGENT_MCP_TOKEN": PROGRAM, "WALAGENT_MCP_PERSON_TOKEN": PERSON}
         with on.user.starts("mcp", "--http", "0", "--model", "m", **tokens) as server:
-            log = await asyncio.to_thread(server.says, "; Ctrl-C ends")
+            log = await asyncio.to_thread(server.says, "Ctrl-C")
             (url,) = re.findall(r"MCP at (\S+);", log)
             async with over_http(url, PROGRAM) as program:
                 assert await names(program) == EVERYBODY
