@@ -1,8 +1,8 @@
 -- Insert runs, and advance the checkpoint with them.
 
--- The number of a lease after *_lease*.  Each timeline of the server has numbers of its own: a standby
--- that is promoted may lack the latest claims and would give their numbers, even their runs' ids, out
--- again, while a worker still holds them.
+-- The lease number after *_lease*.  Each timeline of the server has a range of its own: a promoted standby
+-- might lack the latest claims and would issue their numbers, even the IDs of their runs, a second time while
+-- a worker still holds them.
 create function agent_internal.next_lease(_lease bigint)
     returns bigint
     language sql
@@ -10,7 +10,7 @@ as $$
     select greatest(_lease, (('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint - 1) << 32) + 1
 $$;
 
--- Insert runs of changes, one each.  A change that is here already leaves no trace.
+-- Insert one run for each change.  A change that already has a run is ignored.
 --
 -- Args: _runs: an array of agent.new_run.
 create function agent_internal.insert_runs(_generation integer, _runs jsonb)
@@ -34,7 +34,7 @@ begin
 end;
 $$;
 
--- Insert runs for rows that a backfill found; a row that has one already gets no second.
+-- Insert runs for rows that a backfill found.  A row that already has a run is ignored.
 --
 -- Args: _runs: an array of agent.new_run without a position; `key` names the row.
 create function agent_internal.insert_backfill_runs(_generation integer, _runs jsonb)
@@ -42,7 +42,7 @@ create function agent_internal.insert_backfill_runs(_generation integer, _runs j
     language plpgsql
 as $$
 begin
-    -- As agent.retry: no run of the same ordering key may start as it is inserted meanwhile.
+    -- As in agent.retry(): until this commits, no run of the same ordering key starts as it is inserted.
     perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
     insert into agent.run (reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
                            backfill_key, max_attempts, state, error, finished_at)
@@ -66,10 +66,10 @@ as $$
                              = (x.attachment_id, _generation, x.commit_lsn, x.ordinal)
     on conflict do nothing
 $$;
-comment on function agent_internal.defer_changes(integer, jsonb) is 'Keep changes beside the runs that were inserted for them: attachment_id, commit_lsn, ordinal, change';
+comment on function agent_internal.defer_changes(integer, jsonb) is 'Store changes to be evaluated later, beside their runs: attachment_id, commit_lsn, ordinal, change';
 
--- Say that queues may have runs to claim, and wake the workers.  Late in a transaction: it locks the
--- queues, by id, and every claim and every intake needs them.
+-- Mark queues that may have runs to claim, and notify the workers.  Called late in a transaction: it locks the
+-- queues, by ID, and every claim and every ingestion needs them.
 create function agent_internal.wake_queues(_queues bigint[])
     returns void
     language plpgsql
@@ -81,10 +81,10 @@ begin
 end;
 $$;
 
--- Move the checkpoint on, in the transaction that took the changes in, and wake the workers.  The
--- queues come last: a claim that holds one of them must not wait for the inserts before this.
+-- Advance the checkpoint, in the transaction that ingests the changes, and notify the workers.  The queues are
+-- locked last: a claim that holds one of them must not wait for the inserts before this.
 --
--- Raises WA007 when a newer reader took over: then nothing may be confirmed.
+-- Raises WA007 if a newer reader has the checkpoint; the caller must then confirm nothing.
 create function agent_internal.advance_checkpoint(
     _slot text, _epoch bigint, _commit_lsn pg_lsn, _end_lsn pg_lsn, _queues bigint[], _committed_at timestamptz default null
 )
@@ -99,7 +99,7 @@ begin
        and epoch = _epoch  -- planted: no-fence-of-the-checkpoint
        and end_lsn <= _end_lsn;
     if not found then
-        raise exception 'another reader took over slot "%"', _slot using errcode = 'WA007';
+        raise exception 'another reader took over the checkpoint of slot "%"', _slot using errcode = 'WA007';
     end if;
     if _queues <> '{}' then
         perform agent_internal.wake_queues(_queues);
@@ -107,14 +107,15 @@ begin
 end;
 $$;
 
--- The plain case of intake, in one round trip, and one commit less where it can be: a run that a
--- worker in the reader's own process has a slot for is inserted as already claimed by it.  Only
--- where nobody is passed over: the queue has no backlog, no cap and no pause, and the run's
--- ordering key no unfinished run.  The caller marks (`start`) at most one run of an ordering key.
+-- Insert runs and advance the checkpoint, in one round trip.
 --
--- Nobody may put an older run before it between that look and our commit, or a claim could start it
--- beside ours: agent.retry and backfills share the lock `walagent.start`, and while any does, nothing
--- is started here.
+-- A run that a worker in the reader's process has a slot for is inserted as already claimed, which saves a
+-- commit.  It must pass over no other run: its queue has no backlog, cap or pause, and its ordering key has no
+-- unfinished run.  The caller sets `start` for at most one run of an ordering key.
+--
+-- No older run may be inserted or requeued between that check and the commit: a claim could start it at the same
+-- time.  agent.retry() and backfills share the lock `walagent.start`; while one of them holds it, no run is
+-- started here.
 --
 -- Args: _runs: an array of agent.new_run.
 -- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].

@@ -3,8 +3,8 @@
 -- A login that asks a question holds its run, and is no worker.  Functions for the holder of a run have the
 -- owner's rights, and agent_internal.fence() checks that the caller may hold the run.
 
--- Whether the caller executes runs of all kinds: a worker.  The role that counts is the one that was
--- set, else the login: inside a function with the owner's rights, current_user is the owner.
+-- Whether the caller is a worker, which executes runs of all kinds.  The role that counts is the one that was
+-- set, otherwise the login: in a function with the owner's rights, current_user is the owner.
 create function agent_internal.is_runner()
     returns boolean
     language sql
@@ -14,7 +14,7 @@ as $$
 $$;
 comment on function agent_internal.is_runner() is 'Whether the caller has agent.grant_runner';
 
--- Whether the caller may hold such a run: a worker may hold any, and who asked a question its run.
+-- Whether the caller may hold such a run: a worker may hold any, the login that asked a question only its run.
 create function agent_internal.may_hold(_kind text, _principal name)
     returns boolean
     language sql
@@ -37,8 +37,8 @@ begin
 end;
 $$;
 
--- Raise 42501 unless the caller may claim from these queues: a worker from any, another login only
--- from the queue of a session of its own.
+-- Raise 42501 unless the caller may claim from these queues: a worker from any, another login only from the
+-- queue of one of its sessions.
 create function agent_internal.check_claim(_kinds text[], _queue bigint, _done_queues bigint[])
     returns void
     language plpgsql
@@ -52,14 +52,14 @@ begin
         return;
     end if;
     raise exception 'role "%" may not claim these runs', agent.current_principal()
-        using errcode = '42501', hint = 'A login that asks claims from the queue of one of its sessions.';
+        using errcode = '42501', hint = 'Without grant_runner, a role can claim only from the queue of one of its sessions.';
 end;
 $$;
 
--- Choose the queues to serve, the one served longest ago first, and lock them.
+-- Choose the queues to serve, least recently served first, and lock them.
 --
--- Args: _slots: how many queues at most.  _queue: this one alone, whether or not it seems to have runs.
--- _shut: none of these.
+-- Args: _slots: maximum number of queues.  _queue: only this one, whether or not it is marked.
+-- _shut: queues to leave out.
 create function agent_internal.pick_queues(_slots integer, _kinds text[], _queue bigint, _shut bigint[])
     returns setof agent_internal.queue
     language plpgsql
@@ -83,15 +83,15 @@ begin
 end;
 $$;
 
--- Choose and lock up to *_want* runs of a queue, oldest first, and note what the queue has left.
+-- Choose and lock up to *_want* runs of a queue, oldest first, and store whether the queue has more.
 --
--- A run whose ordering key has an earlier unfinished run is not taken but marked with it (`blocked_by`),
--- so that it is looked at again only when that one has ended.  The mark is made while holding the
--- earlier run with FOR SHARE: whoever ends it waits for us, and then sees the mark.  If the earlier
--- run is locked by somebody else, nothing is marked and the run is looked at again next time.
+-- A run whose ordering key has an earlier unfinished run is not taken.  `blocked_by` is set to that run, and the
+-- blocked run is not read again until the earlier one has ended.  Meanwhile the earlier run is locked FOR SHARE:
+-- the transaction that ends it waits, and then sees `blocked_by`.  If another transaction has locked the earlier
+-- run, nothing is set, and the next claim reads the run again.
 --
--- Args: _queue: a row that the caller has locked.  _run: this run and no other.
--- Returns: more: whether the queue may have more runs to give.
+-- Args: _queue: a row that the caller has locked.  _run: only this run.
+-- Returns: more: whether the queue might have more runs to claim.
 create function agent_internal.claim_from_queue(
     _queue agent_internal.queue, _want integer, _run bigint, out taken bigint[], out more boolean
 )
@@ -105,13 +105,13 @@ declare
     _marks integer;
 begin
     if _queue.cap is not null then
-        -- The count is a hint; a cap is a promise, and few runs are running.
+        -- `used` is a hint, a cap is a promise, and few runs are running.
         _used := (select count(*) from agent.run r where r.queue_id = _id and r.state = 'running');
     end if;
     _want := greatest(0, least(_want, _queue.cap - _used));
     taken := '{}';
-    -- Again while all that was seen had to be marked: behind a thousand changes of one row there may be
-    -- one of another.
+    -- Repeat while all candidates are blocked: behind a thousand changes of one row there might be one of
+    -- another row.
     for _round in 1 .. 25 loop
         with candidate as materialized (
             select r.id, r.ordering_key
@@ -138,7 +138,7 @@ begin
              where p.id in (select a.by from ahead a where a.by is not null)
                for share skip locked
         ), marked as (
-            -- All locks first: a row that this very statement has marked could not be locked any more.
+            -- All locks first: a row that this statement has updated can no longer be locked by it.
             update agent.run r
                set blocked_by = a.by
               from ahead a
@@ -160,7 +160,7 @@ begin
 end;
 $$;
 
--- Note that a worker has released runs of some queues: there may be room for others.
+-- Count runs that a worker has released: their queues might have capacity for others.
 create function agent_internal.return_slots(_queues bigint[], _counts integer[])
     returns void
     language plpgsql
@@ -174,17 +174,17 @@ begin
 end;
 $$;
 
--- Claim up to *_slots* runs, queue after queue, each with a lease.
+-- Claim up to *_slots* runs from the queues in turn, each with a lease.
 --
--- `more` says on every row whether the queues still had runs to give.  `question` is set for runs of
--- kind question: {"id", "session", "text", "options"}.
+-- `more`, equal in all rows, is whether the queues have more runs to claim.  `question` is set for runs of kind
+-- question: {"id", "session", "text", "options"}.
 --
 -- Args: _queue, _run: only from this queue, only this run of it; waits for its lock.
--- _done_queues, _done_counts: how many runs of which queue this worker has released since its last
--- claim, so that no transaction that ends a run needs to touch the queue, which all share.
--- _limited, _limits: of which queues how many runs at most; 0 where the provider of their model takes no
--- calls now.  Their runs stay in the queue, instead of being claimed only to be parked.
--- Raises 42501 where check_claim() does.
+-- _done_queues, _done_counts: how many runs of which queue this worker has released since its last claim, so
+-- that a transaction that ends a run need not update the queue, which all runs share.
+-- _limited, _limits: maximum number of runs for some queues; 0 if the provider of their model accepts no calls
+-- now.  Their runs stay in the queue instead of being claimed only to be parked.
+-- Raises 42501 as check_claim() does.
 create function agent_internal.claim_runs(
     _worker      text,
     _slots       integer,

@@ -1,12 +1,12 @@
 -- Record steps of a run that the caller holds.
 
--- Hold a run still for the rest of the transaction, if the caller may hold it and does.
+-- Lock a run for the rest of the transaction, if the caller holds its lease and may hold it.
 --
--- `lease_expires_at is not null` says the same as `state = 'running'` (a constraint sees to it).
--- Said the other way, the planner would read the index of all running runs to find this one.
+-- `lease_expires_at is not null` is equivalent to `state = 'running'` by a constraint.  With the latter, the
+-- planner would read the index of all running runs to find this one.
 --
--- Raises 42501 when the run is not the caller's to hold, WA001 when another worker has it, WA002 when it
--- is to be cancelled.
+-- Raises 42501 if the caller may not hold the run, WA001 if the lease is lost, WA002 if cancellation was
+-- requested.
 create function agent_internal.fence(_run bigint, _lease bigint)
     returns void
     language plpgsql
@@ -25,21 +25,21 @@ begin
         perform agent_internal.check_holder(_run);
         raise exception 'run % is no longer held with lease %', _run, _lease using errcode = 'WA001';
     elsif _held.cancel_requested then
-        raise exception 'run % is to be cancelled', _run using errcode = 'WA002';
+        raise exception 'cancellation of run % was requested', _run using errcode = 'WA002';
     elsif _held.overslept then
-        -- Its worker was suspended, and is awake: the heartbeat passes over what is locked here.
+        -- Its worker was suspended and continues: the heartbeat skips runs that are locked, as this one is.
         update agent.run set lease_expires_at = agent_internal.now() + interval '10 seconds' where id = _run;
     end if;
 end;
 $$;
 
--- Insert a step of a run that the caller holds still.  Every step is inserted here.
+-- Insert a step of a run that the caller has locked.
 --
--- The step before it must be there: a standby that was promoted may have the claim of a run and lack
--- its latest steps, which its worker believes recorded.
+-- The previous step must exist: a promoted standby might have the claim of a run and lack its latest steps,
+-- which the worker has recorded on the former primary.
 --
 -- Args: _seq: its number; NULL: the next.  _usage: input, cached, cache write and output tokens.
--- Raises WA004 when the step is there already, WA001 when steps before it are lost.
+-- Raises WA004 if the step already exists, WA001 if a previous step is missing.
 create function agent_internal.insert_step(
     _run bigint, _seq integer, _kind text, _content jsonb, _usage integer[] default null, _cost numeric default null,
     _duration_ms integer default null
@@ -59,19 +59,18 @@ begin
     if found then
         return;
     elsif exists (select from agent.step where run_id = _run and seq = _seq) then
-        raise exception 'step % of run % is recorded already', _seq, _run using errcode = 'WA004';
+        raise exception 'step % of run % already exists', _seq, _run using errcode = 'WA004';
     end if;
-    raise exception 'steps of run % before number % are lost, with a server that was', _run, _seq using errcode = 'WA001';
+    raise exception 'run % lacks steps before step %: they were lost with a former primary', _run, _seq using errcode = 'WA001';
 end;
 $$;
 
--- Record what a step produced.  In the transaction of the step's own effects, so that the two
--- commit together or not at all.
+-- Record a step, in the transaction of its effects: both commit, or neither.
 --
--- Args: _call: the number under which the step's call was reserved, which is settled with it; NULL: no
--- budget counts it.  See 0021_budgets.sql.
--- Raises as agent_internal.fence and agent_internal.insert_step do.  After WA004 the step's effects are
--- done, and the caller's must roll back.
+-- Args: _call: the number under which the step's model call was reserved, which is settled here; NULL: no budget
+-- counts it.  See 0021_budgets.sql.
+-- Raises as agent_internal.fence() and agent_internal.insert_step() do.  After WA004 the effects already exist,
+-- and the caller must roll its own back.
 create function agent_internal.record_step(
     _run bigint, _lease bigint, _seq integer, _kind text, _content jsonb,
     _usage integer[] default null, _cost numeric default null, _duration_ms integer default null,
@@ -93,9 +92,10 @@ $$;
 comment on function agent_internal.record_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer, integer)
     is 'Record a step of a run that the caller holds';
 
--- A change was evaluated after all, and its run is to be worked: with what the agent is shown by now.
+-- Make a run executable whose deferred change was evaluated: *_change* has what the agent is shown by the
+-- present definition.
 --
--- Raises WA001, WA002 as agent_internal.fence does.
+-- Raises WA001, WA002 as agent_internal.fence() does.
 create function agent_internal.accept_deferred(_run bigint, _lease bigint, _change jsonb, _key text)
     returns void
     language plpgsql
@@ -106,4 +106,4 @@ begin
     delete from agent_internal.deferred_change where run_id = _run;
 end;
 $$;
-comment on function agent_internal.accept_deferred(bigint, bigint, jsonb, text) is 'Let a run be worked whose change was evaluated late';
+comment on function agent_internal.accept_deferred(bigint, bigint, jsonb, text) is 'Store the change of a run that was deferred and has been evaluated';

@@ -1,15 +1,15 @@
 -- Tools that write: the origin marker, the role, the visibility of the row, and the call.
 
--- The key that proves a write-back message to be ours.  One row, made here, readable by the
--- owner and the runner alone: see agent_internal.begin_write().
+-- The key that signs origin markers.  One row, created here, which only the owner and the runner can read: see
+-- agent_internal.begin_write().
 create table agent_internal.secret (
     one boolean primary key default true check (one),
     key bytea not null default decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex')
 );
-comment on table agent_internal.secret is 'The key with which our own transactions are told from forged ones';
+comment on table agent_internal.secret is 'The key that signs origin markers, so that a forged one is ignored';
 insert into agent_internal.secret default values;
 
--- The transaction is named as BEGIN shows it in the WAL: by 32 bits.
+-- The transaction ID is signed as BEGIN shows it in the WAL: its lower 32 bits.
 create function agent_internal.sign_write(_what text, _xid xid8)
     returns text
     language sql
@@ -20,9 +20,9 @@ as $$
       from agent_internal.secret s
 $$;
 
--- Start a write-back transaction: hold the run, and leave a message in the WAL that names run,
--- attachment and depth.  It is signed with a key that only the owner and the runner can read and
--- bound to this very transaction, so a message that somebody else emits, or copies, proves nothing.
+-- Start a write-back transaction: lock the run, and emit an origin marker, a logical message with run, attachment
+-- and depth.  It is signed with a key that only the owner and the runner can read, and bound to the transaction
+-- ID: a marker that is forged or copied is ignored.
 create function agent_internal.begin_write(_run bigint, _lease bigint)
     returns void
     language plpgsql
@@ -37,8 +37,8 @@ begin
 end;
 $$;
 
--- Let times be written as our programs read them, whatever the role's or database's default.  How
--- dates are read (DMY, MDY) stays.
+-- Set the output styles that walagent's programs read, whatever the defaults of the role or database are.  The
+-- input order of dates (DMY, MDY) is kept.
 create function agent_internal.set_styles()
     returns void
     language plpgsql
@@ -47,14 +47,14 @@ begin
     perform set_config('datestyle', 'ISO', false), set_config('intervalstyle', 'postgres', false);
 end;
 $$;
-comment on function agent_internal.set_styles() is 'Let times be written in this session as walagent reads them';
+comment on function agent_internal.set_styles() is 'Set the output styles of dates and intervals that walagent reads';
 
--- Forget what a tool has left in the session: role, settings, locks, temporary tables.  Connections are
--- shared, and the next tool on this one is somebody else's.  In the tool's transaction, so that it
--- holds whether that commits or not.
+-- Reset what a tool has left in the session: role, settings, locks, temporary tables.  Connections are shared,
+-- and the next tool on this one can belong to another attachment.  Called in the tool's transaction, so that the
+-- reset holds whether it commits or not.
 --
--- Args: _durable: what synchronous_commit is to be, as the connection was opened; default: what the
--- role or database has it be, but never less than on.
+-- Args: _durable: synchronous_commit as of the start of the call; default: that of the role or database, but at
+-- least on.
 create function agent_internal.clean_session(_durable text default null)
     returns void
     language plpgsql
@@ -73,16 +73,16 @@ begin
 end;
 $$;
 
--- Become the role of an attachment for the rest of the transaction, and see to it that the
--- application wins where the two of us want the same rows.
+-- Assume the role of an attachment for the rest of the transaction, with lock timeouts that make the application
+-- win a lock conflict.
 --
--- Our wait for a lock ends long before the deadlock check of whoever waits for us: were both in a
--- circle, that check would end the application's transaction.  It also bounds how long the application
--- waits for a lock that we hold while we wait for another.  Where we close the circle, it is our own
--- check that ends it; it comes at once where the runner may set deadlock_timeout (grant set on
--- parameter deadlock_timeout), else the short wait makes up for most of it.
+-- A tool's lock wait ends long before the deadlock check of a transaction that waits for the tool: in a deadlock,
+-- that check would cancel the application's transaction.  The short wait also bounds how long the application
+-- waits for a lock that a waiting tool holds.  If the tool closes the cycle, its own check cancels it: at once if
+-- the runner may set deadlock_timeout (grant set on parameter deadlock_timeout), otherwise the short wait
+-- resolves most cases.
 --
--- Raises WA008: nothing may be done then, least of all as whoever we are.
+-- Raises WA008; the caller must then execute nothing, as it still has its own role.
 create function agent_internal.assume_role(_run_as name, _path text default '')
     returns void
     language plpgsql
@@ -101,23 +101,23 @@ begin
         perform set_config('role', _run_as, true);
     exception when others then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text;
-        raise exception 'cannot become role "%": % (SQLSTATE %)', _run_as, _message, _state
+        raise exception 'could not set role "%": % (SQLSTATE %)', _run_as, _message, _state
             using errcode = 'WA008', detail = _state,
-                  hint = format('grant %I to %I; then: walagent resume', _run_as, session_user);
+                  hint = format('Run grant %I to %I, then walagent resume.', _run_as, session_user);
     end;
     perform set_config('search_path', concat_ws(', ', nullif(_path, ''), 'pg_temp'), true);
 end;
 $$;
-comment on function agent_internal.assume_role(name, text) is 'Become the role of an attachment for the rest of the transaction';
+comment on function agent_internal.assume_role(name, text) is 'Assume the role of an attachment for the rest of the transaction';
 
--- Whether a row may be shown to an agent, asked as its role before a run begins: the WAL knows no
--- privileges, and they may have changed since the agent was attached.
+-- Whether a row may be shown to an agent, checked with its role before a run begins: the WAL has no privileges,
+-- and they might have changed since the agent was attached.
 --
--- Args: _sql: asks whether the row can be seen, as a boolean, for agent_internal.bind_relation(); NULL where the
--- change names no row.
--- Returns whether it may, and whether row level security had a say in that; of a table that is gone,
--- that it may not.
--- Raises WA008 when the role is gone, cannot be taken on, or may not read what is shown, and what
+-- Args: _sql: a template for agent_internal.bind_relation() that returns whether the row is visible; NULL if the
+-- change has no row.
+-- Returns whether it is visible, and whether row level security was applied.  A row of a dropped table is not
+-- visible.
+-- Raises WA008 if the role does not exist, cannot be assumed or cannot read what is shown, and what
 -- agent_internal.bind_relation() raises.
 create function agent_internal.row_visibility(
     _run_as name, _relation oid, _columns text[], _sql text, _key jsonb, out seen boolean, out row_security boolean
@@ -135,7 +135,7 @@ begin
     exception when insufficient_privilege or undefined_object then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text, _hint = pg_exception_hint;
         raise exception '% (SQLSTATE %)', _message, _state
-            using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'then: walagent resume');
+            using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'Grant the privilege, then run walagent resume.');
     end;
     if row_security then
         _sql := coalesce(agent_internal.bind_relation(_sql, _relation, _key), 'select false');
@@ -147,10 +147,10 @@ begin
     end if;
 end;
 $$;
-comment on function agent_internal.row_visibility(name, oid, text[], text, jsonb) is 'Whether an agent''s role may be shown a row';
+comment on function agent_internal.row_visibility(name, oid, text[], text, jsonb) is 'Whether a row may be shown to the role of an agent';
 
--- Let the time that a long write-back took not count against its lease: the heartbeat cannot extend
--- that of a run that is locked, and whoever ticks first after the commit would take the run away.
+-- Add the time of a long write-back to its lease: the heartbeat skips runs that are locked, and the first tick
+-- after the commit would expire the lease.
 create function agent_internal.extend_lease(_run bigint, _lease bigint, _by interval)
     returns void
     language sql
@@ -158,20 +158,19 @@ as $$
     update agent.run set lease_expires_at = lease_expires_at + _by
      where id = _run and lease = _lease and lease_expires_at is not null
 $$;
-comment on function agent_internal.extend_lease(bigint, bigint, interval) is 'Let a lease stand still for as long as its holder held the run locked';
+comment on function agent_internal.extend_lease(bigint, bigint, interval) is 'Extend a lease by the time for which its holder had locked the run';
 
--- Carry out a SQL tool and record its answer: fence, tag, role, statement and step in one
--- transaction, which is this one statement.
+-- Execute a SQL tool and record its result: fence, origin marker, role, statement and step in one transaction,
+-- which is this statement.
 --
--- The statement runs as *_run_as* inside a savepoint.  What it raises becomes the answer that the
--- model reads, except for conditions that pass (lost locks, serialization, shutdown): those are
--- raised, so that the whole step is tried again later.  A statement that leaves another role
--- behind has tried to be somebody else, and is taken back.  The detail of a violated constraint
--- quotes the row, with columns that the agent is not shown: it stays here.
+-- The tool's statement runs as *_run_as* in a savepoint.  An error it raises becomes the result that the model
+-- receives, except for transient ones (locks, serialization, shutdown): those are raised again, and the whole
+-- step is retried.  A statement that leaves another role set is rolled back.  The detail of a violated constraint
+-- quotes the row, with columns that the agent is not shown, and is left out.
 --
--- Args: _must_find: a statement that gives nothing has failed (P0002).
---       _relation: the table that the statement is about; it is made for it by agent_internal.bind_relation().
--- Raises WA009 where the tool fails because its attachment has lost its ground.
+-- Args: _must_find: a statement that returns NULL has failed (P0002).
+--       _relation: the table of the statement, which is then a template for agent_internal.bind_relation().
+-- Raises WA009 if the tool fails because its attachment is broken.
 create function agent_internal.call_tool(
     _run bigint, _lease bigint, _seq integer, _call_id text, _name text, _run_as name, _sql text, _arguments jsonb,
     _path text default '', _must_find boolean default false, _relation oid default null
@@ -182,7 +181,7 @@ as $$
 declare
     _started constant timestamptz := clock_timestamp();
     _durable constant text := current_setting('synchronous_commit');
-    _is_tool boolean := _relation is not null;  -- whether what is raised is the tool's
+    _is_tool boolean := _relation is not null;  -- whether an error is the tool's
     _lost    text;
     _result  jsonb;
     _role    text;
@@ -202,17 +201,17 @@ begin
         _is_tool := true;
         execute _sql into _result using _arguments;
         if _must_find and _result is null then
-            raise exception 'the row is gone, or role "%" cannot see it: nothing was updated', _run_as
+            raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _run_as
                 using errcode = 'P0002';
         end if;
-        set constraints all immediate;  -- what is wrong is the tool's answer, not the commit's
+        set constraints all immediate;  -- a violation is an error of the tool, not of the commit
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
         _role := current_setting('role');
         reset role;
         if _role <> _run_as then
-            raise exception 'the tool left role "%" behind instead of "%"', _role, _run_as using errcode = '42501';
+            raise exception 'the tool left role "%" set instead of "%"', _role, _run_as using errcode = '42501';
         end if;
-        -- A function that returns nothing gives an empty text in some languages, which says nothing.
+        -- In some languages a function without a result returns an empty text, which tells a model nothing.
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
     exception when others or assert_failure then
@@ -235,7 +234,7 @@ begin
         perform agent_internal.extend_lease(_run, _lease, clock_timestamp() - _started);
     end if;
     _content := _content || jsonb_build_object('call_id', _call_id, 'name', _name);
-    if not agent_internal.is_utf8(_content ->> 'content') then  -- nobody could read the step any more
+    if not agent_internal.is_utf8(_content ->> 'content') then  -- programs could not read the step
         _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
     end if;
     perform agent_internal.insert_step(_run, _seq, 'result', _content,  -- planted: two-transactions-sql/function

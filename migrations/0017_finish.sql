@@ -10,11 +10,11 @@ begin
 end;
 $$;
 
--- End a run, and let the next run of its ordering key go.  Two statements on purpose: the second must see what
--- a claim marked while we waited for its lock.
+-- End a run, and unblock the next run of its ordering key.  Two statements on purpose: the second must see a
+-- `blocked_by` that a claim set while this transaction waited for its lock.
 --
--- Args: _reserved: budgets may still hold reservations of it, which are released.
--- Returns whether one was waiting.  Raises as agent_internal.fence does.
+-- Args: _reserved: the run might have reservations in budgets, which are released.
+-- Returns whether a run was unblocked.  Raises as agent_internal.fence() does.
 create function agent_internal.finish_run(
     _run bigint, _lease bigint, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
     _reserved boolean default false
@@ -36,7 +36,7 @@ begin
        and (not cancel_requested or _state in ('cancelled', 'succeeded'))
        and agent_internal.may_hold(kind, principal);
     if not found then
-        perform agent_internal.fence(_run, _lease);  -- raises, and says why
+        perform agent_internal.fence(_run, _lease);  -- raises the reason
     end if;
     _unblocked := agent_internal.unblock(_run);
     if _reserved then
@@ -48,9 +48,9 @@ $$;
 comment on function agent_internal.finish_run(bigint, bigint, agent.run_state, text, jsonb, bigint, numeric, boolean)
     is 'End a run that the caller holds';
 
--- Record the last reply and end the run, in one round trip.  Ending it first is the fence.
+-- Record the last reply and end the run, in one round trip.  Ending it comes first, as the fence.
 --
--- Args: _call: as of agent_internal.record_step.
+-- Args: _call: as in agent_internal.record_step().
 create function agent_internal.finish_with_step(
     _run bigint, _lease bigint, _seq integer, _kind text, _content jsonb, _usage integer[], _step_cost numeric,
     _duration_ms integer, _state agent.run_state, _result text, _error jsonb, _tokens bigint, _cost numeric,
@@ -76,8 +76,8 @@ $$;
 comment on function agent_internal.finish_with_step(bigint, bigint, integer, text, jsonb, integer[], numeric, integer,
     agent.run_state, text, jsonb, bigint, numeric, integer) is 'Record the last step of a run and end it';
 
--- A step of a run if `seq` is not NULL, its end if `state` is not NULL: what agent_internal.record_step and
--- agent_internal.finish_with_step take.
+-- A step of a run unless `seq` is NULL, and its end unless `state` is NULL: the arguments of
+-- agent_internal.record_step() and agent_internal.finish_with_step().
 create type agent_internal.run_record as (
     run         bigint,
     lease       bigint,
@@ -96,13 +96,13 @@ create type agent_internal.run_record as (
     call        integer
 );
 
--- Record for many runs at once, for each a step, its end, or both: one statement and one commit.
+-- Record a step, the end, or both, of each of many runs, in one statement and one commit.
 --
 -- One that is refused leaves its run as it is and does not affect the others.
 --
 -- Args: _records: an array of agent_internal.run_record, each run once.
--- Returns a row for each: whether a run was waiting for its end, and the SQLSTATE with which
--- agent_internal.record_step or agent_internal.finish_with_step would have failed; NULL: it is recorded.
+-- Returns a row for each: whether it unblocked a run, and the SQLSTATE with which agent_internal.record_step() or
+-- agent_internal.finish_with_step() would have failed; NULL: it is recorded.
 create function agent_internal.record_many(_records jsonb)
     returns table (run_id bigint, unblocked boolean, failed text)
     language plpgsql
@@ -150,7 +150,7 @@ begin
         returning r.id
     )
     select array(select run_id from recorded union select id from ended), array(select id from ended) into _done, _ended;
-    -- A statement of its own, for the reason that agent_internal.finish_run has.
+    -- A statement of its own, as in agent_internal.finish_run().
     with waiting as (
         select r.id, r.blocked_by from agent.run r where r.blocked_by = any (_ended) order by r.id for no key update
     ), freed as (
@@ -168,11 +168,11 @@ begin
           from unnest(_given) e;
 end;
 $$;
-comment on function agent_internal.record_many(jsonb) is 'Record for many runs at once, for each a step, its end, or both';
+comment on function agent_internal.record_many(jsonb) is 'Record a step, the end, or both, of each of many runs';
 
--- Let a run go without ending it: until a time, until a person has decided, or at once.
+-- Release a run without ending it: until a time, until a person has decided, or for any worker to claim.
 --
--- Args: _refund: give the attempt back, because waiting was no failure of the run.
+-- Args: _refund: do not count the attempt, because the wait is no failure of the run.
 create function agent_internal.park_run(
     _run bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
     _tokens bigint, _cost numeric, _reserved boolean default false
@@ -197,7 +197,7 @@ $$;
 comment on function agent_internal.park_run(bigint, bigint, agent.run_state, interval, boolean, jsonb, bigint, numeric, boolean)
     is 'Release a run that the caller holds without ending it';
 
--- Give back what a worker still holds when it leaves, as if it had not been begun.
+-- Release the runs that a stopping worker holds; their attempts do not count.
 create function agent_internal.release_runs(_worker text)
     returns void
     language plpgsql

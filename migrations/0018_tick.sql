@@ -2,10 +2,10 @@
 
 -- Extend the leases of runs in one statement.
 --
--- Returns the runs that their worker must let go of: held by another worker by now, or to be cancelled.
--- A run that is locked is in the middle of its own write-back; nobody can take it before that ends.
+-- Returns the runs that their worker must release: the lease is lost, or cancellation was requested.  A run that
+-- is locked is in its own write-back; no other worker can claim it before that ends.
 --
--- Raises 42501 when one of the runs is not the caller's to hold.
+-- Raises 42501 if the caller may not hold one of the runs.
 create function agent_internal.heartbeat(_worker text, _runs bigint[], _leases bigint[], _lease interval)
     returns table (run_id bigint, cancelled boolean)
     language plpgsql
@@ -36,8 +36,8 @@ end;
 $$;
 comment on function agent_internal.heartbeat(text, bigint[], bigint[], interval) is 'Extend the leases of runs that the caller holds';
 
--- Take runs back whose lease has expired: to be claimed again, unless they are to be cancelled or their
--- attempts are used up.
+-- Release runs whose lease has expired: to be claimed again, unless cancellation was requested or their attempts
+-- are used up.
 --
 -- Args: _kind, _queue: only of these; NULL: of all.
 -- Returns the queues that have them.
@@ -61,7 +61,7 @@ begin
                cancel_requested = false,
                finished_at = case when r.cancel_requested or r.attempt >= r.max_attempts then agent_internal.now() end,
                error = case when r.attempt >= r.max_attempts and not r.cancel_requested then jsonb_build_object(
-                   'reason', format('the worker was lost %s times while it worked on this run', r.attempt)) else r.error end
+                   'reason', format('lost the worker of this run %s times', r.attempt)) else r.error end
           from lost where r.id = lost.id
         returning r.id, r.queue_id, r.state
     ), opened as (
@@ -72,9 +72,9 @@ begin
     return _queues;
 end;
 $$;
-comment on function agent_internal.expire_leases(text, bigint) is 'Take runs back whose lease has expired';
+comment on function agent_internal.expire_leases(text, bigint) is 'Release runs whose lease has expired';
 
--- Let runs be claimed whose time to be retried has come, or whose debounce window has ended.
+-- Requeue runs whose retry is due or whose debounce window has ended.
 --
 -- Returns the queues that have them.
 create function agent_internal.wake_due()
@@ -106,14 +106,14 @@ begin
     return _retried || _collected;
 end;
 $$;
-comment on function agent_internal.wake_due() is 'Let runs be claimed whose time has come';
+comment on function agent_internal.wake_due() is 'Requeue runs whose retry is due or whose debounce window has ended';
 
--- Repair hints that a crash left wrong: blocks by runs that have ended, counts, and queues that nobody
--- looks at although they have runs.
+-- Repair hints that a crash left wrong: blocks by runs that have ended, counts, and queues that have runs but
+-- are not marked.
 --
--- Queues with runs to claim are found by their runs, with one look into the index run_ready for each.
+-- Queues with runs to claim are found by their runs, with one lookup in the index run_ready for each.
 --
--- Args: _queues: that have got runs.
+-- Args: _queues: those that were given runs.
 -- Returns whether there was a queue to repair.
 create function agent_internal.repair_hints(_queues bigint[])
     returns boolean
@@ -125,7 +125,7 @@ begin
     update agent.run r set blocked_by = null
      where r.blocked_by is not null
        and not exists (select from agent.run p where p.id = r.blocked_by and not agent_internal.is_final(p.state));
-    -- In one order, and no queue that was not locked then: others wait for queues while they hold some.
+    -- Locked in one order, and only these are updated: other transactions wait for queues while they hold some.
     _wrong := array(
         with recursive ready (id) as (
             (select r.queue_id from agent.run r
@@ -155,12 +155,12 @@ begin
     return found;
 end;
 $$;
-comment on function agent_internal.repair_hints(bigint[]) is 'Repair what a crash left wrong in queues and blocks';
+comment on function agent_internal.repair_hints(bigint[]) is 'Repair hints of queues and blocks that a crash left wrong';
 
--- What time does: leases run out, retries come due, collecting ends, approvals expire, hints drift.
--- One caller at a time; the others have nothing to add.
+-- Process what is due: expired leases, retries, debounce windows, expired approvals, wrong hints.  One caller at
+-- a time; for the others this does nothing.
 --
--- Returns the seconds until something is due again, or NULL.
+-- Returns the seconds until something is due, or NULL.
 create function agent_internal.tick()
     returns double precision
     language plpgsql
@@ -183,4 +183,4 @@ begin
                        (select min(expires_at) from agent.approval where state = 'pending')) - agent_internal.now()));
 end;
 $$;
-comment on function agent_internal.tick() is 'Do what time has made due: expired leases, retries, debounce, approvals';
+comment on function agent_internal.tick() is 'Process what is due: expired leases, retries, debounce windows, approvals';

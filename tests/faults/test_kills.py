@@ -139,5 +139,5 @@ async def test_a_run_that_kills_its_worker_again_and_again_is_given_up(place: Pl
         dead = "select attempt, error ->> 'reason' from agent.run where state = 'dead'"
         ((attempt, reason),) = await fetch(place.conn, dead)
         assert attempt == 2
-        assert "the worker was lost 2 times" in reason
+        assert "lost the worker of this run 2 times" in reason
         assert await fetch(place.conn, "select count(*) from effect") == [(2,)]

@@ -228,7 +228,7 @@ async def test_a_reply_that_is_there_already_is_settled_once(conn: AsyncConnecti
     await make_budget(conn)
     await reserve(conn, run, 0.6)
     await reply(conn, run, 0.25)
-    with pytest.raises(psycopg.Error, match="recorded already"):
+    with pytest.raises(psycopg.Error, match="already exists"):
         await reply(conn, run, 0.25)
     assert await rows(conn, LEFT) == [(Decimal("0.25"), 0, 15, 0)]
 
@@ -332,7 +332,7 @@ async def test_nothing_is_spent_on_a_run_that_is_to_be_cancelled(conn: AsyncConn
             await reserve(conn, run, 0.1)
     (third,) = await claim(conn, worker="w2")
     await value(conn, "select agent.cancel(%s)", third.run_id)
-    with pytest.raises(psycopg.Error, match="is to be cancelled"):
+    with pytest.raises(psycopg.Error, match="cancellation of run"):
         await reserve(conn, third, 0.1)
 
 

@@ -383,7 +383,7 @@ async def test_a_tool_cannot_stay_somebody_else(conn: AsyncConnection, dsn: str)
         async with bench(conn, dsn, f"tools=[set_role, look], run_as={name}") as b:
             for left in (other, "none"):
                 error = await b.error("set_role", name=left)
-                assert f'the tool left role "{left}" behind' in error
+                assert f'left role "{left}"' in error
             assert await b.answer("set_role", name=name) == "done"
             assert (await b.answer("look")).startswith("f|")
         await value(conn, "select agent.detach('support_tickets')")
@@ -436,7 +436,7 @@ async def test_update_row_writes_the_row_that_the_change_was_about(
         assert told == "updated"
         assert "invalid input value for enum" in await b.error("update_row", mood="so-so")
         await run_all(conn, "delete from app.things where a > 2")
-        assert "the row is gone" in await b.error("update_row", n=2)
+        assert "row does not exist" in await b.error("update_row", n=2)
     assert await rows(conn, "select a, n, untouched from app.things") == [(1, None, "u")]
 
 

@@ -53,7 +53,7 @@ async def test_a_run_that_kills_its_workers_is_dead_after_its_attempts(
         await runs.tick(conn)
     state, error, ended = await one_run(conn, "state::text, error, finished_at is not null", run_id)
     assert (state, ended) == ("dead", True)
-    assert error == {"reason": "the worker was lost 2 times while it worked on this run"}
+    assert error == {"reason": "lost the worker of this run 2 times"}
 
 
 async def test_a_lost_run_that_was_to_be_cancelled_is_cancelled(conn: AsyncConnection) -> None:
