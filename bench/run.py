@@ -36,6 +36,8 @@ BENCHES: dict[str, Row] = {
     "jobs": plain_jobs.ROW,
     "calls": model_calls.ROW,
     "memory": intake.MEMORY_ROW,
+    "condition": intake.CONDITION_ROW,
+    "condition_repeated": intake.REPEATED_ROW,
 }
 
 PEERS: dict[str, Side] = {

@@ -60,6 +60,16 @@ def insert_tickets(conn: psycopg.Connection, count: int) -> None:
     )
 
 
+def insert_ranked(conn: psycopg.Connection, count: int) -> None:
+    """Insert *count* tickets in one transaction, one in a hundred of them urgent."""
+    conn.execute(
+        "insert into ticket (subject, body, priority)"
+        " select %s, %s, case when n %% 100 = 0 then %s else 'low' end"
+        "   from generate_series(1, %s) n",
+        [SUBJECT, BODY, PRIORITY, count],
+    )
+
+
 def write_slowly(
     conn: psycopg.Connection, count: int, gap: float
 ) -> dict[int, tuple[float, float]]:

@@ -41,7 +41,9 @@ def scripted(replies: Sequence[Any]) -> Iterator[Answers]:
         yield Answers("scripted", str(script))
 
 
-def attach(url: str, answers: Answers, *, tools: Sequence[str] = ()) -> None:
+def attach(
+    url: str, answers: Answers, *, tools: Sequence[str] = (), condition: str | None = None
+) -> None:
     """Install the schema, make the table, attach an agent to it, make the slot."""
     with psycopg.connect(url, autocommit=True) as conn:
         for path in sorted((ROOT / "migrations").glob("*.sql")):
@@ -54,8 +56,14 @@ def attach(url: str, answers: Answers, *, tools: Sequence[str] = ()) -> None:
             [answers.provider, answers.base_url, answers.credential],
         )
         conn.execute(
-            "select agent.attach('ticket', 'bench', system_prompt => %s, tools => %s, bind => %s)",
-            [workload.SYSTEM, list(tools), json.dumps({"ticket": "id"} if tools else {})],
+            "select agent.attach('ticket', 'bench', system_prompt => %s, tools => %s, bind => %s,"
+            " condition => %s)",
+            [
+                workload.SYSTEM,
+                list(tools),
+                json.dumps({"ticket": "id"} if tools else {}),
+                condition,
+            ],
         )
     asyncio.run(make_slot(url))
 

@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--url", required=True)
     parser.add_argument("--postmaster", type=int, required=True)
     parser.add_argument("--count", type=int, required=True, help="rows that wait")
+    parser.add_argument("--runs", type=int, help="that they become; default one each")
     parser.add_argument("--end", type=Lsn.parse, required=True, help="within the last transaction")
     parser.add_argument("--decode-only", action="store_true")
     options = parser.parse_args()
@@ -48,7 +49,8 @@ async def _take_in(options: argparse.Namespace) -> Spent:
             await feed.take_one()
         spent = meter.read()
         row = await (await conn.execute("select count(*) from agent.run")).fetchone()
-    assert row == (options.count,), f"{row} runs for {options.count} rows"
+    runs = options.count if options.runs is None else options.runs
+    assert row == (runs,), f"{row} runs for {options.count} rows"
     return spent
 
 

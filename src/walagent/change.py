@@ -105,6 +105,7 @@ class Piece:
     """Some consecutive changes of the open transaction; a large one comes in many pieces."""
 
     changes: Sequence[Change]
+    weight: int = 0  # bytes that the server sent for them
 
 
 @dataclass(frozen=True, slots=True)

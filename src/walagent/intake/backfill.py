@@ -28,7 +28,7 @@ from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.document import ROOM, Room
-from walagent.matching.match import Match
+from walagent.matching.match import Candidates
 from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
 from walagent.store.errors import is_passing, translated, translating
@@ -187,24 +187,24 @@ async def runs_of(
         BrokenAttachmentError: the condition cannot be asked of the table any more.
     """
     relation = attachment.target.as_relation()
-    matches = {
-        row.key: Match(attachment, Change(Lsn(0), n, Op.INSERT, relation, row.values, None), None)
-        for n, row in enumerate(rows)
-    }
-    keys = {id(match): key for key, match in matches.items()}
-    verdicts = await evaluate.evaluate(list(matches.values()))
-    return [_new_run(attachment, keys, verdict, room) for verdict in verdicts]
+    changes = [
+        Change(Lsn(0), n, Op.INSERT, relation, row.values, None) for n, row in enumerate(rows)
+    ]
+    if not changes:
+        return []
+    (verdicts,) = await evaluate.evaluate_all([Candidates(attachment, changes, None)])
+    return [_new_run(attachment, rows, verdict, room) for verdict in verdicts]
 
 
 def _new_run(
-    attachment: Attachment, keys: Mapping[int, str], verdict: Verdict, room: Room
+    attachment: Attachment, rows: Sequence[PresentRow], verdict: Verdict, room: Room
 ) -> dict[str, Any]:
     if isinstance(verdict, Deferred):
         raise BrokenAttachmentError(verdict.reason)
     match = match_of(verdict)
     state, error = state_of(verdict, room)
     return {
-        "key": keys[id(match)],
+        "key": rows[match.change.ordinal].key,
         "change": document.document(match.change, attachment, room),
         "ordering_key": document.ordering_key_of(match.change, attachment),
         "state": state.value,

@@ -12,15 +12,18 @@ from walagent.attachment import Attachment
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Tag
 from walagent.lsn import Lsn
 from walagent.matching import document
-from walagent.matching.match import Match, TooDeep, matches
+from walagent.matching.match import Candidates, TooDeep, alike, matches
 from walagent.matching.origin import Origin, origin_of
 from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
 from walagent.store.checkpoint import Effect
 
-SPILL_AFTER = 1000  # changes gathered before they are written: one good commit
-SPILL_WEIGHT = 4 << 20  # characters of text in them; evaluating and writing them needs a multiple
+GROUP = 1000  # changes of whole transactions gathered before they are written: one good commit
+# Changes of an open transaction gathered before they are evaluated.  Few of them may match, so a
+# round trip should be worth it; what the stream buffers is in memory anyway.
+SPILL_AFTER = 4000
+SPILL_WEIGHT = 4 << 20  # bytes of them; evaluating and writing them needs a multiple
 
-Found = Match | TooDeep
+Found = Candidates | TooDeep
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ class Gathered:
     found: list[tuple[Begin, Found]] = field(default_factory=list["tuple[Begin, Found]"])
     effects: list[Effect] = field(default_factory=list[Effect])
     seen: list[tuple[int, str]] = field(default_factory=list["tuple[int, str]"])
+    size: int = 0  # changes found and rows seen
     weight: int = 0
 
     @property
@@ -37,16 +41,16 @@ class Gathered:
         """Whether nothing of it needs to be written."""
         return not (self.found or self.effects or self.seen)
 
-    @property
-    def is_large(self) -> bool:
+    def is_large(self, most: int) -> bool:
         """Whether it should be written before more is added."""
-        return len(self.found) + len(self.seen) >= SPILL_AFTER or self.weight >= SPILL_WEIGHT
+        return self.size >= most or self.weight >= SPILL_WEIGHT
 
     def add(self, other: "Gathered") -> None:
         """Join what another transaction has started."""
         self.found.extend(other.found)
         self.effects.extend(other.effects)
         self.seen.extend(other.seen)
+        self.size += other.size
         self.weight += other.weight
 
 
@@ -93,8 +97,8 @@ class Gathering:
     def take(self, item: Item) -> None:
         """Take the next item."""
         match item:
-            case Piece(changes):
-                self._take_changes(self._opened, changes)
+            case Piece():
+                self._take_piece(self._opened, item)
             case Begin():
                 self.open = Open(item)
             case Commit():
@@ -117,22 +121,39 @@ class Gathering:
         assert self.open is not None  # noqa: S101 - the stream yields these only inside one
         return self.open
 
-    def _take_changes(self, opened: Open, changes: Sequence[Change]) -> None:
-        begin, gathered, registry = opened.begin, opened.gathered, self.registry
+    def _take_piece(self, opened: Open, piece: Piece) -> None:
         opened.has_changes = True
-        for change in changes:
-            if is_ours(change.relation):
-                self._take_attaching(opened, change)
-                continue
-            attachments = registry.of(change.relation)
-            if not attachments:
-                continue
-            lacks = registry.lacks(change.relation, change.op)
-            for found in matches(change, attachments, opened.origin, lacks):
-                gathered.found.append((begin, found))
-                gathered.weight += weight_of(change)
-            if self._backfilling and change.op is Op.INSERT:
+        for changes in alike(piece.changes):
+            relation = changes[0].relation
+            if is_ours(relation):
+                for change in changes:
+                    self._take_attaching(opened, change)
+            elif attachments := self.registry.of(relation):
+                weight = piece.weight * len(changes) // len(piece.changes)
+                self._find(opened, changes, attachments, weight)
+
+    def _find(
+        self,
+        opened: Open,
+        changes: Sequence[Change],
+        attachments: Sequence[Attachment],
+        weight: int,
+    ) -> None:
+        """Find what changes of one relation and one operation start."""
+        begin, gathered, op = opened.begin, opened.gathered, changes[0].op
+        lacks = self.registry.lacks(changes[0].relation, op)
+        for found in matches(changes, attachments, opened.origin, lacks):
+            gathered.found.append((begin, found))
+            if isinstance(found, Candidates):
+                gathered.size += len(found.changes)
+                gathered.weight += weight
+            else:
+                gathered.size += 1
+        if self._backfilling and op is Op.INSERT:
+            before = len(gathered.seen)
+            for change in changes:
                 gathered.seen.extend(self._seen(change, attachments))
+            gathered.size += len(gathered.seen) - before
 
     def _take_attaching(self, opened: Open, change: Change) -> None:
         """Let an attachment come into effect, or end, at this very place in the WAL."""
@@ -162,14 +183,3 @@ class Gathering:
         self.open = None
         self.commit_lsn = commit.commit_lsn
         self.passed = max(self.passed, commit.end_lsn)  # planted: end-plus-one
-
-
-def weight_of(change: Change) -> int:
-    """Say how much text a change carries; the rest of it is small."""
-    return sum(
-        len(value)
-        for row in (change.new, change.old)
-        if row is not None
-        for value in row.values()
-        if isinstance(value, str)
-    )

@@ -6,27 +6,29 @@ is no search_path: what was made after it was checked cannot be found.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import orjson
 from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 
 from walagent.attachment import Attachment
-from walagent.change import Relation
+from walagent.change import Change, Relation
 from walagent.connection import TEXT_FORMS
 from walagent.matching import predicate
-from walagent.matching.match import Match
-from walagent.matching.predicate import Shape
+from walagent.matching.match import Candidates, Match
+from walagent.matching.predicate import Shape, Texts
 from walagent.store import tables
 from walagent.store.codecs.exact import exact
 from walagent.store.codecs.raw import Raw, has_no_encoding
 from walagent.store.errors import is_passing
 from walagent.store.roles import local_role
 
-_AT_ONCE = 1000  # rows a statement
+_AT_ONCE = 1000  # rows a statement, as documents; with what is wrong among them
+_COLUMNS_AT_ONCE = 4000  # rows a statement, as columns
 _TIMEOUT = "10s"  # for one statement; a condition on one row needs microseconds
 _VISIBLE = 10.0  # seconds for a commit to show; longer, and a condition may be paused for nothing
 # For a table that is locked, which is read where the WAL left out what a condition needs.  That it
@@ -68,6 +70,11 @@ class Evaluator:
         self._by_name = by_name
         # By attachment and version: the relation last evaluated for it, and the statement for that.
         self._statements: dict[tuple[int, int], tuple[Relation, bytes]] = {}
+        # The same of statements by column; by their sides, too.
+        self._column_statements: dict[
+            tuple[int, int, Sequence[str]], tuple[Relation, bytes | None]
+        ] = {}
+        self._casts: bool | None = None  # whether somebody made casts from text
 
     async def evaluate(self, matches: Sequence[Match]) -> list[Verdict]:
         """Keep the matches whose condition is true, and those that could not be told, in order.
@@ -75,34 +82,41 @@ class Evaluator:
         Raises:
             psycopg.Error: the connection is lost; nothing is decided.
         """
-        moved = await self._moved(matches)
-        verdicts: dict[int, bool | Verdict] = {}
-        groups: dict[tuple[int, int, int], list[tuple[int, Match]]] = {}
-        for n, match in enumerate(matches):
-            attachment = match.attachment
-            if reason := match.lack or moved.get(attachment.id):
-                verdicts[n] = Deferred(match, reason)
-            elif attachment.trigger.condition is None:
-                continue
-            elif found := predicate.oversized(attachment, match.change):
-                verdicts[n] = _too_large(match, *found)
-            else:
-                key = (attachment.id, attachment.version, id(match.change.relation))
-                groups.setdefault(key, []).append((n, match))
-        for group in groups.values():
-            for at in range(0, len(group), _AT_ONCE):
-                verdicts |= await self._evaluate_group(group[at : at + _AT_ONCE])
-        return [
-            match if verdict is True else verdict
-            for n, match in enumerate(matches)
-            if (verdict := verdicts.get(n, True)) is not False
-        ]
+        found = await self.evaluate_all([
+            Candidates(match.attachment, [match.change], match.origin, match.lack)
+            for match in matches
+        ])  # fmt: skip
+        return list(chain.from_iterable(found))
 
-    async def _moved(self, matches: Sequence[Match]) -> Mapping[int, str]:
+    async def evaluate_all(self, candidates: Sequence[Candidates]) -> list[list[Verdict]]:
+        """Do so for changes that share what they have in common; a list for each of *candidates*.
+
+        Raises:
+            psycopg.Error: the connection is lost; nothing is decided.
+        """
+        moved = await self._moved(candidates)
+        found: list[list[Verdict]] = [[] for _ in candidates]
+        groups: dict[tuple[int, int, int], list[int]] = {}
+        for n, each in enumerate(candidates):
+            attachment = each.attachment
+            if reason := each.lack or moved.get(attachment.id):
+                found[n] = [Deferred(match, reason) for match in each.matches()]
+            elif attachment.trigger.condition is None:
+                found[n] = list(each.matches())
+            else:
+                key = (attachment.id, attachment.version, id(each.changes[0].relation))
+                groups.setdefault(key, []).append(n)
+        for places in groups.values():
+            group = [candidates[n] for n in places]
+            for n, verdicts in zip(places, await self._evaluate(group), strict=True):
+                found[n] = verdicts
+        return found
+
+    async def _moved(self, candidates: Sequence[Candidates]) -> Mapping[int, str]:
         """The attachments whose table is not the one of its name any more, and why."""
-        if not self._by_name or not matches:
+        if not self._by_name or not candidates:
             return {}
-        attachments = {match.attachment.id: match.attachment for match in matches}.values()
+        attachments = {each.attachment.id: each.attachment for each in candidates}.values()
         now = await tables.oids_of(self._conn, {a.target.relation for a in attachments})
         return {
             a.id: f"{a.target.schema}.{a.target.table} is another table now, or none"
@@ -110,11 +124,100 @@ class Evaluator:
             if now.get(a.target.relation) != a.target.relation_oid
         }
 
+    async def _evaluate(self, group: Sequence[Candidates]) -> Iterator[list[Verdict]]:
+        """Evaluate changes of one attachment and one relation; a list for each of *group*."""
+        attachment = group[0].attachment
+        changes = list(chain.from_iterable(each.changes for each in group))
+        held = list[bool | Verdict]()
+        for at in range(0, len(changes), _COLUMNS_AT_ONCE):
+            some = changes[at : at + _COLUMNS_AT_ONCE]
+            answer = await self.ask_by_columns(attachment, some)
+            if answer is None:
+                matches = chain.from_iterable(each.matches() for each in group)
+                answer = await self.look_closer(list(islice(matches, at, at + len(some))))
+            held += answer
+        rest = iter(held)
+        return (
+            [
+                Match(attachment, change, each.origin) if verdict is True else verdict
+                for change, verdict in zip(each.changes, rest, strict=False)
+                if verdict is not False
+            ]
+            for each in group
+        )
+
+    # By columns: fast, and it gives up on anything unusual.
+
+    async def ask_by_columns(
+        self, attachment: Attachment, changes: Sequence[Change]
+    ) -> Sequence[bool] | None:
+        """Ask once about changes that look the same to the condition; None if that is no way."""
+        found = predicate.texts(attachment, changes)
+        if found is None:
+            return None
+        sides, rows = found
+        try:
+            statement = await self._column_statement(attachment, changes[0].relation, sides)
+            if statement is None:
+                return None
+            true = await self._true_of(attachment, statement, list(dict.fromkeys(rows)))
+        except Error as error:
+            if is_passing(error):
+                raise
+            return None  # what is wrong, and with which change, is found the other way
+        return [row in true for row in rows]
+
+    async def _true_of(
+        self, attachment: Attachment, statement: bytes, rows: Sequence[Texts]
+    ) -> set[Texts]:
+        arrays = [Raw(predicate.array(column)) for column in zip(*rows, strict=True)]
+        async with self._conn.transaction():
+            await self._conn.execute(_settings(attachment, exact=has_no_encoding(self._conn)))
+            cursor = AsyncRawCursor(self._conn)
+            await cursor.execute(statement, arrays)
+            return {rows[n - 1] for (n,) in await cursor.fetchall()}
+
+    async def _column_statement(
+        self, attachment: Attachment, relation: Relation, sides: Sequence[str]
+    ) -> bytes | None:
+        """Compose the statement, or find it.
+
+        A cast from text that somebody made may read it otherwise than its type does.
+        """
+        key = attachment.id, attachment.version, sides
+        known = self._column_statements.get(key)
+        if known is not None and known[0] is relation:
+            return known[1]
+        if self._casts is None:
+            self._casts = await tables.has_text_casts(self._conn)
+        shape = await self._shape(attachment, relation)
+        made = None if self._casts else predicate.column_statement(attachment, shape, sides)
+        text = None if made is None else made.as_bytes()
+        self._column_statements[key] = relation, text
+        return text
+
+    # By documents: for each change whatever there is of it.
+
+    async def look_closer(self, matches: Sequence[Match]) -> list[bool | Verdict]:
+        """Ask about each change, and find those on which the condition raises."""
+        attachment = matches[0].attachment
+        verdicts: dict[int, bool | Verdict] = {}
+        rest = list[tuple[int, Match]]()
+        for n, match in enumerate(matches):
+            if found := predicate.oversized(attachment, match.change):
+                verdicts[n] = _too_large(match, *found)
+            else:
+                rest.append((n, match))
+        for at in range(0, len(rest), _AT_ONCE):
+            verdicts |= await self._evaluate_group(rest[at : at + _AT_ONCE])
+        return [verdicts[n] for n in range(len(matches))]
+
     async def _evaluate_group(self, group: _Numbered) -> Mapping[int, bool | Verdict]:
-        """Evaluator changes of one attachment and one relation."""
+        """Evaluate changes of one attachment and one relation."""
         answer = await self._try(group)
         if isinstance(answer, Error):
             self._statements.clear()
+            self._column_statements.clear()
             if await self._has_become_visible(group[-1][1].change.xid):
                 answer = await self._try(group)
         if not isinstance(answer, Error):

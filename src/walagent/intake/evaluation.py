@@ -1,5 +1,6 @@
 """From matches to runs: evaluate the conditions, count the results, pause what is broken."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,12 +10,14 @@ from walagent import metrics
 from walagent.attachment import Attachment
 from walagent.change import Begin
 from walagent.intake.batching import Found
-from walagent.intake.conditions import Deferred, Evaluator, Raised, Verdict, match_of
+from walagent.intake.conditions import Deferred, Evaluator, Raised, Verdict
 from walagent.intake.new_runs import new_run
 from walagent.matching.document import Room
-from walagent.matching.match import Match, TooDeep
+from walagent.matching.match import Candidates, Match, TooDeep
 from walagent.run import NewRun
 from walagent.store.pausing import pause_broken
+
+Outcome = Verdict | TooDeep
 
 
 class Evaluation:
@@ -30,19 +33,28 @@ class Evaluation:
         self._room = room
         self._broken: dict[int, tuple[Attachment, str]] = {}
 
-    async def runs_of(self, found: Sequence[tuple[Begin, Found]]) -> list[NewRun]:
+    async def outcomes_of(
+        self, found: Sequence[tuple[Begin, Found]]
+    ) -> list[tuple[Begin, Outcome]]:
+        """Evaluate what changes have matched: leave out those whose condition is not true."""
+        candidates = [one for _, one in found if isinstance(one, Candidates)]
+        verdicts = iter(await self._evaluator.evaluate_all(candidates))
+        outcomes = list[tuple[Begin, Outcome]]()
+        for begin, one in found:
+            if isinstance(one, TooDeep):
+                outcomes.append((begin, one))
+            else:
+                outcomes.extend((begin, verdict) for verdict in next(verdicts))
+        for _, outcome in outcomes:
+            if isinstance(outcome, Deferred):
+                attachment = outcome.match.attachment
+                self._broken[attachment.id] = attachment, outcome.reason
+        _count(sum(len(one.changes) for one in candidates), [outcome for _, outcome in outcomes])
+        return outcomes
+
+    def runs_of(self, outcomes: Sequence[tuple[Begin, Outcome]]) -> list[NewRun]:
         """Give the runs that matches start: also those that ended before they began."""
-        begins = {id(one): begin for begin, one in found}
-        candidates = [one for _, one in found if isinstance(one, Match)]
-        verdicts = await self._evaluator.evaluate(candidates)
-        runs = [new_run(begins[id(match_of(v))], v, self._room) for v in verdicts]
-        deep = [new_run(begin, one, self._room) for begin, one in found if isinstance(one, TooDeep)]
-        for verdict in verdicts:
-            if isinstance(verdict, Deferred):
-                attachment = verdict.match.attachment
-                self._broken[attachment.id] = attachment, verdict.reason
-        _count(len(candidates), verdicts, len(deep))
-        return [*runs, *deep]
+        return [new_run(begin, outcome, self._room) for begin, outcome in outcomes]
 
     async def pause_broken(self, conn: AsyncConnection[Any]) -> None:
         """Pause what was found broken: best before its deferred runs can be claimed.
@@ -54,11 +66,11 @@ class Evaluation:
             await pause_broken(conn, attachment.id, attachment.name, reason)
 
 
-def _count(candidates: int, verdicts: Sequence[Verdict], deep: int) -> None:
-    failed = sum(1 for verdict in verdicts if isinstance(verdict, Raised))
-    deferred = sum(1 for verdict in verdicts if isinstance(verdict, Deferred))
-    metrics.changes.labels("unmatched").inc(candidates - len(verdicts))
-    metrics.changes.labels("failed").inc(failed)
-    metrics.changes.labels("deferred").inc(deferred)
-    metrics.changes.labels("matched").inc(len(verdicts) - failed - deferred)
+def _count(candidates: int, outcomes: Sequence[Outcome]) -> None:
+    counts = Counter(map(type, outcomes))
+    deep = counts[TooDeep]
+    metrics.changes.labels("unmatched").inc(candidates - (len(outcomes) - deep))
+    metrics.changes.labels("failed").inc(counts[Raised])
+    metrics.changes.labels("deferred").inc(counts[Deferred])
+    metrics.changes.labels("matched").inc(counts[Match])
     metrics.changes.labels("skipped").inc(deep)

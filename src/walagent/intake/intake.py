@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 
 from walagent import faults
 from walagent.change import Commit, Idle, Item
-from walagent.intake.batching import Gathered, Gathering
+from walagent.intake.batching import GROUP, SPILL_AFTER, Gathered, Gathering
 from walagent.intake.conditions import Evaluator
 from walagent.intake.evaluation import Evaluation
 from walagent.intake.settings import IntakeSettings
@@ -93,9 +93,9 @@ class Intake:
                     await self._check_tables(self._settings.carried)
                 if writer.in_large and isinstance(item, Commit):
                     await self._end_large()
-                elif gathering.open is not None and gathering.open.gathered.is_large:
+                elif (opened := gathering.open) and opened.gathered.is_large(SPILL_AFTER):
                     await self._spill()
-                elif gathering.group.is_large:
+                elif gathering.group.is_large(GROUP):
                     await self._write_group()
             if not writer.in_large:
                 await self._write_group()
@@ -111,8 +111,9 @@ class Intake:
         gathering = self._gathering
         group, gathering.group = gathering.group, Gathered()
         if not group.is_empty:
-            runs = await self._evaluation.runs_of(group.found)
+            outcomes = await self._evaluation.outcomes_of(group.found)
             await self._evaluation.pause_broken(self._writer.conn)
+            runs = self._evaluation.runs_of(outcomes)
             waiting = await self._writer.write(runs, group, gathering.position)
             self._committed(has_runs=waiting)
         self.settled = gathering.passed
@@ -150,7 +151,12 @@ class Intake:
         self.settled = self._gathering.passed
 
     async def _write_piece(self, piece: Gathered) -> None:
-        await self._writer.write_piece(await self._evaluation.runs_of(piece.found), piece)
+        """Insert the runs of a piece, some at a time: each is larger than the change it is of."""
+        outcomes = await self._evaluation.outcomes_of(piece.found)
+        await self._writer.write_beside(piece)
+        for at in range(0, len(outcomes), GROUP):
+            runs = self._evaluation.runs_of(outcomes[at : at + GROUP])
+            await self._writer.write_piece(runs)
 
     # What needs no run.
 

@@ -52,7 +52,8 @@ class Writer:
         if not special:  # planted: runs-first/path
             return await self._write_plain(runs, position)
         async with self.conn.transaction():
-            await self._insert(runs, gathered)
+            await self._insert(runs)
+            await self.write_beside(gathered)
             await self._advance(position, _queues(runs))  # planted: runs-first/commit
         return bool(runs)
 
@@ -93,9 +94,9 @@ class Writer:
         await self.conn.execute(_REST)
         self._large = set()
 
-    async def write_piece(self, runs: Sequence[NewRun], gathered: Gathered) -> None:
-        """Insert what a piece brings."""
-        await self._insert(runs, gathered)
+    async def write_piece(self, runs: Sequence[NewRun]) -> None:
+        """Insert runs of a piece."""
+        await self._insert(runs)
         if self._large is not None:
             self._large.update(_queues(runs))
 
@@ -105,7 +106,14 @@ class Writer:
         await self._advance(position, queues)
         await self.conn.execute("commit")
 
-    async def _insert(self, runs: Sequence[NewRun], gathered: Gathered) -> None:
+    async def write_beside(self, gathered: Gathered) -> None:
+        """Write what commits together with runs."""
+        if gathered.effects:
+            await checkpoints.record_effects(self.conn, gathered.effects)
+        if gathered.seen:
+            await checkpoints.record_seen(self.conn, self.checkpoint.generation, gathered.seen)
+
+    async def _insert(self, runs: Sequence[NewRun]) -> None:
         conn, checkpoint = self.conn, self.checkpoint
         if plain := [run for run in runs if run.debounce is None]:
             await checkpoints.insert_runs(conn, checkpoint, plain)
@@ -114,10 +122,6 @@ class Writer:
                 await checkpoints.collect_run(conn, checkpoint, run)
         if deferred := [run for run in runs if run.deferred is not None]:
             await checkpoints.defer_changes(conn, checkpoint, deferred)
-        if gathered.effects:
-            await checkpoints.record_effects(conn, gathered.effects)
-        if gathered.seen:
-            await checkpoints.record_seen(conn, checkpoint.generation, gathered.seen)
         faults.hit("intake.runs_inserted")
 
     async def _advance(self, position: Position, queues: Iterable[int]) -> None:

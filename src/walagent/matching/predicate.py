@@ -6,14 +6,15 @@ the WAL did not carry (UNCHANGED) is taken from the old row where that is whole,
 as it is now.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import NoneType
+from typing import Any, cast
 
 from psycopg import sql
 
 from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Relation, Row
+from walagent.change import UNCHANGED, Change, Relation, Row, Unsent, Value
 from walagent.matching.document import json_columns, row_json
 
 # Characters of one value.  A condition sees values whole or not at all; a larger one would cost
@@ -80,6 +81,113 @@ def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -
         ),
         old=_record("old", "given.old", columns, shape),
     )  # fmt: skip
+
+
+def column_statement(
+    attachment: Attachment, shape: Shape, sides: Sequence[str]
+) -> sql.Composed | None:
+    """Compose the statement for changes of which everything that is read is there, as text.
+
+    Its parameters are arrays, one for each column that the condition reads of each of the *sides*
+    (see `texts`); its rows are the numbers, from 1, of those for which the condition is true.  The
+    condition stands within a CASE, so that the planner does not take it apart and change the order
+    in which it is evaluated.  None: a column's type is not known.
+    """
+    columns = attachment.trigger.condition_columns
+    if not shape.then.keys() >= set(columns):
+        return None
+    given = [f"c{n}" for n in range(len(sides) * len(columns))]
+    names = iter(given)
+    return sql.SQL(
+        "select given.n\n"
+        "  from unnest({arrays}) with ordinality as given ({given}, n)\n"
+        "       cross join lateral {new}\n"
+        "       cross join lateral {old}\n"
+        " where case when ({condition}) then true else false end"
+    ).format(
+        arrays=sql.SQL(", ").join(sql.SQL(f"${n + 1}::text[]") for n in range(len(given))),  # pyright: ignore[reportArgumentType]  # a number
+        given=sql.SQL(", ").join(sql.Identifier(name) for name in given),
+        new=_cast("new", columns, shape, names if "new" in sides else None),
+        old=_cast("old", columns, shape, names if "old" in sides else None),
+        condition=sql.SQL(attachment.trigger.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
+    )
+
+
+def _cast(
+    alias: str, columns: Sequence[str], shape: Shape, given: Iterator[str] | None
+) -> sql.Composable:
+    """A side of the change as a row; of NULLs where the changes have none."""
+    cells = sql.SQL(", ").join(
+        sql.SQL("{}::{} as {}").format(
+            sql.SQL("null") if given is None else sql.Identifier("given", next(given)),
+            sql.SQL(shape.then[name]),  # pyright: ignore[reportArgumentType]  # as the catalog writes types
+            sql.Identifier(name),
+        )
+        for name in columns
+    )
+    return sql.SQL("(select {}) as {}").format(cells, sql.Identifier(alias))
+
+
+Texts = tuple[str | None, ...]
+
+
+def texts(
+    attachment: Attachment, changes: Sequence[Change]
+) -> tuple[Sequence[str], list[Texts]] | None:
+    """Write what the condition reads of changes as text: which sides they have, and their values.
+
+    Changes with the same values have the same verdict.  None: a condition reads whole rows or no
+    column, or something is not there or too large; then it takes `statement`.
+    """
+    names = attachment.trigger.condition_columns
+    if attachment.trigger.whole_row or not names:
+        return None
+    sides = {"new": [change.new for change in changes], "old": [change.old for change in changes]}
+    given = {side: rows for side, rows in sides.items() if any(row is not None for row in rows)}
+    columns = list[Sequence[str | None]]()
+    for rows in given.values():
+        for name in names:
+            column = _texts([row.get(name) if row else None for row in rows])
+            if column is None:
+                return None
+            columns.append(column)
+    return (tuple(given), list(zip(*columns, strict=True))) if given else None
+
+
+def _texts(values: Sequence[Value]) -> Sequence[str | None] | None:
+    kinds = set(map(type, values))
+    if Unsent in kinds:
+        return None
+    if kinds == {int}:
+        return list(map(str, values))
+    if not kinds <= {str, NoneType}:
+        return [_text(value) for value in values]
+    column = cast("Sequence[str | None]", values)
+    return None if max(len(value or "") for value in column) > MAX_EVALUATED else column
+
+
+def _text(value: Value) -> str | None:
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case _:
+            return str(value)
+
+
+def array(values: Sequence[str | None]) -> bytes:
+    """Write texts as the array that PostgreSQL reads."""
+    if None not in values:
+        joined = '","'.join(cast("Sequence[str]", values))
+        if "\\" not in joined and joined.count('"') == 2 * (len(values) - 1):
+            return f'{{"{joined}"}}'.encode("utf-8", "surrogateescape")
+    cells = ("NULL" if value is None else f'"{_escaped(value)}"' for value in values)
+    return f"{{{','.join(cells)}}}".encode("utf-8", "surrogateescape")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"")
 
 
 def _is_read(name: str, attachment: Attachment) -> bool:

@@ -5,6 +5,8 @@ from typing import Any
 
 from psycopg import AsyncConnection
 
+from walagent import pgtypes
+
 Connection = AsyncConnection[Any]
 Name = tuple[str, str]  # schema and table
 
@@ -59,6 +61,17 @@ async def column_types(
         {name: then for name, then, _ in found if then is not None},
         {name: now for name, _, now in found if now is not None},
     )
+
+
+async def has_text_casts(conn: Connection) -> bool:
+    """Whether a cast from text runs a function that is not PostgreSQL's own."""
+    cursor = await conn.execute(
+        "select exists (select from pg_catalog.pg_cast where castsource = 'text'::regtype"
+        " and castmethod = 'f' and castfunc >= %s)",
+        [pgtypes.FIRST_OF_USERS],
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
 
 
 async def is_ending(conn: Connection, xid: int) -> bool:

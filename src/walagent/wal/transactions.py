@@ -104,14 +104,16 @@ class PgoutputTransactions(Progress):
         # The hot loop: what it needs for each row is in a local name, and nothing is called for
         # a row but its decoder.
         changes: list[Change] = []
+        first = 0  # of the frames that brought them
         known, commit_lsn, ordinal, xid = self._position()
         key, unknown, xlog_data = _KEY, _not_a_row, XLOG_DATA
-        for data in frames:
+        for at, data in enumerate(frames):
             row = known(data[key], unknown)
             if row is unknown or data[0] != xlog_data:
                 if changes:
-                    yield Piece(changes)
+                    yield Piece(changes, sum(map(len, frames[first:at])))
                     changes = []
+                first = at + 1
                 self._ordinal = ordinal
                 if (item := self._other(data)) is not None:
                     yield item
@@ -127,7 +129,7 @@ class PgoutputTransactions(Progress):
             ordinal += 1
         self._ordinal = ordinal
         if changes:
-            yield Piece(changes)
+            yield Piece(changes, sum(map(len, frames[first:])))
 
     def close(self) -> None:
         """Give temporary files back."""

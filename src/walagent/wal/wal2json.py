@@ -86,19 +86,20 @@ class Wal2jsonTransactions(Progress):
         """Take frames in; see `Transactions.feed`."""
         self.weight += sum(map(len, frames))
         changes: list[Change] = []
-        for data in frames:
+        first = 0  # of the frames that brought them
+        for at, data in enumerate(frames):
             for item in self._frame(data):
                 if isinstance(item, Change):
                     changes.append(item)
                     if len(changes) < _PIECE:
                         continue
                 if changes:
-                    yield Piece(changes)
-                    changes = []
+                    yield Piece(changes, sum(map(len, frames[first : at + 1])))
+                    changes, first = [], at
                 if not isinstance(item, Change):
                     yield item
         if changes:
-            yield Piece(changes)
+            yield Piece(changes, sum(map(len, frames[first:])))
 
     def close(self) -> None:
         """Do nothing: there are no temporary files."""

@@ -2,16 +2,18 @@
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.sql import Literal
 
 from tests.helpers.build import attachment, change
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from walagent.attachment import Attachment
-from walagent.change import UNCHANGED, Change, Op, Relation, Row
+from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
 from walagent.intake.conditions import Deferred, Evaluator, Raised
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.message import Json
+from walagent.wal.types import PARSERS, kind_of
 
 TYPES = """
 create type mood as enum ('good', 'bad');
@@ -395,3 +397,98 @@ async def test_without_conditions_nobody_is_asked(conn: AsyncConnection) -> None
     matches = [insert({"id": n}, on) for n in range(3)]
     await conn.close()
     assert await Evaluator(conn).evaluate(matches) == matches
+
+
+_TYPES = {
+    "bigint": ["1", "-9223372036854775808"],
+    "numeric": ["1.00", "1.0", "NaN", "-Infinity", "1e-40", "12345678901234567890.123456789"],
+    "double precision": ["0.1", "-0", "NaN", "Infinity", "5e-324"],
+    "real": ["0.1", "3.4028235e38"],
+    "boolean": ["t", "f"],
+    "text": ["", "a", 'say "hi"', "back\\slash", "{a,b}", "NULL", "ünïcode", "line\nbreak", "\x01"],
+    "character(5)": ["ab", ""],
+    "varchar(3)": ["abc"],
+    "json": ['{"a": 1,  "a": 2}', '"x"', "null"],
+    "jsonb": ['{"b": [1, "2"]}', "null"],
+    "integer[]": ["{1,NULL,3}", "{}", "{{1,2},{3,4}}"],
+    "text[]": ['{"a,b","c\\\\d",NULL}'],
+    "date": ["2026-02-03", "infinity", "0044-03-15 BC"],
+    "timestamptz": ["2026-02-03 04:05:06.789+00"],
+    "interval": ["1 year 2 mons 3 days 04:05:06.7"],
+    "bytea": [r"\x00ff5c22"],
+    "uuid": ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"],
+    "int4range": ["[1,5)", "empty"],
+    "inet": ["10.0.0.1/24"],
+    '"char"': ["a"],
+    "name": ["n"],
+    "box": ["(1,1),(0,0)"],
+    "mood": ["so, so", "glad"],
+    "spot": ['(1,"a ""b"" \\\\")'],
+    "small": ["3"],
+}
+_SHAPES = """
+    create type mood as enum ('so, so', 'glad');
+    create type spot as (x integer, note text);
+    create domain small as integer check (value < 10);
+"""
+
+
+@pytest.mark.parametrize("kind", _TYPES)
+async def test_both_ways_of_asking_find_the_same(conn: AsyncConnection, kind: str) -> None:
+    """By columns and by documents: whatever the type, its values are what they were."""
+    await run_all(conn, _SHAPES + f"create table both_ways (id bigint primary key, v {kind})")
+    oid = await value(conn, "select 'both_ways'::regclass::oid::bigint")
+    type_oid = await value(conn, "select atttypid::bigint from pg_attribute"
+                           " where attrelid = 'both_ways'::regclass and attname = 'v'")  # fmt: skip
+    columns = (Column("id", 20, "bigint", in_key=True), Column("v", type_oid, kind, in_key=False))
+    relation = Relation(oid, "public", "both_ways", columns)
+    printed = [await value(conn, f"select %s::{kind}::text", text) for text in _TYPES[kind]]  # pyright: ignore[reportArgumentType]
+    parse = PARSERS[kind_of(type_oid)]
+    values = [*(parse("t" if v == "true" else "f" if v == "false" else v) for v in printed), None]
+    changes = [
+        change(Op.INSERT, {"id": n, "v": v}, relation=relation) for n, v in enumerate(values)
+    ]
+    me = await value(conn, "select current_user")
+    for text in (*printed, None):
+        same = "new.v is null" if text is None else f"new.v::text = {Literal(text).as_string(conn)}"
+        on = attachment(
+            relation_oid=oid, table="both_ways", run_as=me, model="fake",
+            condition=f"({same})", condition_columns=("v",),
+        )  # fmt: skip
+        evaluator = Evaluator(conn)
+        quick = await evaluator.ask_by_columns(on, changes)
+        careful = await evaluator.look_closer([Match(on, one, None) for one in changes])
+        assert quick == [shown == text for shown in (*printed, None)]
+        # A document has no form for a minus zero, nor for a JSON null beside NULL.
+        assert quick == careful or {"-0", "null"} & set(printed)
+
+
+async def test_a_cast_from_text_that_somebody_made_is_not_used(conn: AsyncConnection) -> None:
+    """It may read what a type prints as something else."""
+    await run_all(
+        conn,
+        DESK + "create type odd as (x integer);"
+        "create function read_odd(text) returns odd language sql as 'select row(0)::odd';"
+        "create cast (text as odd) with function read_odd(text);",
+    )
+    on = await of_table(conn, condition="new.id = 1", whole_row=False, condition_columns=("id",))
+    matches = [insert({"id": n}, on) for n in (1, 2)]
+    evaluator = Evaluator(conn)
+    assert await evaluator.ask_by_columns(on, [match.change for match in matches]) is None
+    assert await evaluator.evaluate(matches) == matches[:1]
+
+
+async def test_an_error_among_equal_rows_is_found_in_each_of_them(conn: AsyncConnection) -> None:
+    """Rows that look the same to the condition are asked about once, and none is forgotten."""
+    await run_all(conn, DESK)
+    on = await of_table(
+        conn, condition="100 / new.amount > 1", whole_row=False, condition_columns=("amount",)
+    )
+    amounts = [5, 0, 500, 5, 0]
+    matches = [insert({"id": n, "amount": amount}, on) for n, amount in enumerate(amounts)]
+    good = [match for match in matches if match.change.new["amount"]]  # pyright: ignore[reportOptionalSubscript]
+    assert await Evaluator(conn).evaluate(good) == [matches[0], matches[3]]
+    verdicts = await Evaluator(conn).evaluate(matches)
+    assert [v.match.change.ordinal if isinstance(v, Raised) else v for v in verdicts] == [
+        matches[0], 0, matches[3], 0
+    ]  # fmt: skip

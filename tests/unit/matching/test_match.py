@@ -1,10 +1,12 @@
 """Which attachments a change concerns, by everything but their conditions."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.helpers.build import attachment, change
+from tests.helpers.build import TICKETS, attachment, change
 from walagent.change import UNCHANGED, Op, Row
-from walagent.matching.match import Match, TooDeep, matches, touches
+from walagent.matching.match import Candidates, TooDeep, alike, matches, touches
 from walagent.matching.origin import Origin
 
 ROW = {"id": 1, "status": "open"}
@@ -15,15 +17,15 @@ def test_only_wanted_operations_match(op: Op) -> None:
     """An attachment names what it wants."""
     it = change(op, ROW)
     wanted, others = attachment(ops=frozenset({op})), attachment(ops=frozenset(Op) - {op})
-    assert list(matches(it, [wanted], None)) == [Match(wanted, it, None)]
-    assert list(matches(it, [others], None)) == []
+    assert list(matches([it], [wanted], None)) == [Candidates(wanted, [it], None)]
+    assert list(matches([it], [others], None)) == []
 
 
 def test_every_attachment_of_a_table_is_asked() -> None:
     """In their order."""
     it = change(Op.INSERT, ROW)
     on = [attachment(id=n) for n in range(3)]
-    assert [match.attachment for match in matches(it, on, None)] == on
+    assert [found.attachment for found in matches([it], on, None)] == on
 
 
 def test_an_attachment_does_not_react_to_itself() -> None:
@@ -31,7 +33,7 @@ def test_an_attachment_does_not_react_to_itself() -> None:
     it = change(Op.INSERT, ROW)
     own, other = attachment(id=1, max_depth=100), attachment(id=2)
     origin = Origin(run_id=9, attachment_id=1, depth=0)
-    assert list(matches(it, [own, other], origin)) == [Match(other, it, origin)]
+    assert list(matches([it], [own, other], origin)) == [Candidates(other, [it], origin)]
 
 
 @pytest.mark.parametrize(
@@ -42,8 +44,8 @@ def test_agents_answer_agents_only_so_often(depth: int, limit: int, acts: bool |
     """Beyond the limit it is recorded as passed over; 0 means never, and is no news."""
     it, on = change(Op.INSERT, ROW), attachment(id=2, max_depth=limit)
     origin = Origin(run_id=9, attachment_id=1, depth=depth)
-    found = list(matches(it, [on], origin))
-    expected = {True: [Match(on, it, origin)], False: [TooDeep(on, it, origin)], None: []}
+    found = list(matches([it], [on], origin))
+    expected = {True: [Candidates(on, [it], origin)], False: [TooDeep(on, it, origin)], None: []}
     assert found == expected[acts]
 
 
@@ -80,3 +82,23 @@ def test_only_updates_are_asked_what_they_touched(op: Op) -> None:
     row = None if op is Op.TRUNCATE else ROW
     it = change(op, row if op is Op.INSERT else None, row if op is Op.DELETE else None)
     assert touches(it, attachment(columns=frozenset({"other"})))
+
+
+def test_an_update_that_touches_no_watched_column_is_left_out_among_others() -> None:
+    """The others stay together, in their order."""
+    old = {"id": 1, "status": "open"}
+    its = [change(Op.UPDATE, {**ROW, "status": status}, old) for status in ("a", "open", "b")]
+    on = attachment(columns=frozenset({"status"}), ops=frozenset({Op.UPDATE}))
+    assert list(matches(its, [on], None)) == [Candidates(on, [its[0], its[2]], None)]
+    assert list(matches([its[1]], [on], None)) == []
+
+
+def test_changes_are_cut_where_the_operation_or_the_relation_is_another() -> None:
+    """Nothing is lost or moved by that."""
+    inserts = [change(Op.INSERT, ROW) for _ in range(2)]
+    updates = [change(Op.UPDATE, ROW)]
+    other = [change(Op.UPDATE, ROW, relation=replace(TICKETS))]
+    assert list(alike(inserts)) == [inserts]
+    assert list(alike([*inserts, *updates, *other, *inserts])) == [
+        inserts, updates, other, inserts
+    ]  # fmt: skip

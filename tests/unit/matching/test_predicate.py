@@ -1,13 +1,24 @@
 """The statement that evaluates conditions, and what is given to it."""
 
 from dataclasses import replace
+from decimal import Decimal
 
 import orjson
 
 from tests.helpers.build import TICKETS, attachment, change, changed
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Column, Op, Row
-from walagent.matching.predicate import MAX_EVALUATED, Shape, needed, oversized, rows, statement
+from walagent.matching.predicate import (
+    MAX_EVALUATED,
+    Shape,
+    array,
+    column_statement,
+    needed,
+    oversized,
+    rows,
+    statement,
+    texts,
+)
 from walagent.message import Json
 
 DESK = attachment(condition="(new.status = 'open')", condition_columns=("status",))
@@ -142,3 +153,66 @@ def test_a_value_too_large_for_a_condition_is_found_where_the_condition_reads_it
     assert oversized(DESK, change(Op.INSERT, {"id": 1, "status": "open", "body": large})) is None
     whole = changed(DESK, whole_row=True)
     assert oversized(whole, change(Op.INSERT, {"id": 1, "body": large})) is not None
+
+
+# By columns.
+
+
+def test_values_are_given_as_text_one_tuple_for_each_change() -> None:
+    """The new side alone, where no change has an old one; NULL is None on a side without a row."""
+    on = changed(DESK, condition_columns=("status", "id"))
+    inserts = [
+        change(Op.INSERT, {"id": n, "status": status}) for n, status in ((1, "a"), (2, None))
+    ]
+    assert texts(on, inserts) == (("new",), [("a", "1"), (None, "2")])
+    mixed = [*inserts, change(Op.DELETE, None, {"id": 3})]
+    assert texts(on, mixed) == (
+        ("new", "old"),
+        [("a", "1", None, None), (None, "2", None, None), (None, None, None, "3")],
+    )
+
+
+def test_numbers_are_given_with_all_that_they_are() -> None:
+    """Digits, scale and what is no number; a boolean is no 1."""
+    on = changed(DESK, condition_columns=("id",))
+    values = [Decimal("1.00"), Decimal("NaN"), 0.1, -0.0, float("inf"), True, False, None, 1]
+    found = texts(on, [change(Op.INSERT, {"id": value}) for value in values])
+    assert found is not None
+    assert [value for (value,) in found[1]] == [
+        "1.00", "NaN", "0.1", "-0.0", "inf", "true", "false", None, "1"
+    ]  # fmt: skip
+
+
+def test_what_is_not_all_there_is_not_given_by_columns() -> None:
+    """A whole row, no column at all, a value that the WAL left out, or one that is too large."""
+    plain = [change(Op.INSERT, {"id": 1, "status": "open"})]
+    assert texts(changed(DESK, whole_row=True), plain) is None
+    assert texts(changed(DESK, condition_columns=()), plain) is None
+    assert texts(DESK, [change(Op.TRUNCATE, None)]) is None
+    for value in (UNCHANGED, "x" * (MAX_EVALUATED + 1)):
+        assert texts(DESK, [*plain, change(Op.UPDATE, {"id": 1, "status": value})]) is None
+
+
+def test_a_column_whose_type_nobody_knows_is_not_cast() -> None:
+    """Then the other statement says what is wrong."""
+    assert column_statement(changed(DESK, condition_columns=("gone",)), SHAPE, ("new",)) is None
+
+
+def test_each_side_is_cast_to_the_types_at_the_change() -> None:
+    """A side that no change has is NULL in every column."""
+    found = column_statement(DESK, SHAPE, ("new", "old"))
+    assert found is not None
+    assert '"given"."c0"::text as "status"' in found.as_string()
+    assert '"given"."c1"::text as "status"' in found.as_string()
+    found = column_statement(DESK, SHAPE, ("old",))
+    assert found is not None
+    assert '(select null::text as "status") as "new"' in found.as_string()
+
+
+def test_an_array_is_written_as_postgresql_reads_it() -> None:
+    """Quotes and backslashes are escaped; NULL is a word, and "NULL" is a text."""
+    assert array(["a", "b,c", ""]) == b'{"a","b,c",""}'
+    assert array(["NULL", None]) == b'{"NULL",NULL}'
+    assert array(['a"b', "c\\d", '","']) == b'{"a\\"b","c\\\\d","\\",\\""}'
+    assert array(['","']) == b'{"\\",\\""}'
+    assert array(["\udcff"]) == b'{"\xff"}'
