@@ -79,7 +79,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class OriginMarker:
     """A transactional logical message (`pg_logical_emit_message`); not to be trusted as such."""
 
     prefix: str
@@ -124,5 +124,5 @@ class Idle:
     reply_requested: bool
 
 
-# What a transaction stream yields, in order: Begin (Tag | Piece)* Commit, with Idle between.
-Item = Begin | Tag | Piece | Commit | Idle
+# Items of a transaction stream: Begin (OriginMarker | Piece)* Commit, with Idle between.
+Item = Begin | OriginMarker | Piece | Commit | Idle

@@ -210,7 +210,7 @@ async def test_a_standby_without_the_slot_is_a_gap(both: tuple[Pair, Place]) -> 
         await pair.primary.kill()
         await pair.promote()
         assert await daemon.ended() == PERSON
-        assert "there is no slot walagent" in daemon.said
+        assert 'slot "walagent" does not exist' in daemon.said
     async with await connect_again(place.dsn) as conn:
         assert await fetch(conn, GAP) == [(True, True)]
 

@@ -123,20 +123,20 @@ class Loss:
 
 
 AWAY = {
-    "dropped": Loss("select pg_drop_replication_slot('{slot}')", "there is no slot {slot}"),
+    "dropped": Loss("select pg_drop_replication_slot('{slot}')", 'slot "{slot}" does not exist'),
     "advanced": Loss(
         "select pg_replication_slot_advance('{slot}', pg_current_wal_lsn())",
-        "ahead of the checkpoint's",
+        "ahead of the checkpoint",
     ),
     "read": Loss(
         "select count(*) from pg_logical_slot_get_binary_changes('{slot}', null, null,"
         " 'proto_version', '1', 'publication_names', 'walagent')",
-        "ahead of the checkpoint's",
+        "ahead of the checkpoint",
     ),
     "made again": Loss(
         "select pg_drop_replication_slot('{slot}');"
         " select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
-        "ahead of the checkpoint's",
+        "ahead of the checkpoint",
     ),
     "publication dropped": Loss(
         "drop publication walagent", "there is no publication walagent any more"
@@ -249,7 +249,7 @@ async def test_a_slot_that_is_dropped_under_a_reader_stops_it(place: Place) -> N
         await write(place, 2)
         assert await daemon.ended() == PERSON
         assert "walagent resync" in daemon.said
-    await ends_with(place, f"there is no slot {place.slot}")
+    await ends_with(place, f'slot "{place.slot}" does not exist')
     await goes_on(place, 3, 4)
 
 
@@ -292,7 +292,7 @@ async def test_a_gap_that_cannot_be_recorded_is_looked_at_again(place: Place) ->
             daemon.is_alive()
             await blocker.rollback()
             assert await daemon.ended() == PERSON
-    await is_on_record(place, f"there is no slot {place.slot}")
+    await is_on_record(place, f'slot "{place.slot}" does not exist')
 
 
 # Servers of the test's own.
@@ -357,7 +357,7 @@ async def test_a_restored_backup_begins_with_a_gap(
                 if promoted:
                     await conn.execute("select pg_promote()")
                 there = Place(conn, restored.dsn, place.slot, tmp_path)
-                await ends_with(there, f"there is no slot {place.slot}")
+                await ends_with(there, f'slot "{place.slot}" does not exist')
                 ((told,),) = await fetch(conn, "select reason like '%%timeline%%' from agent.gap")
                 assert told == promoted
                 resync = ("resync", "--attachment", "item=all", "--yes")

@@ -190,7 +190,7 @@ async def stopped_with_a_gap(place: Place) -> None:
     ((reason, since),) = await fetch(
         place.conn, "select reason, since is not null from agent.gap where resolved_at is null"
     )
-    assert reason == f"there is no slot {place.slot}"
+    assert reason == f'slot "{place.slot}" does not exist'
     assert since
 
 

@@ -10,7 +10,18 @@ from psycopg import AsyncConnection
 from tests.helpers.build import WHEN
 from tests.helpers.database import column, value
 from walagent.attachment import Attachment
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Relation, Row, Tag
+from walagent.change import (
+    Begin,
+    Change,
+    Commit,
+    Idle,
+    Item,
+    Op,
+    OriginMarker,
+    Piece,
+    Relation,
+    Row,
+)
 from walagent.intake.conditions import Evaluator
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
@@ -42,12 +53,12 @@ class ScriptedStream:
         self.confirmed.append(lsn)
 
 
-def transaction(at: int, *inside: Change | Tag) -> list[Item]:
+def transaction(at: int, *inside: Change | OriginMarker) -> list[Item]:
     """A transaction that commits at *at* and ends ten bytes later, its changes numbered."""
     changes = 0
     items: list[Item] = [Begin(at, Lsn(at), WHEN)]
     for it in inside:
-        if isinstance(it, Tag):
+        if isinstance(it, OriginMarker):
             items.append(it)
             continue
         items.append(Piece([replace(it, commit_lsn=Lsn(at), ordinal=changes)]))

@@ -5,7 +5,7 @@ from functools import partial
 
 from walagent.agent.model import Model
 from walagent.intake.deferred import evaluate_deferred
-from walagent.matching.document import ROOM, Room
+from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.runs.agent_kind import agent_kind
 from walagent.runs.models import Models
 from walagent.runs.resources import Resources
@@ -18,16 +18,16 @@ def agent_resources(
     toolbox: Toolbox,
     models: Models | Callable[[str], Model],
     secret: bytes,
-    room: Room = ROOM,
+    limits: SizeLimits = SIZE_LIMITS,
 ) -> Resources:
     """Give a worker what it needs to execute runs of agents.
 
     Args:
         models: by name; `Models` limits how many runs each of them may have, too.
         secret: agent_internal.secret.
-        room: how much of a change a run keeps.
+        limits: how much of a change a run keeps.
     """
-    evaluate = partial(evaluate_deferred, pool=pool, room=room)
+    evaluate = partial(evaluate_deferred, pool=pool, limits=limits)
     kinds = {"agent": agent_kind(pool, toolbox, secret, evaluate)}
     if isinstance(models, Models):
         return Resources(pool, models.get, kinds, models.tight, models.prepare)

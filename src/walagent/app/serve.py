@@ -31,7 +31,7 @@ from walagent.http.routes import build_app
 from walagent.http.server import serve_http
 from walagent.intake.settings import IntakeSettings
 from walagent.log import log
-from walagent.matching.document import Room
+from walagent.matching.document import SizeLimits
 from walagent.mcp.clients import Clients, Status, keep_registered, make_clients, register
 from walagent.message import ModelSpec
 from walagent.replication.attempt import Following
@@ -93,7 +93,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         _signals() as signals,
     ):
         toolbox = Toolbox(pool, found, _reading(config), clients)
-        resources = agent_resources(pool, toolbox, models, key, _room(config))
+        resources = agent_resources(pool, toolbox, models, key, _size_limits(config))
         settings = WorkerSettings(
             name,
             config.workers.slots,
@@ -130,13 +130,13 @@ def _reading(config: Config) -> Reading:
     return replace(LIMITS, rows=min(ask.rows, LIMITS.rows), seconds=ask.seconds, cost=ask.cost)
 
 
-def _room(config: Config) -> Room:
-    return Room(config.changes.max_value, config.changes.max_row)
+def _size_limits(config: Config) -> SizeLimits:
+    return SizeLimits(config.changes.max_value, config.changes.max_row)
 
 
 def _sinks(config: Config, logins: Logins, worker: Worker) -> DaemonSinks:
     """Give the runs to this process's worker first."""
-    intake = IntakeSettings(_room(config), worker, worker.wake)
+    intake = IntakeSettings(_size_limits(config), worker, worker.wake)
     return DaemonSinks(logins.dsn, intake, config.retention)
 
 

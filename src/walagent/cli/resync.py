@@ -15,7 +15,7 @@ from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
 from walagent.intake.gap_plan import OVERLAP, SKIP, Plan, check_choice
 from walagent.intake.recovery import RowRecovery
-from walagent.matching.document import Room
+from walagent.matching.document import SizeLimits
 from walagent.replication.resync import Done, find_gaps, resync
 from walagent.store import resyncing
 from walagent.store.gaps import Choice, Gap, Made
@@ -74,8 +74,8 @@ def resync_(  # noqa: PLR0913 - the options
         return
     _print_gaps(gaps)
     changes = session.config.changes
-    room = Room(changes.max_value, changes.max_row)
-    plan = Plan(_choose(candidates, given, fallback), margin, room)
+    limits = SizeLimits(changes.max_value, changes.max_row)
+    plan = Plan(_choose(candidates, given, fallback), margin, limits)
     if not yes:
         click.confirm("Create a new slot?", abort=True, err=True)
     done = asyncio.run(_resync(session, plan))

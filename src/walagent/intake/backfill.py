@@ -27,7 +27,7 @@ from walagent.intake.new_runs import state_of
 from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
-from walagent.matching.document import ROOM, Room
+from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Candidates
 from walagent.store import backfills
 from walagent.store.backfills import BackfillJob
@@ -58,20 +58,20 @@ class Backfill:
         running: set[int],
         settled: Callable[[], Lsn],
         *,
-        room: Room = ROOM,
+        limits: SizeLimits = SIZE_LIMITS,
     ) -> None:
         """Take over *conn*, a connection of its own.
 
         Args:
             running: attachments whose backfill is going on; intake notes their new rows.
             settled: up to where intake has dealt with every change.
-            room: how much of a row a run keeps.
+            limits: how much of a row a run keeps.
         """
         self._conn = conn
         self._evaluate = evaluate
         self._running = running
         self._settled = settled
-        self._room = room
+        self._limits = limits
 
     async def work_one(self) -> bool:
         """Take one chunk of one backfill; False when there is none to do.
@@ -148,7 +148,7 @@ class Backfill:
         attachment = job.attachment
         seen = await backfills.seen(self._conn, job, [row.key for row in rows])
         new = [row for row in rows if row.key not in seen]
-        runs = await runs_of(self._evaluate, attachment, new, self._room)
+        runs = await runs_of(self._evaluate, attachment, new, self._limits)
         async with self._conn.transaction():
             await backfills.insert_runs(self._conn, attachment, job.generation, runs)
             await backfills.wake(self._conn, attachment.id)
@@ -179,7 +179,10 @@ def present_rows(
 
 
 async def runs_of(
-    evaluate: Evaluator, attachment: Attachment, rows: Sequence[PresentRow], room: Room = ROOM
+    evaluate: Evaluator,
+    attachment: Attachment,
+    rows: Sequence[PresentRow],
+    limits: SizeLimits = SIZE_LIMITS,
 ) -> list[dict[str, Any]]:
     """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`.
 
@@ -193,19 +196,19 @@ async def runs_of(
     if not changes:
         return []
     (verdicts,) = await evaluate.evaluate_all([Candidates(attachment, changes, None)])
-    return [_new_run(attachment, rows, verdict, room) for verdict in verdicts]
+    return [_new_run(attachment, rows, verdict, limits) for verdict in verdicts]
 
 
 def _new_run(
-    attachment: Attachment, rows: Sequence[PresentRow], verdict: Verdict, room: Room
+    attachment: Attachment, rows: Sequence[PresentRow], verdict: Verdict, limits: SizeLimits
 ) -> dict[str, Any]:
     if isinstance(verdict, Deferred):
         raise BrokenAttachmentError(verdict.reason)
     match = match_of(verdict)
-    state, error = state_of(verdict, room)
+    state, error = state_of(verdict, limits)
     return {
         "key": rows[match.change.ordinal].key,
-        "change": document.document(match.change, attachment, room),
+        "change": document.document(match.change, attachment, limits),
         "ordering_key": document.ordering_key_of(match.change, attachment),
         "state": state.value,
         "error": error,

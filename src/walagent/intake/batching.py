@@ -9,12 +9,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from walagent.attachment import Attachment
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece, Tag
+from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece
 from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.match import Candidates, TooDeep, alike, matches
 from walagent.matching.origin import Origin, origin_of
-from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
+from walagent.matching.registry import (
+    AttachmentRemoved,
+    Registry,
+    VersionActivated,
+    is_ours,
+    read_attaching,
+)
 from walagent.store.checkpoint import Effect
 
 GROUP = 1000  # changes of whole transactions gathered before they are written: one good commit
@@ -103,7 +109,7 @@ class Gathering:
                 self.open = Open(item)
             case Commit():
                 self._complete(item)
-            case Tag() if not self._opened.has_changes and self._opened.origin is None:
+            case OriginMarker() if not self._opened.has_changes and self._opened.origin is None:
                 # Ours stands first; whatever a tool says after it takes nothing back.
                 self._opened.origin = origin_of(item, self._opened.begin.xid, self._key)
             case Idle(wal_end) if self.open is None:
@@ -159,12 +165,12 @@ class Gathering:
         """Let an attachment come into effect, or end, at this very place in the WAL."""
         lsn, effects = opened.begin.commit_lsn, opened.gathered.effects
         match read_attaching(change):
-            case Attached(attachment, definition) if self.registry.put(attachment):
+            case VersionActivated(attachment, definition) if self.registry.put(attachment):
                 effects.append(Effect(attachment.id, attachment.version, definition, lsn))
                 if attachment.trigger.backfill and attachment.version == 1:
                     self._backfilling.add(attachment.id)
                 self.attached.append(attachment)
-            case Detached(attachment_id):
+            case AttachmentRemoved(attachment_id):
                 self.registry.remove(attachment_id)
                 self._backfilling.discard(attachment_id)
                 effects.append(Effect(attachment_id, None, None, lsn))

@@ -20,7 +20,7 @@ from walagent.change import Change, Relation
 from walagent.connection import TEXT_FORMS
 from walagent.matching import predicate
 from walagent.matching.match import Candidates, Match
-from walagent.matching.predicate import Shape, Texts
+from walagent.matching.predicate import ColumnTypes, Texts
 from walagent.store import tables
 from walagent.store.codecs.exact import exact
 from walagent.store.codecs.raw import Raw, has_no_encoding
@@ -303,11 +303,11 @@ class Evaluator:
             self._statements[key] = relation, text
         return text
 
-    async def _shape(self, attachment: Attachment, relation: Relation) -> Shape:
+    async def _shape(self, attachment: Attachment, relation: Relation) -> ColumnTypes:
         oid = attachment.target.relation_oid
         columns = predicate.needed(attachment, relation)
         then, now = await tables.column_types(self._conn, oid, columns)
-        return Shape(then, now, await tables.name_of(self._conn, oid))
+        return ColumnTypes(then, now, await tables.name_of(self._conn, oid))
 
 
 def _too_large(match: Match, column: str, length: int) -> Raised:

@@ -15,7 +15,7 @@ from walagent.intake.deferred_codec import read_change
 from walagent.intake.new_runs import state_of
 from walagent.lsn import Lsn
 from walagent.matching import document
-from walagent.matching.document import ROOM, Room
+from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.drift import lack
 from walagent.matching.match import Match, touches
 from walagent.moves import End
@@ -28,11 +28,13 @@ _FALSE = "its change does not match: it was evaluated when the attachment was re
 _GONE = "its change was removed before it was evaluated"
 
 
-async def evaluate_deferred(run: RunSpec, *, pool: Pool, room: Room = ROOM) -> RunSpec | End:
+async def evaluate_deferred(
+    run: RunSpec, *, pool: Pool, limits: SizeLimits = SIZE_LIMITS
+) -> RunSpec | End:
     """Evaluate the deferred change of a run.
 
     Args:
-        room: how much of the change the run then keeps.
+        limits: how much of the change the run then keeps.
 
     Returns:
         the run with its change as any other, if it matches; else how it ends.
@@ -57,10 +59,10 @@ async def evaluate_deferred(run: RunSpec, *, pool: Pool, room: Room = ROOM) -> R
             # The attachment stands; it is this change that it cannot read.
             return End(RunState.DEAD, reason=f"its change cannot be evaluated: {reason}")
         case _:
-            state, error = state_of(verdict, room)
+            state, error = state_of(verdict, limits)
     if error is not None:
         return End(state, reason=error["reason"], sqlstate=error.get("sqlstate"))
-    shown = document.document(change, attachment, room)
+    shown = document.document(change, attachment, limits)
     key = document.key_of(document.row_of(change), attachment)
     async with pool.connection() as conn:
         await deferred.accept_deferred(conn, run.claim, shown, key)

@@ -12,7 +12,7 @@ from walagent.change import Begin
 from walagent.intake.batching import Found
 from walagent.intake.conditions import Deferred, Evaluator, Raised, Verdict
 from walagent.intake.new_runs import new_run
-from walagent.matching.document import Room
+from walagent.matching.document import SizeLimits
 from walagent.matching.match import Candidates, Match, TooDeep
 from walagent.run import NewRun
 from walagent.store.pausing import pause_broken
@@ -23,14 +23,14 @@ Outcome = Verdict | TooDeep
 class Evaluation:
     """Evaluates what changes have matched, and remembers which attachments are broken."""
 
-    def __init__(self, evaluator: Evaluator, room: Room) -> None:
+    def __init__(self, evaluator: Evaluator, limits: SizeLimits) -> None:
         """Evaluate nothing yet.
 
         Args:
-            room: how much of a change a run keeps.
+            limits: how much of a change a run keeps.
         """
         self._evaluator = evaluator
-        self._room = room
+        self._limits = limits
         self._broken: dict[int, tuple[Attachment, str]] = {}
 
     async def outcomes_of(
@@ -54,7 +54,7 @@ class Evaluation:
 
     def runs_of(self, outcomes: Sequence[tuple[Begin, Outcome]]) -> list[NewRun]:
         """Give the runs that matches start: also those that ended before they began."""
-        return [new_run(begin, outcome, self._room) for begin, outcome in outcomes]
+        return [new_run(begin, outcome, self._limits) for begin, outcome in outcomes]
 
     async def pause_broken(self, conn: AsyncConnection[Any]) -> None:
         """Pause what was found broken: best before its deferred runs can be claimed.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from walagent.errors import ConfigError
-from walagent.matching.document import ROOM, Room
+from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.store.gaps import Choice
 from walagent.store.resyncing import Candidate
 
@@ -21,7 +21,7 @@ class Plan:
 
     choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
     overlap: timedelta = OVERLAP
-    room: Room = ROOM
+    limits: SizeLimits = SIZE_LIMITS
 
 
 def check_choice(candidate: Candidate, choice: Choice) -> None:

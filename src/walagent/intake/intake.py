@@ -52,7 +52,7 @@ class Intake:
             key: `agent_internal.secret`, which proves our own write-backs.
         """
         self._gathering = Gathering(registry, key, settings.backfilling, checkpoint.end_lsn)
-        self._evaluation = Evaluation(evaluator, settings.room)
+        self._evaluation = Evaluation(evaluator, settings.limits)
         self._writer = Writer(conn, checkpoint, settings.starter)
         self._settings = settings
         self._replicated = Replicated(checkpoint.end_lsn) if settings.replicated else None

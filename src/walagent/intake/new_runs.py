@@ -6,17 +6,17 @@ from walagent.change import Begin
 from walagent.intake.conditions import Deferred, Raised, Verdict, match_of
 from walagent.intake.deferred_codec import write_change
 from walagent.matching import document
-from walagent.matching.document import ROOM, Room
+from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Match, TooDeep
 from walagent.run import NewRun, RunState
 
 
-def new_run(begin: Begin, found: Verdict | TooDeep, room: Room = ROOM) -> NewRun:
+def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LIMITS) -> NewRun:
     """Write down what a change starts: a run, or one that has ended before it began."""
     match = found if isinstance(found, TooDeep) else match_of(found)
     attachment, change, origin = match.attachment, match.change, match.origin
-    state, error = state_of(found, room)
-    shown = document.document(change, attachment, room)
+    state, error = state_of(found, limits)
+    shown = document.document(change, attachment, limits)
     deferred = None
     if isinstance(found, Deferred):
         deferred, shown["deferred"] = write_change(change), True
@@ -40,16 +40,18 @@ def new_run(begin: Begin, found: Verdict | TooDeep, room: Room = ROOM) -> NewRun
     )
 
 
-def state_of(found: Verdict | TooDeep, room: Room = ROOM) -> tuple[RunState, dict[str, Any] | None]:
+def state_of(
+    found: Verdict | TooDeep, limits: SizeLimits = SIZE_LIMITS
+) -> tuple[RunState, dict[str, Any] | None]:
     """Say how a new run stands, and why it has ended where it has, or waits."""
     match found:
         case Match(attachment, change) if name := document.unnamed(change, attachment):
             reason = f'column "{name}" holds bytes that are no text: a tool would not find the row'
             return RunState.DEAD, {"reason": reason, "sqlstate": "22021"}
-        case Match(attachment, change) if cut := document.cut_off(change, attachment, room):
+        case Match(attachment, change) if cut := document.cut_off(change, attachment, limits):
             name, length = cut
             reason = (
-                f'column "{name}" holds {length} characters, and a run keeps {room.value}'
+                f'column "{name}" holds {length} characters, and a run keeps {limits.value}'
                 " (changes.max_value): a tool would be given a part of it"
             )
             return RunState.DEAD, {"reason": reason, "sqlstate": "54000"}

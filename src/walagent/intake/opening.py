@@ -86,8 +86,10 @@ class _Beside:
             self._backfilling |= await backfills.running(self._opening.conn)
             await pause_drifted(self._opening.conn)
         intake.hold(checkpoint)
-        room, evaluator = self._settings.room, Evaluator(filler)
-        backfill = Backfill(filler, evaluator, self._backfilling, lambda: intake.settled, room=room)
+        limits, evaluator = self._settings.limits, Evaluator(filler)
+        backfill = Backfill(
+            filler, evaluator, self._backfilling, lambda: intake.settled, limits=limits
+        )
         return {
             "backfill": self._fill(backfill),
             "drift": watch_drift(self._opening.conn, self._described),

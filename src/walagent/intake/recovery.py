@@ -147,7 +147,7 @@ class _Rows:
     ) -> list[dict[str, Any]]:
         """Give the runs of those rows whose change was not ingested."""
         told = {row.key: Told(*row.rest) for row in rows}
-        runs = await runs_of(self._evaluator, attachment, rows, self._plan.room)
+        runs = await runs_of(self._evaluator, attachment, rows, self._plan.limits)
         formers = await resyncing.formers(
             self._conn, [(key, one.time) for key, one in told.items()]
         )

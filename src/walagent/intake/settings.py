@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from walagent.attachment import Attachment
 from walagent.intake.writer import Starter
-from walagent.matching.document import ROOM, Room
+from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.replication.sinks import Table
 
 
@@ -13,7 +13,7 @@ from walagent.replication.sinks import Table
 class IntakeSettings:
     """The daemon gives the first three; the others belong to one stream."""
 
-    room: Room = ROOM  # how much of a change a run keeps
+    limits: SizeLimits = SIZE_LIMITS  # how much of a change a run keeps
     starter: Starter | None = None  # saves quiet times a claim and its commit
     on_runs: Callable[[], None] = lambda: None  # runs were committed
     on_attached: Callable[[Attachment], None] = lambda _: None  # a version is durably in effect

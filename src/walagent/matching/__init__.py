@@ -1,1 +1,1 @@
-"""Which attachment acts on which change.  Values in, values out; nothing here does I/O."""
+"""Select the attachments that act on a change.  Pure: values in, values out."""

@@ -1,8 +1,8 @@
-r"""A change as a run keeps it: JSON that PostgreSQL can read back into a row, and a model can read.
+r"""Convert a change to its run's JSON, which PostgreSQL can read as a row and a model can read.
 
-Numbers keep all their digits; what JSON has no form for (NaN, infinity) becomes PostgreSQL's word
-for it; text that is too long is cut and said to be; bytes that are no text (in a database whose
-encoding is SQL_ASCII) are written as `\xff`, and the column is said to have some.
+Numbers keep all digits; a number that JSON cannot represent (NaN, infinity) becomes PostgreSQL's
+name for it; long text is truncated and marked so; bytes that are not text (in a SQL_ASCII database)
+are written as `\xff`, and the column is marked so.
 """
 
 import json
@@ -20,31 +20,33 @@ from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation, Row, Value
 
 _JSON = {pgtypes.JSON: "json", pgtypes.JSONB: "jsonb"}
-_STRAY = re.compile("[\udc80-\udcff]")  # bytes that were no UTF-8, as the decoders keep them
+_STRAY = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as decoded with surrogateescape
 
-_NULL = r"\N"  # as COPY writes it; a letter that every database has
+_NULL = r"\N"  # as in COPY; ASCII, so valid in every encoding
 
-MAX_TEXT = 256 * 1024  # characters of one value that a run keeps; more goes to no model
+MAX_TEXT = 256 * 1024  # characters of one value that a run stores; models receive no more
 MAX_ROW = 1024 * 1024  # characters of one row
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
-    """How much of a change a run keeps.
+class SizeLimits:
+    """The size up to which a run stores a change.
 
-    A row's key, and what tools are given of it, are kept whether the row has room or not: they are
-    what it is found by.
+    The key of a row, and values bound to arguments of tools, are exempt from the limit of the row:
+    they identify it.
     """
 
     value: int = MAX_TEXT  # characters
     row: int = MAX_ROW
 
 
-ROOM = Room()
+SIZE_LIMITS = SizeLimits()
 
 
-def document(change: Change, attachment: Attachment, room: Room = ROOM) -> dict[str, Any]:
-    """Write a change as the JSON of its run, with only the columns that the agent is shown."""
+def document(
+    change: Change, attachment: Attachment, limits: SizeLimits = SIZE_LIMITS
+) -> dict[str, Any]:
+    """Convert a change to its run's JSON, with only the columns that the agent can see."""
     relation = change.relation
     shown: dict[str, Any] = {
         "op": change.op.value,
@@ -52,13 +54,13 @@ def document(change: Change, attachment: Attachment, room: Room = ROOM) -> dict[
         "table": readable(relation.name),
     }
     truncated: dict[str, int] = {}
-    # A json column keeps its text: it may hold what jsonb refuses, and a run is kept as jsonb.
+    # A json column is stored as text: jsonb, the type of the run's column, rejects some JSON.
     parsed = {n for n, kind in json_columns(attachment, relation).items() if kind == "jsonb"}
     first = attachment.agent.bound.union(attachment.target.key_columns)
     for side, row in (("new", change.new), ("old", change.old)):
         if row is not None:
             visible = _visible(row, attachment)
-            shown[side] = _shown_row(visible, truncated, parsed, room, first)
+            shown[side] = _shown_row(visible, truncated, parsed, limits, first)
     unchanged = [readable(n) for n, v in (change.new or {}).items() if v is UNCHANGED]
     if unchanged:
         shown["unchanged"] = unchanged
@@ -70,9 +72,9 @@ def document(change: Change, attachment: Attachment, room: Room = ROOM) -> dict[
 
 
 def json_columns(attachment: Attachment, relation: Relation) -> Mapping[str, str]:
-    """Say which columns hold json or jsonb: by their type at the change, where that is told.
+    """Return the json and jsonb columns: by their type at the change, if the WAL has it.
 
-    A domain's oid tells nothing; what it was made of is known from when the agent was attached.
+    The OID of a domain is not enough; its base type is known from the attachment.
     """
     kinds = dict(attachment.target.json_columns)
     for column in relation.columns:
@@ -84,10 +86,10 @@ def json_columns(attachment: Attachment, relation: Relation) -> Mapping[str, str
 
 
 def row_json(row: Row | None, parsed: Collection[str] = ()) -> dict[str, Any] | None:
-    """Write a whole row for PostgreSQL to read back, byte for byte; UNCHANGED columns are left out.
+    """Convert a row to text values that PostgreSQL reads back unchanged, without UNCHANGED ones.
 
     Args:
-        parsed: columns whose text is JSON, and is to be read as such.
+        parsed: columns whose text is parsed as JSON.
     """
     if row is None:
         return None
@@ -105,7 +107,7 @@ def _exact(value: Value, *, is_json: bool) -> Value | orjson.Fragment:
         return orjson.Fragment(value.encode("utf-8", "surrogateescape"))
     if is_text(value):
         return value
-    quoted = json.dumps(value, ensure_ascii=False)  # which minds no stray bytes
+    quoted = json.dumps(value, ensure_ascii=False)  # it accepts stray bytes
     return orjson.Fragment(quoted.encode("utf-8", "surrogateescape"))
 
 
@@ -125,20 +127,20 @@ def _shown_row(
     row: Iterable[tuple[str, Value]],
     truncated: dict[str, int],
     parsed: Collection[str],
-    room: Room,
+    limits: SizeLimits,
     first: Collection[str],
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    left = room.row
+    left = limits.row
     for column, value in row:
         if value is UNCHANGED:
             continue
         name = readable(column)
         if isinstance(value, str):
-            most = room.value if column in first else min(room.value, left)
+            most = limits.value if column in first else min(limits.value, left)
             if len(value) > most:
                 truncated[name] = len(value)
-                value = value[:most]  # noqa: PLW2901 - the cut value is what is kept
+                value = value[:most]  # noqa: PLW2901 - the truncated value is stored
             if column not in first:
                 left -= len(value)
             if column in parsed and name not in truncated and is_text(value):
@@ -156,35 +158,37 @@ def _plain(value: Value) -> Value:
 
 
 def is_text(value: str) -> bool:
-    """Whether a value is text, and not also bytes of a database that does not care (SQL_ASCII)."""
+    """Return whether a value is valid text, without bytes of a SQL_ASCII database."""
     return value.isascii() or _STRAY.search(value) is None
 
 
 def readable(text: str) -> str:
-    r"""Write bytes that are no text as `\xff`; for people and models, not to be read back."""
+    r"""Replace bytes that are not text by `\xff`; for people and models, not reversible."""
     if is_text(text):
         return text
     return _STRAY.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
 
 
 def unnamed(change: Change, attachment: Attachment) -> str | None:
-    """Find a column whose value a tool is given, and that is no text: it would name another row."""
+    """Return a column bound to a tool whose value is not valid text: it would name another row."""
     for name, value in _given(change, attachment):
         if not is_text(value):
             return readable(name)
     return None
 
 
-def cut_off(change: Change, attachment: Attachment, room: Room = ROOM) -> tuple[str, int] | None:
-    """Find a column whose value a tool is given, and that is longer than what is kept of it."""
+def cut_off(
+    change: Change, attachment: Attachment, limits: SizeLimits = SIZE_LIMITS
+) -> tuple[str, int] | None:
+    """Return a column bound to a tool whose value is longer than is stored, with its length."""
     for name, value in _given(change, attachment):
-        if len(value) > room.value:
+        if len(value) > limits.value:
             return readable(name), len(value)
     return None
 
 
 def _given(change: Change, attachment: Attachment) -> Iterable[tuple[str, str]]:
-    """The texts of a row that tools are given: its key, and what their arguments are bound to."""
+    """Yield the values that tools receive: the key, and those bound to arguments."""
     row = row_of(change)
     for name in (*attachment.target.key_columns, *sorted(attachment.agent.bound)):
         if isinstance(value := row.get(name), str):
@@ -192,20 +196,20 @@ def _given(change: Change, attachment: Attachment) -> Iterable[tuple[str, str]]:
 
 
 def row_of(change: Change) -> Row:
-    """The side of a change that says which row it is: the old one of a delete, else the new."""
+    """Return the side of a change that identifies its row: old for a delete, else new."""
     return (change.old if change.op is Op.DELETE else change.new) or {}
 
 
 def key_of(row: Row | Mapping[str, Any], attachment: Attachment) -> str | None:
-    """The row's primary key as text, for people and for `walagent why`."""
+    """Return the row's primary key as text, for people and for `walagent why`."""
     return joined(row, attachment.target.key_columns)
 
 
 def ordering_key_of(change: Change, attachment: Attachment) -> str | None:
-    """What keeps runs in order: equal ordering keys are worked one at a time.
+    """Return the ordering key: runs with equal keys execute one at a time.
 
-    An update that changes the key keeps the ordering key of the old one, so it stays behind what
-    came before it.
+    An update that changes the ordering key keeps the old one, so its run stays behind the earlier
+    ones.
     """
     columns = (
         attachment.target.key_columns
@@ -219,7 +223,7 @@ def ordering_key_of(change: Change, attachment: Attachment) -> str | None:
 
 
 def joined(row: Row | Mapping[str, Any], columns: Iterable[str]) -> str | None:
-    """Join values to one text that differs when any of them does; None without columns."""
+    """Join values to a text that is different for different values; None without columns."""
     values = [row.get(name) for name in columns]
     if not values:
         return None

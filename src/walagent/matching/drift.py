@@ -1,7 +1,7 @@
-"""What an attachment needs of its table, held against the table as it was at a change.  Pure.
+"""Check what an attachment needs against its table as of a change.  Pure.
 
-SQL agent_internal.drift_of() asks the same of the table as it is now, and more; but a change may
-be of a time when the table looked different, and is told by its relation alone.
+SQL agent_internal.drift_of() checks the same and more against the current table; but a change can
+be older than an ALTER TABLE, and then only its relation describes the table.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from walagent.change import Op, Relation
 
 
 def lack(attachment: Attachment, relation: Relation, op: Op) -> str:
-    """Say what such a change of this relation does not bring that the attachment needs.
+    """Return what the attachment needs and such a change of this relation lacks, "" if nothing.
 
-    "" if nothing.  A relation without columns was not described, and lacks nothing that we know of.
+    A relation without columns was not described, and counts as complete.
     """
     if not relation.columns:
         return ""
@@ -21,28 +21,26 @@ def lack(attachment: Attachment, relation: Relation, op: Op) -> str:
     table = f"{relation.schema}.{relation.name}"
     for name, use in _needs(attachment):
         if name not in there:
-            return f'{table} has no column "{name}" any more, which {use}'
-    if op not in {Op.UPDATE, Op.DELETE} or relation.oid == 0:  # 0: nobody told its identity
+            return f'column "{name}" of {table} does not exist; it is used by {use}'
+    if op not in {Op.UPDATE, Op.DELETE} or relation.oid == 0:  # 0: its replica identity is unknown
         return ""
     told = {column.name for column in relation.columns if column.in_key}
     for name in attachment.trigger.old_columns:
         if name not in told:
             return (
-                f'the replica identity of {table} does not carry the old "{name}" any more,'
-                " which the condition reads"
+                f'the replica identity of {table} does not include column "{name}",'
+                " which the condition reads from old"
             )
     return ""
 
 
 def _needs(attachment: Attachment) -> Iterator[tuple[str, str]]:
-    """Every column that is needed, and what for."""
-    yield from ((name, "was in its primary key") for name in attachment.target.key_columns)
-    yield from ((name, "the condition reads") for name in attachment.trigger.condition_columns)
-    yield from ((name, "is named in columns") for name in sorted(attachment.target.columns or ()))
-    yield from (
-        (name, "the ordering key is made of") for name in attachment.queueing.ordering_key or ()
-    )
-    yield from ((name, "is named in writes") for name in attachment.target.writes)
+    """Yield every column that the attachment needs, with its use."""
+    yield from ((name, "the primary key") for name in attachment.target.key_columns)
+    yield from ((name, "the condition") for name in attachment.trigger.condition_columns)
+    yield from ((name, "columns") for name in sorted(attachment.target.columns or ()))
+    yield from ((name, "the ordering key") for name in attachment.queueing.ordering_key or ())
+    yield from ((name, "writes") for name in attachment.target.writes)
     for tool in attachment.agent.tools:
         for argument, column in tool.bind.items():
-            yield column, f'tool {tool.name} is given as "{argument}"'
+            yield column, f'argument "{argument}" of tool "{tool.name}"'

@@ -1,6 +1,6 @@
-"""Which attachments a change concerns, by everything but their conditions.
+"""Select the attachments that a change can start, without evaluating conditions.
 
-operation wanted → not the attachment's own write → not too deep → a watched column touched
+operation matches → not the attachment's own write → not too deep → a watched column changed
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ from walagent.matching.origin import Origin
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An attachment acts on a change, if its condition holds.
+    """An attachment that acts on a change if its condition holds.
 
     Args:
-        lack: what the change does not bring that the attachment needs: then nobody can evaluate it.
+        lack: what the change lacks and the attachment needs: its evaluation is deferred.
     """
 
     attachment: Attachment
@@ -38,14 +38,14 @@ class Candidates:
     lack: str = ""
 
     def matches(self) -> Iterator[Match]:
-        """Give the matches that they become if the condition holds for each."""
+        """Yield a match for each change, as if the condition held for all."""
         for change in self.changes:
             yield Match(self.attachment, change, self.origin, self.lack)
 
 
 @dataclass(frozen=True, slots=True)
 class TooDeep:
-    """Agents have answered agents often enough; recorded as a skipped run."""
+    """The chain of runs has reached `max_depth`; recorded as a skipped run."""
 
     attachment: Attachment
     change: Change
@@ -69,12 +69,12 @@ def matches(
     origin: Origin | None,
     lacks: Mapping[int, str] | None = None,
 ) -> Iterator[Candidates | TooDeep]:
-    """Find what changes of one relation and one operation start.
+    """Yield what changes of one relation and one operation start.
 
     Args:
         origin: the run that wrote the changes, None for people and applications.  Its own
-            attachment never reacts to them.
-        lacks: by attachment what its table does not have any more.
+            attachment does not react to them.
+        lacks: by attachment ID, what its table lacks.
     """
     op = changes[0].op
     for attachment in attachments:
@@ -95,9 +95,9 @@ def matches(
 
 
 def touches(change: Change, attachment: Attachment) -> bool:
-    """Whether an update touches a column that the attachment names in `columns`.
+    """Return whether an update changes a column that the attachment names in `columns`.
 
-    Where the WAL does not carry the old value (replica identity other than full), it may.
+    If the WAL does not have the old value (replica identity other than full), it is assumed.
     """
     if change.op is not Op.UPDATE or attachment.target.columns is None or change.new is None:
         return True

@@ -1,16 +1,15 @@
-"""Who wrote a transaction: one of our runs, or anybody else.
+"""Identify the run that wrote a transaction, from its origin marker.
 
-A write-back begins with a logical message `<run> <attachment> <depth> <signature>`.  The signature
-is made with a key that only owner and runner can read, over the words before it and the very
-transaction's id, so a message that somebody else emits or copies proves nothing, and is treated
-as if it were not there.
+A write-back starts with a logical message `<run> <attachment> <depth> <signature>`.  The signature
+covers these numbers and the transaction's ID, with a key that only the schema owner and the runner
+can read.  A message that another user emits or copies has no valid signature and is ignored.
 """
 
 import hashlib
 import hmac
 from dataclasses import dataclass
 
-from walagent.change import Tag
+from walagent.change import OriginMarker
 
 PREFIX = "walagent"
 _NUMBERS = 3
@@ -18,23 +17,23 @@ _NUMBERS = 3
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The run whose write-back a transaction is, and how deep in a chain of agents it stood."""
+    """The run that wrote a transaction, and its depth in a chain of runs."""
 
     run_id: int
     attachment_id: int
     depth: int
 
 
-def origin_of(tag: Tag, xid: int, key: bytes) -> Origin | None:
-    """Read a tag, or return None when it is not ours.
+def origin_of(marker: OriginMarker, xid: int, key: bytes) -> Origin | None:
+    """Parse an origin marker, or return None if it is not signed by walagent.
 
     Args:
-        xid: of the transaction that the tag came in, 32 bits, as BEGIN shows it.
+        xid: of the transaction that has the marker, 32 bits, as in its Begin message.
         key: `agent_internal.secret`.
     """
-    what, _, signature = tag.content.rpartition(b" ")
+    what, _, signature = marker.content.rpartition(b" ")
     numbers = what.split(b" ")
-    if tag.prefix != PREFIX or len(numbers) != _NUMBERS or not all(n.isdigit() for n in numbers):
+    if marker.prefix != PREFIX or len(numbers) != _NUMBERS or not all(n.isdigit() for n in numbers):
         return None
     if not hmac.compare_digest(sign(what, xid, key), signature):
         return None
@@ -42,6 +41,6 @@ def origin_of(tag: Tag, xid: int, key: bytes) -> Origin | None:
 
 
 def sign(what: bytes, xid: int, key: bytes) -> bytes:
-    """Do what agent_internal.sign_write() does."""
+    """Compute a signature as agent_internal.sign_write() does."""
     inner = hashlib.sha256(key + what + b" " + str(xid).encode()).digest()
     return hashlib.sha256(key + inner).hexdigest().encode()

@@ -1,9 +1,8 @@
-"""The statement that lets PostgreSQL evaluate a condition on decoded rows, many at a time.
+"""Build the statement by which PostgreSQL evaluates a condition on many decoded rows.
 
-PostgreSQL itself evaluates it, on values of the types that the columns had at the change:
-collations, NULL and casts are as everywhere, also when the table has changed since.  A column that
-the WAL did not carry (UNCHANGED) is taken from the old row where that is whole, else from the row
-as it is now.
+PostgreSQL evaluates it on values of the types that the columns had at the change, so collations,
+NULL and casts work as usual even if the table has changed since.  A column that the WAL does not
+contain (UNCHANGED) is taken from the old row if that is complete, else from the current row.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,24 +16,24 @@ from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Relation, Row, Unsent, Value
 from walagent.matching.document import json_columns, row_json
 
-# Characters of one value.  A condition sees values whole or not at all; a larger one would cost
-# the reader and the server some times its size, and seconds in which nothing else is ingested.
+# Characters of one value.  A condition sees whole values only; a larger one would cost the reader
+# and the server several times its size, and seconds without ingesting.
 MAX_EVALUATED = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What the columns that evaluating may need are to be read as, in SQL."""
+class ColumnTypes:
+    """The SQL types of the columns that an evaluation can need."""
 
     then: Mapping[str, str]  # by name: the type at the change
-    now: Mapping[str, str]  # the type now, of those columns that are still there
-    table: tuple[str, str] | None  # schema and name now; None: it is gone
+    now: Mapping[str, str]  # the current type of the columns that still exist
+    table: tuple[str, str] | None  # current schema and name; None: dropped
 
 
 def needed(attachment: Attachment, relation: Relation) -> Sequence[tuple[str, int]] | None:
-    """Name the columns that evaluating may need, with the oids of their types, 0 where not told.
+    """Return the columns that an evaluation can need, with their type OIDs, 0 if unknown.
 
-    None: all that the table has, for the relation was not described.
+    None: all columns of the table, because the relation was not described.
     """
     described = {column.name: column.type_oid for column in relation.columns}
     if attachment.trigger.whole_row:
@@ -44,7 +43,7 @@ def needed(attachment: Attachment, relation: Relation) -> Sequence[tuple[str, in
 
 
 def oversized(attachment: Attachment, change: Change) -> tuple[str, int] | None:
-    """Find a value that the condition reads and that is longer than it may be, with its length."""
+    """Return a value that the condition reads and that exceeds the limit, with its length."""
     for row in (change.new, change.old):
         for name in (
             row if row and attachment.trigger.whole_row else attachment.trigger.condition_columns
@@ -55,14 +54,16 @@ def oversized(attachment: Attachment, change: Change) -> tuple[str, int] | None:
     return None
 
 
-def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -> sql.Composed:
-    """Compose the statement; its one parameter, `$1`, is the JSON array that `rows` makes.
+def statement(
+    attachment: Attachment, shape: ColumnTypes, *, looks_up: bool = False
+) -> sql.Composed:
+    """Build the statement; its parameter `$1` is the JSON array from `rows`.
 
-    Its rows are (n, verdict), in no order.  It is for a raw cursor: to any other, a percent sign in
-    the condition or in a name would be a parameter.
+    Its rows are (n, verdict), in any order.  Execute it with a raw cursor: other cursors take a
+    percent sign in the condition or in a name for a parameter.
 
     Args:
-        looks_up: whether some change lacks a column, and comes with a key to find its row by.
+        looks_up: whether a change lacks a column and has a key to look up its row.
     """
     columns = [name for name in shape.then if _is_read(name, attachment)]
     return sql.SQL(
@@ -84,7 +85,7 @@ def statement(attachment: Attachment, shape: Shape, *, looks_up: bool = False) -
 
 
 def column_statement(
-    attachment: Attachment, shape: Shape, sides: Sequence[str]
+    attachment: Attachment, shape: ColumnTypes, sides: Sequence[str]
 ) -> sql.Composed | None:
     """Compose the statement for changes of which everything that is read is there, as text.
 
@@ -114,7 +115,7 @@ def column_statement(
 
 
 def _cast(
-    alias: str, columns: Sequence[str], shape: Shape, given: Iterator[str] | None
+    alias: str, columns: Sequence[str], shape: ColumnTypes, given: Iterator[str] | None
 ) -> sql.Composable:
     """A side of the change as a row; of NULLs where the changes have none."""
     cells = sql.SQL(", ").join(
@@ -194,8 +195,8 @@ def _is_read(name: str, attachment: Attachment) -> bool:
     return attachment.trigger.whole_row or name in attachment.trigger.condition_columns
 
 
-def _record(alias: str, given: str, columns: Sequence[str], shape: Shape) -> sql.Composable:
-    """A side of the change as a row; of no columns where the condition reads none."""
+def _record(alias: str, given: str, columns: Sequence[str], shape: ColumnTypes) -> sql.Composable:
+    """Build one side of the change as a row, without columns if the condition reads none."""
     name = sql.Identifier(alias)
     if not columns:
         return sql.SQL("(select) as {}").format(name)
@@ -214,12 +215,11 @@ def _typed(columns: Iterable[str], types: Mapping[str, str]) -> sql.Composable:
 
 
 def _present_row(
-    attachment: Attachment, shape: Shape, columns: Sequence[str]
+    attachment: Attachment, shape: ColumnTypes, columns: Sequence[str]
 ) -> sql.Composable:  # fmt: skip
-    """Join what the row has now of the columns that the condition reads.
+    """Join the current values of the columns that the condition reads.
 
-    A column that is gone is asked for all the same: what it held is lost, and that must not pass
-    for NULL.
+    A dropped column is selected too: its value is lost, and the error is better than NULL.
     """
     keys = [name for name in attachment.target.key_columns if name in shape.now]
     return sql.SQL(
@@ -240,9 +240,9 @@ def _present_row(
 
 
 def rows(attachment: Attachment, changes: Iterable[tuple[int, Change]]) -> list[dict[str, Any]]:
-    """Write numbered changes as the statement's parameter.
+    """Encode numbered changes as the statement's parameter.
 
-    What a database without an encoding holds goes in byte for byte.
+    Bytes of a SQL_ASCII database are passed unchanged.
     """
     return [
         {
@@ -256,7 +256,7 @@ def rows(attachment: Attachment, changes: Iterable[tuple[int, Change]]) -> list[
 
 
 def _side(attachment: Attachment, relation: Relation, row: Row | None) -> dict[str, Any] | None:
-    """What the condition reads of one side."""
+    """Return the columns of one side that the condition reads."""
     if row is None:
         return None
     kinds = json_columns(attachment, relation)
@@ -266,7 +266,7 @@ def _side(attachment: Attachment, relation: Relation, row: Row | None) -> dict[s
 
 
 def _whole(change: Change) -> Row | None:
-    """The new row, completed from the old one where that has what the WAL left out."""
+    """Return the new row, with values that the WAL omits taken from a complete old row."""
     if change.new is None:
         return None
     return {
@@ -278,7 +278,7 @@ def _whole(change: Change) -> Row | None:
 
 
 def _key(attachment: Attachment, change: Change) -> dict[str, Any] | None:
-    """The key to look the present row up by; None when that is not needed, or cannot be done."""
+    """Return the key to look up the current row; None if not needed or not possible."""
     new, old = change.new or {}, change.old or {}
     missing = any(
         value is UNCHANGED and name not in old and _is_read(name, attachment)

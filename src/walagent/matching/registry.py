@@ -1,8 +1,8 @@
-"""The attachments in effect at the reader's place in the WAL.
+"""The attachments in effect at the reader's position in the WAL.
 
-The table `agent.attachment` is itself in the publication.  So the registry changes exactly where
-an attaching transaction stands among the others, and the same stretch of WAL read again after a
-crash finds the same attachments.
+The table `agent.attachment` is part of the publication.  So an attaching transaction changes the
+registry at its place among the others, and rereading the same WAL after a crash has the same
+result.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,68 +18,68 @@ from walagent.matching.drift import lack
 
 K = TypeVar("K")
 _OWN = ("agent", "attachment")
-_MOST_SHAPES = 10_000  # relations remembered; more only where tables change without end
+_MOST_SHAPES = 10_000  # relations kept; more occur only if tables change continually
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
-    """A version of an attachment comes into effect."""
+class VersionActivated:
+    """A version of an attachment takes effect."""
 
     attachment: Attachment
     definition: str
 
 
 @dataclass(frozen=True, slots=True)
-class Detached:
-    """An attachment is gone."""
+class AttachmentRemoved:
+    """An attachment was removed."""
 
     attachment_id: int
 
 
 def is_ours(relation: Relation) -> bool:
-    """Whether a relation is the table of attachments."""
+    """Return whether a relation is the table of attachments."""
     return (relation.schema, relation.name) == _OWN
 
 
-def read_attaching(change: Change) -> Attached | Detached | None:
-    """Read what a change of `agent.attachment` means; None for one that changes no version.
+def read_attaching(change: Change) -> VersionActivated | AttachmentRemoved | None:
+    """Decode a change of `agent.attachment`; None if it changes no version.
 
     Raises:
-        DecodeError: the row is not what our own trigger writes.
+        DecodeError: the row is not one that walagent's trigger writes.
     """
     if change.op is Op.DELETE and change.old is not None:
-        return Detached(_number(change.old.get("id")))
+        return AttachmentRemoved(_number(change.old.get("id")))
     if change.op is Op.TRUNCATE or change.new is None:
         return None
     definition = change.new.get("definition")
     if definition is UNCHANGED or definition is None:
-        return None  # only an update that leaves the version alone leaves it untouched
+        return None  # only an update that keeps the version leaves it unchanged
     try:
-        return Attached(Attachment.from_json(orjson.loads(str(definition))), str(definition))
+        return VersionActivated(
+            Attachment.from_json(orjson.loads(str(definition))), str(definition)
+        )
     except (KeyError, TypeError, ValueError) as error:
-        raise DecodeError(
-            f"agent.attachment holds a definition we cannot read: {error!r}", offset=0
-        ) from error
+        raise DecodeError(f"invalid definition in agent.attachment: {error!r}", offset=0) from error
 
 
 class Registry:
-    """Attachments by relation: by its oid, for a table keeps that under another name, and a new
-    table of the old name has another.  By its name only where the plug-in tells no oid.
+    """Attachments by the OID of their relation, which a renamed table keeps and a new table of the
+    old name does not have.  By name only if the plugin sends no OID.
     """
 
     def __init__(self, attachments: Iterable[Attachment] = ()) -> None:
         self._by_id: dict[int, Attachment] = {}
         self._by_oid: dict[int, list[Attachment]] = {}
         self._by_name: dict[tuple[str, str], list[Attachment]] = {}
-        # What attachments lack of relations as they were described, by the identity of these: each
-        # description is one object, which its changes share.
+        # What attachments lack, by the identity of the relation's description: all changes of one
+        # description share one object.
         self._lacks: dict[tuple[int, Op], tuple[Relation, Mapping[int, str]]] = {}
-        self.described = False  # whether an attached table was, since somebody last looked
+        self.described = False  # whether an attached table was described since the last check
         for attachment in attachments:
             self.put(attachment)
 
     def put(self, attachment: Attachment) -> bool:
-        """Let a version be in effect; False when it was already."""
+        """Activate a version; False if it was active."""
         if self._by_id.get(attachment.id) == attachment:
             return False
         self.remove(attachment.id)
@@ -90,20 +90,20 @@ class Registry:
         return True
 
     def remove(self, attachment_id: int) -> None:
-        """Let an attachment be gone."""
+        """Remove an attachment."""
         if former := self._by_id.pop(attachment_id, None):
             _take_out(self._by_oid, former.target.relation_oid, attachment_id)
             _take_out(self._by_name, former.target.relation, attachment_id)
             self._lacks.clear()
 
     def of(self, relation: Relation) -> list[Attachment]:
-        """Find the attachments of a relation."""
+        """Return the attachments of a relation."""
         if relation.oid:
             return self._by_oid.get(relation.oid, [])
         return self._by_name.get((relation.schema, relation.name), [])
 
     def lacks(self, relation: Relation, op: Op) -> Mapping[int, str]:
-        """Say which attachments a change of a relation has nothing to stand on for, and why."""
+        """Return the attachments that lack something in a change of a relation, with the reason."""
         key = id(relation), op
         known = self._lacks.get(key)
         if known is not None and known[0] is relation:
@@ -117,11 +117,11 @@ class Registry:
 
     @property
     def relations(self) -> frozenset[tuple[str, str]]:
-        """Every relation with an attachment, by name."""
+        """Return the names of all relations with an attachment."""
         return frozenset(self._by_name)
 
     def __iter__(self):  # noqa: ANN204 - Iterator[Attachment], inferred
-        """Go through all attachments."""
+        """Iterate over all attachments."""
         return iter(self._by_id.values())
 
 
@@ -135,5 +135,5 @@ def _take_out(index: dict[K, list[Attachment]], key: K, attachment_id: int) -> N
 
 def _number(value: object) -> int:
     if not isinstance(value, int):
-        raise DecodeError("agent.attachment's key is not a number", offset=0)
+        raise DecodeError("agent.attachment has a key that is not a number", offset=0)
     return value

@@ -18,9 +18,9 @@ Table = tuple[str, str]  # schema and name
 class Sink(Protocol):
     """A consumer of the items of one stream.
 
-    They arrive in the order of the stream, `Begin (Tag | Piece)* Commit` with `Idle` between; a
-    transaction can take several calls.  A durable sink receives every transaction whose commit LSN
-    is not below the `durable` that it had when the stream was opened.
+    They arrive in the order of the stream, `Begin (OriginMarker | Piece)* Commit` with `Idle`
+    between; a transaction can take several calls.  A durable sink receives every transaction whose
+    commit LSN is not below the `durable` that it had when the stream was opened.
     """
 
     def tables(self) -> frozenset[Table]:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from psycopg import AsyncConnection, Error
 
-from walagent.change import Begin, Change, Commit, Idle, Item, Piece, Tag
+from walagent.change import Begin, Change, Commit, Idle, Item, OriginMarker, Piece
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions, quote_name
 from walagent.wal.refusals import refused
 from walagent.wal.stream import ReplicationStream, open_stream, prepare_transactions
-from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_tag
+from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,8 @@ def _lines(item: Item, watch: Watch) -> Iterator[bytes]:
             yield format_begin(item)
         case Commit() if watch.marks:
             yield format_commit(item)
-        case Tag() if watch.marks:
-            yield format_tag(item)
+        case OriginMarker() if watch.marks:
+            yield format_marker(item)
         case _:
             pass
 

@@ -1,1 +1,1 @@
-"""From the WAL's bytes to transactions of changes: connection, decoders, slots, publications."""
+"""Decode WAL bytes into transactions of changes: connection, decoders, slots, publications."""

@@ -1,6 +1,6 @@
-"""Tables as the catalog has them now, for wal2json, whose documents do not describe them.
+"""Read table definitions from the catalog for wal2json, whose documents do not contain them.
 
-Asked over the replication connection before it streams: it takes plain SQL, but no parameters.
+The queries run on the replication connection before it streams.  They cannot have parameters.
 
 Source: PostgreSQL docs, 53.11 pg_class, 53.7 pg_attribute, 53.26 pg_index.
 """
@@ -53,30 +53,30 @@ select n.nspname, c.relname, a.attname
 
 
 @dataclass(frozen=True, slots=True)
-class Catalog:
-    """What a database tells of itself before its changes are read."""
+class DatabaseCatalog:
+    """What a database reports about itself before its changes are read."""
 
     tables: Sequence[Relation] = ()
-    # By table the columns that pgoutput does not send, which are not told of by wal2json either.
+    # By table: the columns that pgoutput does not send, which are removed from wal2json's rows.
     left_out: Mapping[tuple[str, str], frozenset[str]] = field(
         default_factory=dict[tuple[str, str], frozenset[str]]
     )
-    encoding: str = "UTF8"  # as PostgreSQL calls it
+    encoding: str = "UTF8"  # PostgreSQL's name for it
 
 
-async def read_catalog(conn: AsyncConnection, tables: Sequence[tuple[str, str]]) -> Catalog:
-    """Look at the database; see `read_tables`.
+async def read_catalog(conn: AsyncConnection, tables: Sequence[tuple[str, str]]) -> DatabaseCatalog:
+    """Read the tables, generated columns and encoding of a database; see `read_tables`.
 
     Raises:
-        PreconditionError: wal2json writes what we cannot read.
-        WalagentError: the connection broke, or the role may not look.
+        PreconditionError: the encoding of wal2json's output cannot be decoded.
+        WalagentError: the connection was lost, or the role lacks a privilege.
     """
     if (encoding := server_encoding(conn)) not in CODECS:
         raise PreconditionError(
-            f"wal2json writes text in the database's encoding {encoding}, which we cannot read",
-            hint="use pgoutput, whose text the server converts: replication: {plugin: pgoutput}",
+            f"cannot decode wal2json output in encoding {encoding}",
+            hint="Use pgoutput, which sends UTF-8: replication: {plugin: pgoutput}",
         )
-    return Catalog(await read_tables(conn, tables), await _left_out(conn), encoding)
+    return DatabaseCatalog(await read_tables(conn, tables), await _left_out(conn), encoding)
 
 
 async def _left_out(conn: AsyncConnection) -> Mapping[tuple[str, str], frozenset[str]]:
@@ -89,10 +89,10 @@ async def _left_out(conn: AsyncConnection) -> Mapping[tuple[str, str], frozenset
 async def read_tables(
     conn: AsyncConnection, tables: Sequence[tuple[str, str]]
 ) -> Sequence[Relation]:
-    """Describe tables, given by schema and name; without any given, all that are not the system's.
+    """Describe the named tables (schema, name), or all user tables if none are named.
 
     Raises:
-        WalagentError: the connection broke, or the role may not look.
+        WalagentError: the connection was lost, or the role lacks a privilege.
     """
     names = ", ".join(f"({quote_text(schema)}, {quote_text(name)})" for schema, name in tables)
     wanted = f"and (n.nspname, c.relname) in ({names})" if names else ""
@@ -112,6 +112,6 @@ async def _rows(conn: AsyncConnection, query: str) -> list[tuple[Any, ...]]:
         raise refused(error, "") from error
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - what the columns hold
-    """Read a text of a database without an encoding."""
+def _plain(value: object) -> Any:  # noqa: ANN401 - any column value
+    """Decode text from a database whose encoding is SQL_ASCII."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

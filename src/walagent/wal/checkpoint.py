@@ -1,4 +1,4 @@
-"""What every reader of a stream keeps: which transaction is open, and how far it has read."""
+"""The position of a stream: the open transaction, and how far the stream was read."""
 
 from walagent.change import Begin, Commit, Idle
 from walagent.errors import DecodeError
@@ -6,11 +6,11 @@ from walagent.lsn import Lsn
 from walagent.wal.protocol import parse_keepalive
 
 
-class Progress:
-    """The open transaction, and the positions behind it.
+class StreamPosition:
+    """The open transaction and the positions that follow from it.
 
     Args:
-        start: transactions whose commit LSN is below are left out: they are in the checkpoint.
+        start: transactions with a lower commit LSN are skipped: the checkpoint includes them.
     """
 
     def __init__(self, start: Lsn) -> None:
@@ -23,32 +23,32 @@ class Progress:
         self.weight = 0
 
     def take_request(self) -> bool:
-        """Say whether the server has asked for a status since the last call."""
+        """Return whether the server has requested a status since the last call."""
         requested, self._requested = self._requested, False
         return requested
 
     def _open(self, begin: Begin, offset: int) -> None:
         if self._begin is not None:
-            raise DecodeError("a transaction begins within another", offset=offset)
+            raise DecodeError("Begin message within a transaction", offset=offset)
         self._begin, self._ordinal = begin, 0
-        # The server decides by the same rule; a commit LSN is where the commit record starts.
+        # The server applies the same rule; a commit LSN is the start of the commit record.
         self._skipping = begin.commit_lsn < self._start  # planted: skip-the-border
 
     def _complete(self, commit: Commit, offset: int) -> Commit | None:
-        """End the transaction; None if it was left out."""
+        """End the transaction and return its commit; None if it was skipped."""
         if self._transaction(offset).commit_lsn != commit.commit_lsn:
-            raise DecodeError("a commit of another transaction", offset=offset)
+            raise DecodeError("Commit message of another transaction", offset=offset)
         skipped, self._begin, self._skipping = self._skipping, None, False
         self.received = max(self.received, commit.end_lsn)
         return None if skipped else commit
 
     def _transaction(self, offset: int) -> Begin:
         if self._begin is None:
-            raise DecodeError("no transaction is open", offset=offset)
+            raise DecodeError("message outside a transaction", offset=offset)
         return self._begin
 
     def _idle(self, data: bytes, *, busy: bool = False) -> Idle | None:
-        """Take a keepalive in; while a transaction is incomplete its position means nothing."""
+        """Parse a keepalive; its position does not count while a transaction is incomplete."""
         keepalive = parse_keepalive(data)
         self._requested |= keepalive.reply_requested
         if busy or self._begin is not None:

@@ -1,4 +1,4 @@
-"""Opens the replication connection: its settings, and the start of the stream."""
+"""Open the replication connection and start the stream."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,12 +12,12 @@ from walagent.errors import StreamLostError
 from walagent.wal.options import StreamOptions, start_command
 from walagent.wal.refusals import refused
 
-# The walsender writes values as its session is set.  Names inside of values (regclass) tell their
-# schema where there is no search path.
+# The walsender formats values with the settings of its session.  With this search path, names
+# inside values (regclass) include their schema.
 _SETTINGS: Final = {**TEXT_FORMS, "quote_all_identifiers": "off", "search_path": "pg_catalog"}
-_ANSWER: Final = 20.0  # seconds; psycopg may take ten more to give up
-# Seconds beyond the stall time-out in which a reader lets go by itself; then the server's system
-# does it, for one that is frozen.  Unix sockets know nothing like that.
+_ANSWER: Final = 20.0  # seconds; psycopg can take ten more to give up
+# Seconds after the stall timeout at which the kernel closes the connection of a frozen reader; a
+# running reader releases the slot first.  Unix sockets have no such timeout.
 _MARGIN: Final = 2.0
 
 
@@ -28,16 +28,16 @@ async def connect_replication(
     sender_timeout: float = 4.0,
     stall_timeout: float = 20.0,
 ) -> AsyncConnection:
-    """Open a connection that can replicate; the caller closes it.
+    """Open a replication connection; the caller closes it.
 
     Args:
-        sender_timeout: seconds after which the server gives up on a reader that says nothing.
-        stall_timeout: seconds that what the server has sent may wait to be read.
+        sender_timeout: seconds without a message from the reader, after which the server gives up.
+        stall_timeout: seconds that sent data can stay unread.
 
     Raises:
-        StreamLostError: the server cannot be reached now.
-        LoginRefusedError: it does not let us in.
-        ConfigError: *dsn* is not a connection string.
+        StreamLostError: the server cannot be reached at the moment.
+        LoginRefusedError: the server rejects the login.
+        ConfigError: *dsn* is not a valid connection string.
     """
     times = {
         "wal_sender_timeout": f"{round(sender_timeout * 1000)}ms",
@@ -55,16 +55,16 @@ async def connect_replication(
 
 
 async def take_bytes(conn: AsyncConnection) -> None:
-    """Let a database without an encoding send its text as it is: it refuses to send it as UTF-8.
+    """Receive the text of a SQL_ASCII database unconverted: the server cannot send it as UTF-8.
 
-    From here on psycopg gives texts of queries as bytes, too.
+    After this call psycopg also returns query results as bytes.
     """
     if server_encoding(conn) == "SQL_ASCII":
         await conn.execute("set client_encoding = 'SQL_ASCII'")
 
 
 def server_encoding(conn: AsyncConnection) -> str:
-    """The database's encoding, as PostgreSQL calls it."""
+    """Return the database's encoding under PostgreSQL's name."""
     return conn.info.parameter_status("server_encoding") or "UTF8"
 
 
@@ -73,9 +73,9 @@ async def start_replication(conn: AsyncConnection, options: StreamOptions) -> No
 
     Raises:
         SlotBusyError: another reader has the slot.
-        GapError: the slot, or the WAL it needs, is gone.
-        PreconditionError: the server or the role is not set up for us.
-        StreamLostError: the server does not answer.
+        GapError: the slot, or the WAL that it needs, no longer exists.
+        PreconditionError: the server or the role is not configured for replication.
+        StreamLostError: the server does not respond.
     """
     try:
         async with answering():
@@ -87,13 +87,13 @@ async def start_replication(conn: AsyncConnection, options: StreamOptions) -> No
 
 @asynccontextmanager
 async def answering() -> AsyncGenerator[None]:
-    """Do not wait for ever for what the server answers at once, where an answer can be lost.
+    """Limit the wait for a reply that the server sends at once, but that can be lost.
 
     Raises:
-        StreamLostError: it was not there in time.
+        StreamLostError: no reply in time.
     """
     try:
         async with asyncio.timeout(_ANSWER):
             yield
     except TimeoutError as error:
-        raise StreamLostError("the server does not answer") from error
+        raise StreamLostError(f"no response from the server in {_ANSWER:g} s") from error

@@ -1,4 +1,4 @@
-"""Reads forward through one message and always knows where it is."""
+"""Read a message field by field, with bounds checks."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,10 +9,10 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 class Cursor:
-    """A position in *data*; every read checks the bounds.
+    """A read position in *data*.
 
     Args:
-        offset: where the message begins.
+        offset: where the message starts.
     """
 
     __slots__ = ("data", "offset")
@@ -25,68 +25,70 @@ class Cursor:
         """Read *size* bytes.
 
         Raises:
-            DecodeError: there are fewer left.
+            DecodeError: fewer bytes are left.
         """
         end = self.offset + size
         if end > len(self.data):
-            raise DecodeError(f"message ends early: {size} bytes wanted", offset=self.offset)
+            raise DecodeError(
+                f"unexpected end of message: expected {size} bytes", offset=self.offset
+            )
         chunk = self.data[self.offset : end]
         self.offset = end
         return chunk
 
     def uint8(self) -> int:
-        """Read one byte."""
+        """Read an unsigned 1-byte integer."""
         return self.take(1)[0]
 
     def uint16(self) -> int:
-        """Read two bytes, the high one first, as all numbers are sent."""
+        """Read an unsigned 2-byte integer in network byte order, as are all numbers."""
         return int.from_bytes(self.take(2), "big")
 
     def uint32(self) -> int:
-        """Read four bytes."""
+        """Read an unsigned 4-byte integer."""
         return int.from_bytes(self.take(4), "big")
 
     def int32(self) -> int:
-        """Read four bytes with a sign."""
+        """Read a signed 4-byte integer."""
         return int.from_bytes(self.take(4), "big", signed=True)
 
     def lsn(self) -> Lsn:
-        """Read a position."""
+        """Read an LSN."""
         return Lsn(int.from_bytes(self.take(8), "big"))
 
     def time(self) -> datetime:
-        """Read microseconds since 2000.
+        """Read a timestamp in microseconds since 2000-01-01.
 
         Raises:
-            DecodeError: a time that no calendar has.
+            DecodeError: the timestamp is out of range.
         """
         start = self.offset
         micros = int.from_bytes(self.take(8), "big", signed=True)
         try:
             return _EPOCH + timedelta(microseconds=micros)
         except OverflowError as error:
-            raise DecodeError(f"a time of {micros} microseconds", offset=start) from error
+            raise DecodeError(f"timestamp out of range: {micros} us", offset=start) from error
 
     def text(self) -> str:
-        """Read up to the next zero byte.
+        """Read a null-terminated string.
 
-        Bytes that are not UTF-8 (a SQL_ASCII database) survive as lone surrogates.
+        Bytes that are not UTF-8 (in a SQL_ASCII database) are kept as lone surrogates.
 
         Raises:
-            DecodeError: no zero byte follows.
+            DecodeError: the terminator is missing.
         """
         end = self.data.find(b"\0", self.offset)
         if end < 0:
-            raise DecodeError("a text without its end", offset=self.offset)
+            raise DecodeError("unterminated string", offset=self.offset)
         chunk = self.data[self.offset : end]
         self.offset = end + 1
         return chunk.decode("utf-8", "surrogateescape")
 
     def finish(self) -> None:
-        """Say that the message ought to end here.
+        """Check that the message ends here.
 
         Raises:
             DecodeError: more bytes follow.
         """
         if (rest := len(self.data) - self.offset) != 0:
-            raise DecodeError(f"{rest} bytes too many", offset=self.offset)
+            raise DecodeError(f"{rest} bytes after the end of the message", offset=self.offset)

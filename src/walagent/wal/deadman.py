@@ -1,9 +1,9 @@
-"""A dead man's switch: cuts the connection when the event loop itself hangs.
+"""Shut the replication socket down when the event loop hangs.
 
-A tool that blocks the loop keeps the stream from being read, and nothing on the loop can say so.
-The server has a time-out for that, but not once it wants to end the stream itself: then it waits
-for the socket without an end, and its checkpoints wait with it.  So a thread looks whether the loop
-turns.
+A tool that blocks the event loop keeps the stream from being read, and nothing on the loop can
+detect it.  The server's timeout does not apply while the server itself ends the stream: it then
+waits for the socket indefinitely, and its server checkpoints wait too.  So a thread checks that the
+loop runs.
 """
 
 import os
@@ -13,15 +13,15 @@ import time
 from contextlib import suppress
 from typing import Final
 
-_LOOKS: Final = 10  # within the patience
+_LOOKS: Final = 10  # per patience
 
 
 class Deadman:
-    """Holds a socket open for as long as somebody says `alive` often enough.
+    """Keeps a socket open while `alive` is called often enough.
 
     Args:
-        fd: of the socket; a duplicate of it is kept, so its owner may close it any time.
-        patience: seconds between two calls of `alive` after which the connection is cut.
+        fd: of the socket; it is duplicated, so the owner can close it at any time.
+        patience: seconds without a call of `alive` after which the socket is shut down.
     """
 
     def __init__(self, fd: int, patience: float) -> None:
@@ -32,11 +32,11 @@ class Deadman:
         threading.Thread(target=self._watch, name="deadman", daemon=True).start()
 
     def alive(self) -> None:
-        """Say that the loop turns."""
+        """Report that the event loop runs."""
         self._seen = time.monotonic()
 
     def stop(self) -> None:
-        """Let go of the socket; the server is free of it once its owner has closed it, too."""
+        """Close the duplicate; the connection ends when the owner has closed the socket too."""
         self._stopped.set()
 
     def _watch(self) -> None:

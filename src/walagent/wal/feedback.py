@@ -1,6 +1,6 @@
-"""What the server is told about our position, and whether it is still there.  Pure: no clock.
+"""Standby status updates and server liveness.  Pure: no clock.
 
-All times are seconds of one monotonic clock, given by the caller.
+Times are seconds of one monotonic clock that the caller reads.
 """
 
 from enum import Enum, auto
@@ -8,72 +8,72 @@ from typing import Final
 
 from walagent.lsn import Lsn
 
-ANSWER: Final = 10.0  # seconds that the server has to answer when we ask
+ANSWER: Final = 10.0  # seconds that the server has to reply to a probe
 
 
 class Pulse(Enum):
-    """What a tick of the clock asks for."""
+    """What a tick of the timer requires."""
 
-    STATUS = auto()  # say where we are
-    PROBE = auto()  # say it, and ask for an answer
-    LOST = auto()  # the server did not answer
+    STATUS = auto()  # send a status update
+    PROBE = auto()  # send a status update that requests a reply
+    LOST = auto()  # the server did not reply
     STALLED = auto()  # the consumer did not take anything
 
 
 class Feedback:
-    """The positions of one stream and the times at which it heard of the server.
+    """The confirmed position of one stream, and when the server was last received from.
 
     Args:
         now: when the stream started.
-        silence: seconds without a byte after which the server is asked for one.
-        stall: seconds that reading may rest because the consumer takes nothing.
+        silence: seconds without a byte from the server, after which it is probed.
+        stall: seconds that reading can be suspended because the consumer takes nothing.
     """
 
     def __init__(self, now: float, *, silence: float, stall: float) -> None:
         self._silence = silence
         self._stall = stall
-        self._heard = now
-        self._asked: float | None = None
-        self._resting_since: float | None = None
+        self._last_received = now
+        self._probed_at: float | None = None
+        self._suspended_at: float | None = None
         self.flushed = Lsn(0)
-        self._told = Lsn(0)
+        self._sent = Lsn(0)
 
     def confirm(self, lsn: Lsn, received: Lsn) -> bool:
-        """Move the flushed position, never back and never past *received*.
+        """Advance the flushed position, but not beyond *received*; it never moves backwards.
 
         Returns:
-            Whether there is something new to tell.
+            Whether there is a new position to send.
         """
         self.flushed = max(self.flushed, min(lsn, received))
-        return self.flushed > self._told
+        return self.flushed > self._sent
 
-    def tell(self) -> Lsn:
-        """Give the flushed position, to be sent now."""
-        self._told = self.flushed
+    def take_flushed(self) -> Lsn:
+        """Return the flushed position, which is then counted as sent."""
+        self._sent = self.flushed
         return self.flushed
 
-    def heard(self, now: float) -> None:
-        """Note that bytes came."""
-        self._heard, self._asked = now, None
+    def received(self, now: float) -> None:
+        """Record that bytes were received."""
+        self._last_received, self._probed_at = now, None
 
     def rest(self, now: float) -> None:
-        """Note that reading stops, because the buffer is full."""
-        if self._resting_since is None:
-            self._resting_since = now
+        """Record that reading is suspended because the buffer is full."""
+        if self._suspended_at is None:
+            self._suspended_at = now
 
     def resume(self, now: float) -> None:
-        """Note that reading goes on; silence counts from here."""
-        if self._resting_since is not None:
-            self._resting_since = None
-            self.heard(now)
+        """Record that reading continues; silence counts from now."""
+        if self._suspended_at is not None:
+            self._suspended_at = None
+            self.received(now)
 
     def pulse(self, now: float) -> Pulse:
-        """Decide what is to be done at *now*."""
-        if self._resting_since is not None:
-            return Pulse.STALLED if now - self._resting_since >= self._stall else Pulse.STATUS
-        if self._asked is not None and now - self._asked >= ANSWER:
+        """Return what is required at *now*."""
+        if self._suspended_at is not None:
+            return Pulse.STALLED if now - self._suspended_at >= self._stall else Pulse.STATUS
+        if self._probed_at is not None and now - self._probed_at >= ANSWER:
             return Pulse.LOST
-        if self._asked is None and now - self._heard >= self._silence:
-            self._asked = now
+        if self._probed_at is None and now - self._last_received >= self._silence:
+            self._probed_at = now
             return Pulse.PROBE
         return Pulse.STATUS

@@ -1,6 +1,6 @@
-"""What a stream is asked for, and the START_REPLICATION command that asks for it.
+"""Options of a stream, and its START_REPLICATION command.
 
-Replication connections take no parameters, so identifiers and literals are quoted here.
+Replication commands have no parameters, so identifiers and literals are quoted here.
 
 Source: PostgreSQL docs, 55.4 Streaming Replication Protocol and 55.5.1 Logical Streaming
 Replication Parameters; wal2json's README, "Parameters".
@@ -14,39 +14,39 @@ from walagent.errors import ConfigError
 from walagent.lsn import Lsn
 
 Plugin = Literal["pgoutput", "wal2json"]
-TAG_PREFIX: Final = "walagent"
+MARKER_PREFIX: Final = "walagent"
 
-_LONGEST_SILENCE: Final = 10.0  # seconds between two status updates, whatever the time-outs allow
+_LONGEST_SILENCE: Final = 10.0  # seconds between two status updates, at most
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """One stream.  Times are seconds."""
+    """Options of one stream.  Times are in seconds."""
 
     slot: str
     plugin: Plugin = "pgoutput"
     publications: tuple[str, ...] = ()  # pgoutput
     tables: tuple[tuple[str, str], ...] = ()  # wal2json: (schema, table); empty means all
-    prefixes: tuple[str, ...] = (TAG_PREFIX,)  # of the logical messages that become a Tag
+    prefixes: tuple[str, ...] = (MARKER_PREFIX,)  # of the logical messages to decode
     protocol: Literal[1, 2] = 1  # of pgoutput; 2 sends large transactions before they commit
-    start: Lsn = Lsn(0)  # noqa: RUF009 - immutable; the checkpoint's end LSN, 0: the slot's own
+    start: Lsn = Lsn(0)  # noqa: RUF009 - immutable; the checkpoint's end LSN, 0: the slot's
     status_interval: float = 10.0
-    sender_timeout: float = 4.0  # wal_sender_timeout of our session: a frozen reader loses the slot
-    stall_timeout: float = 20.0  # how long a full buffer may keep us from reading
+    sender_timeout: float = 4.0  # wal_sender_timeout of the session: a frozen reader loses the slot
+    stall_timeout: float = 20.0  # how long a full buffer can suspend reading
     application_name: str = "walagent"
 
     @property
     def tick(self) -> float:
-        """Seconds between status updates: three fit into the server's patience."""
-        timeout = self.sender_timeout or _LONGEST_SILENCE * 3  # 0 switches it off
+        """Seconds between status updates: three fit into the sender timeout."""
+        timeout = self.sender_timeout or _LONGEST_SILENCE * 3  # 0 disables it
         return min(self.status_interval, _LONGEST_SILENCE, timeout / 3)
 
 
 def start_command(options: StreamOptions) -> str:
-    """Write START_REPLICATION.
+    """Build the START_REPLICATION command.
 
     Raises:
-        ConfigError: pgoutput without a publication.
+        ConfigError: pgoutput was given no publication.
     """
     pairs = _wal2json(options) if options.plugin == "wal2json" else _pgoutput(options)
     words = ", ".join(f"{quote_name(name)} {quote_text(value)}" for name, value in pairs)
@@ -60,13 +60,13 @@ def quote_name(name: str) -> str:
 
 
 def quote_text(text: str) -> str:
-    """Quote a literal; backslashes stand for themselves in replication commands."""
+    """Quote a literal; replication commands do not treat backslashes specially."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def _pgoutput(options: StreamOptions) -> Sequence[tuple[str, str]]:
     if not options.publications:
-        raise ConfigError("pgoutput needs the name of a publication")
+        raise ConfigError("pgoutput requires a publication name")
     names = ",".join(map(quote_name, options.publications))
     pairs = [("proto_version", str(options.protocol)), ("publication_names", names)]
     pairs.append(("messages", "true"))
@@ -74,7 +74,7 @@ def _pgoutput(options: StreamOptions) -> Sequence[tuple[str, str]]:
 
 
 def _wal2json(options: StreamOptions) -> Sequence[tuple[str, str]]:
-    # Format 1 writes a transaction as one document, which ends at 1 GB: never for a live slot.
+    # Format 1 writes a transaction as one document of up to 1 GB: never for a live slot.
     pairs = [("format-version", "2")]
     pairs += [
         (f"include-{what}", "true")
@@ -88,5 +88,5 @@ def _wal2json(options: StreamOptions) -> Sequence[tuple[str, str]]:
 
 
 def _escape(name: str) -> str:
-    """Escape what wal2json's lists give a meaning."""
+    """Escape the characters that are special in wal2json's lists."""
     return "".join(f"\\{letter}" if letter in " ',.*\\" else letter for letter in name)

@@ -1,10 +1,10 @@
-"""One pgoutput message: bytes in, a value out, or a DecodeError for any other bytes.
+"""Decode one pgoutput message; other bytes raise DecodeError.
 
-This is the careful decoder: it checks every bound and knows every offset.  Rows have a fast one
-beside it (`rowcode`), which gives up on anything unusual and leaves it to this one.
+This decoder checks every bound and tracks every offset.  Rows also have a fast decoder (`rowcode`),
+which leaves anything unusual to this one.
 
-Messages inside a streamed block of protocol 2 carry an extra transaction id after their first
-byte; `split_streamed` takes it out, and the rest is a message of protocol 1.
+Messages inside a streamed block of protocol 2 have an extra transaction ID after the first byte;
+`split_streamed` removes it, and the rest is a message of protocol 1.
 
 Source: PostgreSQL docs, 55.9 Logical Replication Message Formats.
 """
@@ -21,30 +21,30 @@ from walagent.pgtypes import type_name
 from walagent.wal.cursor import Cursor
 from walagent.wal.types import PARSERS, kind_of
 
-_MOST_COLUMNS: Final = 1664  # MaxTupleAttributeNumber: no relation has more
+_MOST_COLUMNS: Final = 1664  # MaxTupleAttributeNumber: the most columns of a relation
 
-# Where a column stood in the payload, and its text; None is NULL.
+# The offset of a column in the payload, and its text; None means NULL.
 Cell = tuple[int, bytes | Unsent | None]
 
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """What a type that is not built in is called; a domain, by its base type's name."""
+    """The name of a type that is not built in; for a domain, that of its base type."""
 
     oid: int
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
-    """The transaction came here by replication from elsewhere."""
+class OriginMessage:
+    """The transaction was replicated from another server."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class LogicalMessage:
-    """What pg_logical_emit_message() wrote."""
+    """A message of pg_logical_emit_message()."""
 
     transactional: bool
     lsn: Lsn
@@ -54,37 +54,37 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row change whose values are still text."""
+    """A row change with values in text format."""
 
     op: Op
     relation_oid: int
     old: tuple[Cell, ...] | None
     new: tuple[Cell, ...] | None
-    old_is_key: bool  # only the key's columns of `old` mean anything
+    old_is_key: bool  # whether only the key columns of `old` are set
 
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Tables emptied by one statement, in the server's order."""
+    """The tables that one statement truncated, in the server's order."""
 
     relation_oids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStart:
-    """What follows belongs to a transaction that is still open."""
+    """Start of a block of an open transaction."""
 
     xid: int
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStop:
-    """The block of an open transaction ends."""
+    """End of a block of an open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamCommit:
-    """A transaction that came in blocks is committed."""
+    """Commit of a transaction that was sent in blocks."""
 
     begin: Begin
     commit: Commit
@@ -92,7 +92,7 @@ class StreamCommit:
 
 @dataclass(frozen=True, slots=True)
 class StreamAbort:
-    """A transaction that came in blocks, or a savepoint of it, is rolled back."""
+    """Rollback of a transaction that was sent in blocks, or of one of its savepoints."""
 
     xid: int
     subxid: int
@@ -103,7 +103,7 @@ Message = (
     | Commit
     | Relation
     | TypeName
-    | Origin
+    | OriginMessage
     | LogicalMessage
     | RowChange
     | Truncate
@@ -115,12 +115,12 @@ Message = (
 
 
 def decode(data: bytes, offset: int = 0, types: Mapping[int, str] | None = None) -> Message:
-    """Decode the message that starts at *offset* and ends with *data*.
+    """Decode the message from *offset* to the end of *data*.
 
-    *types* names the types that are not built in, as `TypeName` messages told them.
+    *types* has the names of types that are not built in, from earlier `TypeName` messages.
 
     Raises:
-        DecodeError: the bytes are not a message of protocol 1 or 2.
+        DecodeError: this is not a message of protocol 1 or 2.
     """
     cursor = Cursor(data, offset)
     tag = cursor.take(1)
@@ -132,13 +132,13 @@ def decode(data: bytes, offset: int = 0, types: Mapping[int, str] | None = None)
 
 
 def split_streamed(data: bytes, offset: int) -> tuple[int, bytes]:
-    """Take the transaction id out of a message inside a streamed block.
+    """Split the transaction ID from a message inside a streamed block.
 
     Returns:
-        The id of the (sub)transaction, and the message as protocol 1 has it.
+        The ID of the (sub)transaction, and the message in the format of protocol 1.
 
     Raises:
-        DecodeError: the message is too short to carry one.
+        DecodeError: the message is too short.
     """
     cursor = Cursor(data, offset)
     tag = cursor.take(1)
@@ -146,16 +146,16 @@ def split_streamed(data: bytes, offset: int) -> tuple[int, bytes]:
 
 
 def type_row(relation: Relation, cells: tuple[Cell, ...], *, only_key: bool = False) -> Row:
-    """Give the cells of a row their names and types.
+    """Map the cells of a row to column names and parsed values.
 
     Raises:
-        DecodeError: they are not as many as the relation has columns, or one has a text
-            that its type does not allow.
+        DecodeError: the number of cells differs from that of the columns, or a value is not valid
+            for its type.
     """
     if len(cells) != len(relation.columns):
         raise DecodeError(
-            f"{len(cells)} values for the {len(relation.columns)} columns of "
-            f"{relation.schema}.{relation.name}",
+            f"{relation.schema}.{relation.name} has {len(relation.columns)} columns, but the row "
+            f"has {len(cells)} values",
             offset=cells[0][0] if cells else 0,
         )
     return {
@@ -173,7 +173,7 @@ def _value(column: Column, cell: Cell) -> Value:
     try:
         return PARSERS[kind_of(column.type_oid)](text)
     except (ValueError, ArithmeticError) as error:
-        raise DecodeError(f"column {column.name}: unreadable value", offset=offset) from error
+        raise DecodeError(f'invalid value for column "{column.name}"', offset=offset) from error
 
 
 def _begin(cursor: Cursor) -> Begin:
@@ -199,9 +199,9 @@ def _relation(cursor: Cursor, types: Mapping[int, str]) -> Relation:
     identity = chr(cursor.uint8())
     start = cursor.offset
     if (count := cursor.uint16()) > _MOST_COLUMNS:
-        raise DecodeError(f"a relation of {count} columns", offset=start)
+        raise DecodeError(f"relation has too many columns: {count}", offset=start)
     columns = tuple(_column(cursor, types) for _ in range(count))
-    # An empty schema is how the server writes pg_catalog.
+    # The server sends pg_catalog as an empty schema.
     return Relation(oid, schema or "pg_catalog", name, columns, identity)
 
 
@@ -216,9 +216,9 @@ def _type(cursor: Cursor) -> TypeName:
     return TypeName(oid, name if schema in {"", "public"} else f"{schema}.{name}")
 
 
-def _origin(cursor: Cursor) -> Origin:
+def _origin(cursor: Cursor) -> OriginMessage:
     cursor.lsn()
-    return Origin(cursor.text())
+    return OriginMessage(cursor.text())
 
 
 def _message(cursor: Cursor) -> LogicalMessage:
@@ -250,7 +250,7 @@ def _delete(cursor: Cursor) -> RowChange:
 def _expect(cursor: Cursor, known: bytes) -> bytes:
     start = cursor.offset
     if (part := cursor.take(1)) not in known:
-        raise DecodeError(f"unknown part {part!r} of a row", offset=start)
+        raise DecodeError(f"unknown tuple type {part!r}", offset=start)
     return part
 
 
@@ -273,7 +273,7 @@ def _cell(cursor: Cursor) -> Cell:
 
 def _truncate(cursor: Cursor) -> Truncate:
     count = cursor.uint32()
-    cursor.uint8()  # CASCADE, RESTART IDENTITY: how it was asked for, not what was done
+    cursor.uint8()  # CASCADE and RESTART IDENTITY are options of the statement
     return Truncate(tuple(cursor.uint32() for _ in range(count)))
 
 

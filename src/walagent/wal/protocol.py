@@ -1,4 +1,4 @@
-"""The frames of a replication stream: bytes of one CopyData message in, values out, and back.
+"""Parse and build the frames of a replication stream; a frame is one CopyData message.
 
 Source: PostgreSQL docs, 55.4 Streaming Replication Protocol.
 """
@@ -14,7 +14,7 @@ XLOG_DATA: Final = ord("w")
 KEEPALIVE: Final = ord("k")
 HEADER: Final = 25  # bytes before the payload of an XLogData frame
 
-# Seconds between 1970 and PostgreSQL's epoch, 2000-01-01.
+# Seconds from 1970-01-01 to PostgreSQL's epoch, 2000-01-01.
 _EPOCH: Final = 946_684_800
 _XLOG_HEAD = Struct(">QQq")
 _KEEPALIVE_BODY = Struct(">QqB")
@@ -23,7 +23,7 @@ _STATUS = Struct(">cQQQqB")
 
 @dataclass(frozen=True, slots=True)
 class XLogData:
-    """One message of the plug-in."""
+    """One message of the output plugin."""
 
     wal_start: Lsn
     wal_end: Lsn
@@ -32,7 +32,7 @@ class XLogData:
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """The server is alive, and has read its WAL up to `wal_end`."""
+    """The server is alive and has read its WAL up to `wal_end`."""
 
     wal_end: Lsn
     reply_requested: bool
@@ -42,44 +42,43 @@ Frame = XLogData | Keepalive
 
 
 def parse_frame(data: bytes) -> Frame:
-    """Take one CopyData message apart.
+    """Parse one CopyData message.
 
     Raises:
-        DecodeError: it is not a frame that a server sends.
+        DecodeError: the frame is not valid.
     """
     match data[:1]:
         case b"w" if len(data) >= HEADER:
             start, end, _clock = _XLOG_HEAD.unpack_from(data, 1)
             return XLogData(Lsn(start), Lsn(end), data[HEADER:])
         case b"w":
-            raise DecodeError(f"an XLogData frame of {len(data)} bytes", offset=len(data))
+            raise DecodeError(f"XLogData frame of {len(data)} bytes", offset=len(data))
         case _:
             return parse_keepalive(data)
 
 
 def parse_keepalive(data: bytes) -> Keepalive:
-    """Take a keepalive apart.
+    """Parse a keepalive.
 
     Raises:
-        DecodeError: it is none, or its length or flag is wrong.
+        DecodeError: it is not a keepalive, or its length or flag is invalid.
     """
     if data[:1] != b"k":
         raise DecodeError(f"unknown frame {data[:1]!r}", offset=0)
     if len(data) != 1 + _KEEPALIVE_BODY.size:
-        raise DecodeError(f"a keepalive of {len(data)} bytes", offset=min(len(data), 18))
+        raise DecodeError(f"keepalive of {len(data)} bytes", offset=min(len(data), 18))
     end, _clock, reply = _KEEPALIVE_BODY.unpack_from(data, 1)
     if reply not in (0, 1):
-        raise DecodeError(f"a keepalive with reply flag {reply}", offset=17)
+        raise DecodeError(f"invalid reply flag {reply} in keepalive", offset=17)
     return Keepalive(Lsn(end), bool(reply))
 
 
 def status_update(
     received: Lsn, flushed: Lsn, applied: Lsn, clock: float, *, reply: bool = False
 ) -> bytes:
-    """Write a standby status update.
+    """Build a standby status update.
 
-    *clock* counts seconds since 1970, as `time.time()` does; *reply* asks the server to answer
-    at once.
+    *clock* is in seconds since 1970, as from `time.time()`; *reply* requests a keepalive at once.
     """
     micros = int((clock - _EPOCH) * 1_000_000)
     return _STATUS.pack(b"r", received, flushed, applied, micros, reply)

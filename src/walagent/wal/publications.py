@@ -1,7 +1,7 @@
-"""Publications: which tables pgoutput sends.
+"""Manage publications, which list the tables that pgoutput sends.
 
-A publication is made once and then only altered.  A change that lands while it is missing stops
-its stream for ever, for the server looks it up as of that moment.
+A publication is created once and then only altered.  A change that is written while it does not
+exist stops the stream permanently, because the server looks the publication up as of that change.
 
 Source: PostgreSQL docs, 31.1 Publication; CREATE PUBLICATION.
 """
@@ -17,8 +17,10 @@ from psycopg.rows import class_row
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table of a publication.  Without an identity, the application's own UPDATE and DELETE
-    fail where the publication sends them.
+    """A table of a publication.
+
+    Without a replica identity, the application's UPDATE and DELETE fail if the publication sends
+    them.
     """
 
     schema: str
@@ -50,16 +52,16 @@ select n.nspname as schema,
 
 
 async def missing_publications(conn: AsyncConnection, names: Sequence[str]) -> Sequence[str]:
-    """Name those of *names* that do not exist, in their order."""
+    """Return those of *names* that do not exist, in order."""
     rows = await (await conn.execute(_MISSING, [list(names)])).fetchall()
     return [name for (name,) in rows]
 
 
 async def ensure_publication(conn: AsyncConnection, name: str) -> bool:
-    """Make an empty publication unless there is one; changes of partitions come as the root's.
+    """Create an empty publication if it does not exist; changes of partitions are the root's.
 
     Returns:
-        Whether it is new.
+        Whether it was created.
     """
     if not await missing_publications(conn, [name]):
         return False
@@ -67,7 +69,7 @@ async def ensure_publication(conn: AsyncConnection, name: str) -> bool:
     try:
         async with conn.transaction():
             await conn.execute(statement.format(sql.Identifier(name)))
-    except DuplicateObject:  # somebody was faster
+    except DuplicateObject:  # created concurrently
         return False
     return True
 

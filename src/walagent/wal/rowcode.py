@@ -1,8 +1,8 @@
-"""A decoder written for one relation: source text is made from its columns and compiled once.
+"""Generate a decoder for one relation: source text, made from its columns and compiled once.
 
-It reads the rows that come by the million: every bound that Python checks anyway is left to
-Python, and one comparison at the end proves the rest.  Whatever does not fit makes it raise one
-of `UNFIT`; then the careful decoder takes the same bytes, and has the last word.
+It decodes rows by the million: every bound that Python checks anyway is left to Python, and one
+comparison at the end checks the rest.  A row that does not fit raises one of `UNFIT`; then the
+general decoder (`pgoutput`) decodes the same bytes or rejects them.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from struct import Struct
-from struct import error as StructError  # noqa: N812 - a class, under the name of one
+from struct import error as StructError  # noqa: N812 - it is a class, despite its name
 from typing import Any, Final, cast
 
 from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
 from walagent.lsn import Lsn
-from walagent.wal.types import Kind, kind_of
+from walagent.wal.types import ValueKind, kind_of
 
 UNFIT: Final = (IndexError, StructError, ValueError, ArithmeticError, KeyError)
 
-# The whole frame, then commit LSN, ordinal and xid of the change.
+# Takes the whole frame, then commit LSN, ordinal and transaction ID of the change.
 RowDecoder = Callable[[bytes, Lsn, int, int], Change]
 
 
 @dataclass(frozen=True, slots=True)
 class RowDecoders:
-    """The decoders of one relation, one for each kind of row change."""
+    """The decoders of one relation, by operation."""
 
     insert: RowDecoder
     update: RowDecoder
@@ -34,10 +34,10 @@ class RowDecoders:
 
 @dataclass(slots=True)
 class _Draft:
-    """A `Change` while it is filled.
+    """A `Change` under construction.
 
     A frozen dataclass sets each field through object.__setattr__, which costs more than decoding
-    a small row.  This one has the same slots, so it can become a `Change` once it is complete.
+    a small row.  This class has the same slots, so the complete object can become a `Change`.
     """
 
     commit_lsn: Lsn
@@ -58,16 +58,16 @@ def make_change(  # noqa: PLR0913, PLR0917 - the fields of a Change
     old: Row | None,
     xid: int,
 ) -> Change:
-    """Build a `Change` without the price of a frozen dataclass."""
+    """Build a `Change` without the cost of a frozen dataclass."""
     draft = _Draft(commit_lsn, ordinal, op, relation, new, old, xid)
     draft.__class__ = Change  # pyright: ignore[reportAttributeAccessIssue]
     return cast("Change", cast("object", draft))
 
 
 def compile_rows(relation: Relation, base: int) -> RowDecoders:
-    """Write and compile the decoders of *relation*.
+    """Generate and compile the decoders of *relation*.
 
-    They will be given bytes in which the message starts at *base*.
+    The message starts at *base* in the bytes that they decode.
     """
     bind = _compiled(relation.columns, base)
     return RowDecoders(*bind(relation))
@@ -94,15 +94,15 @@ _SCOPE: Final[dict[str, Any]] = {
 }
 
 _TEXT_TO_VALUE: Final = {
-    Kind.INT: "int(data[a:o])",
-    Kind.FLOAT: "float(data[a:o])",
-    Kind.BOOL: "BOOLS[data[a:o]]",
-    Kind.NUMERIC: "Decimal(data[a:o].decode())",
-    Kind.TEXT: "data[a:o].decode()",
+    ValueKind.INT: "int(data[a:o])",
+    ValueKind.FLOAT: "float(data[a:o])",
+    ValueKind.BOOL: "BOOLS[data[a:o]]",
+    ValueKind.NUMERIC: "Decimal(data[a:o].decode())",
+    ValueKind.TEXT: "data[a:o].decode()",
 }
 
-# The only texts that come from outside are column names, and they go in by repr(): nothing that
-# a name holds can become code.
+# Column names are the only external text, and repr() quotes them: no part of a name can become
+# code.
 _SOURCE: Final = """\
 def bind(relation):
     def key(data, o):
@@ -183,9 +183,9 @@ def _names(columns: Sequence[Column], *, only_key: bool) -> str:
 
 
 def _row(columns: Sequence[Column]) -> str:
-    lines = ["pass"]  # a relation may have no columns
+    lines = ["pass"]  # a relation can have no columns
     for number, column in enumerate(columns):
-        # `head` reads kind and length as one; near the end nulls may leave less than that.
+        # `head` reads kind and length at once; near the end, NULLs can leave fewer bytes than that.
         near_end = number >= len(columns) - 4
         lines += _column(f"c{number}", _TEXT_TO_VALUE[kind_of(column.type_oid)], near_end=near_end)
     return "\n".join(f"        {line}" for line in lines)

@@ -1,7 +1,7 @@
-"""Replication slots: looking at one, making one, dropping one.
+"""Inspect, create and drop replication slots.
 
-Looking and dropping work over ordinary connections in autocommit, of a login that may replicate;
-all else opens connections of its own.
+Inspecting and dropping use a given connection in autocommit, whose role can replicate; everything
+else opens its own connections.
 
 Source: PostgreSQL docs, 54.19 pg_replication_slots; 9.27.6 Replication Management Functions; 55.4
 Streaming Replication Protocol, CREATE_REPLICATION_SLOT.
@@ -31,32 +31,32 @@ from walagent.wal.publications import missing_publications
 from walagent.wal.refusals import LOST, POOLER, refused
 
 _FAILOVER_SINCE: Final = 170000
-_LOOK: Final = 0.5  # seconds between two looks at what a new slot waits for
+_LOOK: Final = 0.5  # seconds between two checks of what a new slot waits for
 
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """One slot, as pg_replication_slots has it."""
+    """One row of pg_replication_slots."""
 
     name: str
     plugin: str
     database: str
-    active_pid: int | None  # the reader that has it
+    active_pid: int | None  # the reader that uses it
     confirmed: Lsn | None
-    restart: Lsn | None  # from here the server keeps its WAL
+    restart: Lsn | None  # the server retains its WAL from here
     wal_status: str  # reserved, extended, unreserved or lost
-    invalidated: str  # why, where the server tells (17 and later), else ""
-    retained: int  # bytes of WAL kept for it
-    failover: bool = False  # whether standbys may synchronise it (17 and later)
-    synced: bool = False  # on a standby: whether it is such a copy
-    temporary: bool = False  # a copy is, until the standby can vouch for it
+    invalidated: str  # the reason, if the server reports it (17 and later), else ""
+    retained: int  # bytes of WAL
+    failover: bool = False  # whether standbys can synchronize it (17 and later)
+    synced: bool = False  # on a standby: whether it was synchronized from the primary
+    temporary: bool = False  # a synchronized slot is temporary until the standby has caught up
 
 
 @dataclass(frozen=True, slots=True)
 class NewSlot:
-    """A slot that has just been made, and the database as of where it begins.
+    """A slot that was just created, and a snapshot of the database at its start.
 
-    What the *snapshot* shows is what had committed before; everything else comes by the slot.
+    The snapshot contains what was committed before; the slot sends everything after.
     """
 
     state: SlotState
@@ -64,7 +64,7 @@ class NewSlot:
 
     @property
     def start(self) -> Lsn:
-        """Where it begins."""
+        """Return the position at which the slot starts."""
         return self.state.confirmed or Lsn(0)
 
 
@@ -80,7 +80,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class SystemIdentity:
-    """Which cluster a connection leads to, and where its WAL ends."""
+    """The cluster that a connection leads to, and the end of its WAL."""
 
     system_id: str
     timeline: int
@@ -88,7 +88,7 @@ class SystemIdentity:
     database: str
 
 
-# `to_jsonb` because invalidation_reason, failover and synced exist from 17 on only.
+# `to_jsonb`: invalidation_reason, failover and synced exist only from 17 on.
 _INSPECT: Final = """
 select slot_name,
        plugin,
@@ -106,8 +106,8 @@ select slot_name,
   from pg_replication_slots s
  where slot_name = %s
 """
-# A slot's first snapshot waits for transactions one after the other; it shows only the one it
-# waits for now, so every transaction that has written and is older than the wait is named.
+# A new slot waits for transactions one after the other and reports only the current one, so this
+# lists every transaction that has written and is older than the wait.
 _BLOCKERS: Final = """
 select pid,
        extract(epoch from clock_timestamp() - xact_start)::float8 as age,
@@ -120,7 +120,7 @@ select pid,
 
 
 async def inspect_slot(conn: AsyncConnection, name: str) -> SlotState | None:
-    """Look at a slot; None if there is none of that name."""
+    """Read the state of a slot; None if it does not exist."""
     row = await (await conn.execute(_INSPECT, [name])).fetchone()
     if row is None:
         return None
@@ -139,30 +139,31 @@ async def inspect_slot(conn: AsyncConnection, name: str) -> SlotState | None:
 async def check_slot(
     conn: AsyncConnection, name: str, *, plugin: Plugin, checkpoint: Lsn | None = None
 ) -> SlotState:
-    """Say whether a stream can start where the checkpoint ends, and raise if it cannot.
+    """Check that a stream can start at the checkpoint.
 
     Raises:
-        GapError: the slot is missing, invalidated, or ahead of *checkpoint*: what lies between is
-            lost, and a person decides.
-        SlotBusyError: another reader has it; stand by.
-        PreconditionError: it was made with another plug-in, or for another database.
+        GapError: the slot is missing, invalidated, or ahead of *checkpoint*: the changes between
+            are lost, and an operator decides.
+        SlotBusyError: another reader has it; wait on standby.
+        PreconditionError: it was created with another plugin, or for another database.
     """
     state = await inspect_slot(conn, name)
     if state is None:
-        raise GapError(f"there is no slot {name}", hint=LOST)
+        raise GapError(f'slot "{name}" does not exist', hint=LOST)
     if state.plugin != plugin or state.database != conn.info.dbname:
         raise PreconditionError(
-            f"slot {name} is of plug-in {state.plugin or 'none'} in database "
-            f"{state.database or 'none'}, not of {plugin} in {conn.info.dbname}",
-            hint="choose another slot name in the configuration",
+            f'slot "{name}" uses plugin "{state.plugin}" in database "{state.database}", '
+            f'expected "{plugin}" in "{conn.info.dbname}"',
+            hint="Use another slot name in the configuration.",
         )
     if state.wal_status == "lost" or state.invalidated:
-        raise GapError(f"slot {name} is invalidated: {state.invalidated or 'WAL lost'}", hint=LOST)
-    if state.active_pid is not None:  # whoever it is moves slot and checkpoint: do not compare them
-        raise SlotBusyError(f"slot {name} is read by the backend with pid {state.active_pid}")
+        why = state.invalidated or "WAL lost"
+        raise GapError(f'slot "{name}" is invalidated: {why}', hint=LOST)
+    if state.active_pid is not None:  # that reader moves slot and checkpoint: do not compare them
+        raise SlotBusyError(f'slot "{name}" is active for PID {state.active_pid}')
     if checkpoint is not None and state.confirmed is not None and state.confirmed > checkpoint:
         raise GapError(
-            f"slot {name} is at {state.confirmed}, ahead of the checkpoint's {checkpoint}",
+            f'slot "{name}" is at {state.confirmed}, ahead of the checkpoint at {checkpoint}',
             hint=LOST,
         )
     return state
@@ -176,22 +177,22 @@ async def new_slot(  # noqa: PLR0913 - each has its default
     *,
     publications: Sequence[str] = (),
     failover: bool = False,
-    timeout: float = 60.0,  # noqa: ASYNC109 - bounds the server's work, and tells whom it waits for
+    timeout: float = 60.0,  # noqa: ASYNC109 - bounds the server's work; the error has the PIDs
     waiting: Callable[[Sequence[Blocker]], None] = lambda _: None,
 ) -> AsyncGenerator[NewSlot]:
-    """Make a slot; its snapshot can be taken up until the block ends.
+    """Create a slot; its snapshot can be used until the block ends.
 
-    The server waits for every open transaction that has written.  As long as it does, *waiting*
-    is told of them about twice a second.
+    The server waits for every open transaction that has written.  Meanwhile *waiting* is called
+    with these transactions about twice a second.
 
     Args:
-        failover: whether standbys may synchronise it, and so be promoted without a gap.
+        failover: whether standbys synchronize it, so that one can be promoted without a gap.
 
     Raises:
-        PreconditionError: a publication is missing (a slot without it would be stuck for ever),
-            the slot exists, the server or the role is not set up, it is too old for *failover*,
-            or the *timeout* has passed; no slot is left behind then.
-        DatabaseLostError: the connection broke.
+        PreconditionError: a publication is missing (the slot could never advance past the WAL
+            before it), the slot exists, the server or the role is not configured, the server is too
+            old for *failover*, or the *timeout* has passed; then no slot is left behind.
+        DatabaseLostError: the connection was lost.
     """
     async with (
         await open_connection(AsyncConnection[Any], dsn, "walagent slot") as watcher,
@@ -199,8 +200,8 @@ async def new_slot(  # noqa: PLR0913 - each has its default
     ):
         if missing := await missing_publications(watcher, publications):
             raise PreconditionError(
-                f"there is no publication {', '.join(missing)}",
-                hint="make the publication before the slot",
+                f"publication does not exist: {', '.join(missing)}",
+                hint="Create the publication before the slot.",
             )
         if failover:
             _check_failover(conn, name)
@@ -217,7 +218,7 @@ async def new_slot(  # noqa: PLR0913 - each has its default
         finally:
             await _settle(making, conn, watcher, name)
         if (state := await inspect_slot(watcher, name)) is None:
-            raise PreconditionError(f"slot {name} was dropped as soon as it was made")
+            raise PreconditionError(f'slot "{name}" was dropped while it was created')
         yield NewSlot(state, snapshot)
 
 
@@ -231,7 +232,7 @@ async def create_slot(  # noqa: PLR0913 - as `new_slot`
     timeout: float = 60.0,  # noqa: ASYNC109 - as `new_slot`
     waiting: Callable[[Sequence[Blocker]], None] = lambda _: None,
 ) -> SlotState:
-    """Make a slot, see `new_slot`; everything committed after this returns is read through it."""
+    """Create a slot, see `new_slot`; it sends everything committed after this returns."""
     async with new_slot(
         dsn,
         name,
@@ -245,10 +246,10 @@ async def create_slot(  # noqa: PLR0913 - as `new_slot`
 
 
 async def drop_slot(conn: AsyncConnection, name: str) -> None:
-    """Drop a slot; nothing to do if there is none.
+    """Drop a slot if it exists.
 
     Raises:
-        SlotBusyError: somebody reads it.
+        SlotBusyError: it is active.
     """
     try:
         await conn.execute("select pg_drop_replication_slot(%s)", [name])
@@ -259,10 +260,10 @@ async def drop_slot(conn: AsyncConnection, name: str) -> None:
 
 
 async def identify_system(dsn: str) -> SystemIdentity:
-    """Ask which cluster this is, over a connection of its own that can replicate.
+    """Identify the cluster through a new replication connection.
 
     Raises:
-        PreconditionError: something between us and the server does not know replication.
+        PreconditionError: a proxy or pooler between here and the server cannot replicate.
         StreamLostError: the server cannot be reached.
     """
     conn = await connect_replication(dsn)
@@ -274,16 +275,16 @@ async def identify_system(dsn: str) -> SystemIdentity:
     finally:
         await conn.close()
     if row is None:
-        raise PreconditionError("the server does not identify itself", hint=POOLER)
+        raise PreconditionError("the server does not answer IDENTIFY_SYSTEM", hint=POOLER)
     system_id, timeline, wal_end, database = row
     return SystemIdentity(str(system_id), int(timeline), Lsn.parse(wal_end), database or "")
 
 
 async def allow_failover(dsn: str, name: str) -> None:
-    """Let standbys synchronise a slot that was made without that.
+    """Enable failover for a slot that was created without it.
 
     Raises:
-        SlotBusyError: somebody reads it.
+        SlotBusyError: it is active.
         PreconditionError: the server is older than 17.
         StreamLostError: it cannot be reached.
 
@@ -303,25 +304,25 @@ def _check_failover(conn: AsyncConnection, name: str) -> None:
     version = conn.info.server_version
     if version < _FAILOVER_SINCE:
         raise PreconditionError(
-            f"slot {name} cannot be synchronised to a standby: PostgreSQL {version // 10000} has"
-            " no failover slots, 17 is the first that has",
-            hint="replication: {failover: false}; the promotion of a standby is then a gap",
+            f'cannot synchronize slot "{name}" to standbys: PostgreSQL {version // 10000} has no'
+            " failover slots, 17 or newer is required",
+            hint="Set replication.failover to false; the promotion of a standby then causes a gap.",
         )
 
 
 async def _make(conn: AsyncConnection, name: str, plugin: Plugin, *, failover: bool) -> str:
-    """Make the slot, and give its snapshot, which lives until *conn* is used again."""
+    """Create the slot and return its snapshot, which is valid until *conn* is used again."""
     options = "SNAPSHOT 'export', FAILOVER" if failover else "SNAPSHOT 'export'"
     statement = f"CREATE_REPLICATION_SLOT {quote_name(name)} LOGICAL {plugin} ({options})"
     try:
         row = await (await conn.execute(statement.encode())).fetchone()
     except DuplicateObject as error:
-        raise PreconditionError(f"slot {name} exists already") from error
+        raise PreconditionError(f'slot "{name}" already exists') from error
     except QueryCanceled:
         raise
     except Error as error:
         raise refused(error, name) from error
-    assert row is not None  # noqa: S101 - it answers with one
+    assert row is not None  # noqa: S101 - the command returns one row
     return str(row[2])
 
 
@@ -342,21 +343,21 @@ async def _blockers(watcher: AsyncConnection, pid: int) -> Sequence[Blocker]:
 
 
 def _waited(name: str, timeout: float, blockers: Sequence[Blocker]) -> WalagentError:
-    names = ", ".join(f"pid {each.pid} (open for {each.age:.0f} s)" for each in blockers)
+    names = ", ".join(f"PID {each.pid} (open for {each.age:.0f} s)" for each in blockers)
     return PreconditionError(
-        f"slot {name} was not ready in {timeout:.0f} s; it waits for {names or 'the server'}",
-        hint="end those transactions, or SELECT pg_terminate_backend(pid), and try again",
+        f'could not create slot "{name}" in {timeout:.0f} s: waiting for {names or "the server"}',
+        hint="End those transactions, or SELECT pg_terminate_backend(PID), and retry.",
     )
 
 
 async def _settle(
     making: asyncio.Task[str], conn: AsyncConnection, watcher: AsyncConnection, name: str
 ) -> None:
-    """Leave no half-made slot behind when making it was given up."""
+    """Drop the slot if its creation was abandoned but succeeded."""
     if making.done():
         return
     await conn.cancel_safe()
     await asyncio.wait({making})
     with suppress(Error, WalagentError):
-        making.result()  # it was made at the last moment
+        making.result()  # it was created at the last moment
         await drop_slot(watcher, name)

@@ -1,7 +1,7 @@
-"""Where open transactions wait that the server sends in blocks, before their commit.
+"""Store streamed transactions until they commit.
 
-Messages are kept as they came.  A small transaction stays in memory, a large one goes to a
-temporary file; what was rolled back to a savepoint is left out when it is read.
+Messages are kept unparsed.  A small transaction stays in memory, a large one moves to a temporary
+file; what was rolled back to a savepoint is skipped when it is read.
 """
 
 from collections.abc import Generator, Iterator
@@ -13,9 +13,9 @@ from typing import IO, Final
 
 from walagent.errors import StreamLostError
 
-MEMORY: Final = 1 << 20  # bytes of one transaction that stay in memory
+MEMORY: Final = 1 << 20  # bytes of one transaction that are kept in memory
 
-_HEAD = Struct(">II")  # (sub)transaction id, length of the message
+_HEAD = Struct(">II")  # ID of the (sub)transaction, length of the message
 
 
 @dataclass(slots=True)
@@ -25,10 +25,10 @@ class _Spool:
 
 
 class Spools:
-    """One spool for each transaction that is open on the server.
+    """One spool for each transaction that is open on the server and sent in blocks.
 
     Args:
-        memory: bytes after which a transaction moves to a file.
+        memory: bytes beyond which a transaction moves to a file.
     """
 
     def __init__(self, memory: int = MEMORY) -> None:
@@ -36,14 +36,14 @@ class Spools:
         self._open: dict[int, _Spool] = {}
 
     def __len__(self) -> int:
-        """Count the transactions that wait."""
+        """Return the number of stored transactions."""
         return len(self._open)
 
     def put(self, xid: int, subxid: int, message: bytes) -> None:
         """Add a message of subtransaction *subxid* of *xid*.
 
         Raises:
-            StreamLostError: there is no room for it; the server has it still.
+            StreamLostError: the disk is full; the server resends the transaction.
         """
         with _in_files():
             if (spool := self._open.get(xid)) is None:
@@ -51,29 +51,29 @@ class Spools:
             spool.file.write(_HEAD.pack(subxid, len(message)) + message)
 
     def abort(self, xid: int, subxid: int) -> None:
-        """Forget the whole transaction, or what *subxid* did in it."""
+        """Discard the whole transaction, or the part of *subxid*."""
         if xid == subxid:
             self.drop(xid)
         elif (spool := self._open.get(xid)) is not None:
             spool.aborted.add(subxid)
 
     def drop(self, xid: int) -> None:
-        """Forget a transaction."""
+        """Discard a transaction."""
         if (spool := self._open.pop(xid, None)) is not None:
             _close(spool.file)
 
     def take(self, xid: int) -> Iterator[bytes]:
-        """Read a transaction's messages in their order, one at a time, and forget it.
+        """Yield a transaction's messages in order and discard it.
 
         Raises:
-            StreamLostError: there was no room for the last of it; the server has it still.
+            StreamLostError: the disk is full; the server resends the transaction.
         """
         if (spool := self._open.pop(xid, None)) is None:
             return
         file = spool.file
         try:
             with _in_files():
-                file.seek(0)  # writes out what is held back
+                file.seek(0)  # flushes the buffer
             while head := file.read(_HEAD.size):
                 subxid, size = _HEAD.unpack(head)
                 message = file.read(size)
@@ -83,23 +83,23 @@ class Spools:
             _close(file)
 
     def close(self) -> None:
-        """Forget everything, files too."""
+        """Discard all transactions and their files."""
         for xid in list(self._open):
             self.drop(xid)
 
 
 @contextmanager
 def _in_files() -> Generator[None]:
-    """Say of a file that cannot be written where it is."""
+    """Translate an error of the file system, with the folder's name."""
     try:
         yield
     except OSError as error:
         raise StreamLostError(
-            f"an open transaction cannot be put aside in {gettempdir()}: {error.strerror}",
-            hint="make room there, let TMPDIR name another folder, or use replication.protocol 1",
+            f"could not store an open transaction in {gettempdir()}: {error.strerror}",
+            hint="Free space there, change TMPDIR, or set replication.protocol to 1.",
         ) from error
 
 
 def _close(file: IO[bytes]) -> None:
-    with suppress(OSError):  # it would write out what is held back
+    with suppress(OSError):  # it would flush the buffer
         file.close()

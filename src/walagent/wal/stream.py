@@ -1,13 +1,12 @@
-"""The replication stream: items come out, our position goes back.
+"""The replication stream: yields items and sends confirmed positions.
 
-Three things go on beside each other, none waiting for another: the socket is read until it is
-empty whenever it has something, the consumer takes what is there, and a timer tells the server
-where we are.  Between the first two stands a bounded buffer; while it is full the socket is not
-read, and when that lasts too long the connection is given up: an unread socket can hold up the
-server's checkpoints.
+Three activities run independently: the socket is read until it is empty whenever it is readable,
+the consumer takes what is buffered, and a timer sends status updates.  The buffer between socket
+and consumer is bounded; while it is full, the socket is not read, and if that lasts too long, the
+connection is closed: an unread socket can block server checkpoints.
 
-Reading and confirming are two acts.  What was read is not confirmed; only `confirm` lets the
-server forget it.  So a crash between the two costs a repetition, never a change.
+Reading and confirming are separate.  The server keeps everything until `confirm`, so a crash
+between the two repeats changes but never loses one.
 """
 
 import asyncio
@@ -33,9 +32,9 @@ from walagent.wal.transactions import PgoutputTransactions, Transactions
 from walagent.wal.wal2json import Wal2jsonTransactions
 from walagent.wal.wire import Wire
 
-_BUFFER: Final = 1 << 19  # bytes of frames decoded and not taken: some 4,000 small rows, 5 MB
-_PROMPT: Final = 0.05  # seconds in which confirmations are told as one
-_GOODBYE: Final = 1.0  # seconds that ending the stream may take
+_BUFFER: Final = 1 << 19  # bytes of decoded frames: about 4,000 small rows, 5 MB in memory
+_PROMPT: Final = 0.05  # seconds; confirmations within it share one status update
+_GOODBYE: Final = 1.0  # seconds for ending the stream
 
 T = TypeVar("T")
 
@@ -47,16 +46,16 @@ async def open_stream(
     *,
     wanted: Callable[[Relation], bool] = lambda _: True,
 ) -> AsyncGenerator["ReplicationStream", None]:
-    """Connect, start streaming at `options.start`, and end the stream at the end.
+    """Connect, stream from `options.start`, and end the stream when the block ends.
 
-    The login of *dsn* needs REPLICATION.  Only the rows of *wanted* relations are decoded (see
+    The role of *dsn* needs REPLICATION.  Only rows of *wanted* relations are decoded (see
     `PgoutputTransactions`).
 
     Raises:
-        StreamLostError: the server cannot be reached; try again.
+        StreamLostError: the server cannot be reached; retry.
         SlotBusyError: another reader has the slot.
-        GapError: the slot, or the WAL it needs, is gone.
-        PreconditionError: the server or the role is not set up for us.
+        GapError: the slot, or the WAL that it needs, no longer exists.
+        PreconditionError: the server or the role is not configured for replication.
     """
     conn = await connect_replication(
         dsn,
@@ -79,11 +78,11 @@ async def open_stream(
 async def prepare_transactions(
     conn: AsyncConnection, options: StreamOptions, wanted: Callable[[Relation], bool]
 ) -> Transactions:
-    """Get ready for what the plug-in sends, on a connection that does not stream yet.
+    """Create the decoder of the plugin, on a connection that does not stream yet.
 
     Raises:
-        PreconditionError: it writes what we cannot read.
-        WalagentError: the connection broke, or the role may not look at the catalog.
+        PreconditionError: the plugin's output cannot be decoded.
+        WalagentError: the connection was lost, or the role cannot read the catalog.
     """
     start, prefixes = options.start, options.prefixes
     if options.plugin == "pgoutput":
@@ -93,9 +92,9 @@ async def prepare_transactions(
 
 
 class ReplicationStream:
-    """Items of transactions, in the order of their commits, for one consumer.
+    """Items of transactions in commit order, for one consumer.
 
-    It takes them with `next_batch`, all that are there at once, or by iterating.
+    The consumer calls `next_batch`, which returns all that are buffered, or iterates.
     """
 
     def __init__(
@@ -104,12 +103,12 @@ class ReplicationStream:
         options: StreamOptions,
         transactions: Transactions,
     ) -> None:
-        """Take over *conn*, which streams already, within the running event loop."""
+        """Take ownership of *conn*, which streams already, within the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._transactions = transactions
         self._buffer: list[Item] = []
-        self._taken = 0  # what `transactions.weight` was when the buffer was last emptied
-        self._pending: Iterator[Item] = iter(())  # decoded as far as the buffer had room
+        self._taken = 0  # `transactions.weight` when the buffer was last emptied
+        self._pending: Iterator[Item] = iter(())  # decoded only as far as the buffer had capacity
         self._dry = False
         self._error: BaseException | None = None
         self._arrival = asyncio.Event()
@@ -118,7 +117,7 @@ class ReplicationStream:
         self._feedback = Feedback(
             now, silence=options.sender_timeout / 2 or options.tick, stall=options.stall_timeout
         )
-        self._status_at = now  # when the last status went out
+        self._status_at = now  # when the last status was sent
         self._status_soon: asyncio.TimerHandle | None = None
         self._tick = options.tick
         self._stall = options.stall_timeout
@@ -128,16 +127,16 @@ class ReplicationStream:
         self._deadman = Deadman(conn.pgconn.socket, options.stall_timeout)
         self._loop.call_soon(self._read)
 
-    # What the consumer does.
+    # Called by the consumer.
 
     async def next_batch(self) -> list[Item]:
-        """Wait until there are items, and take all of them.
+        """Wait until there are items, and return all of them.
 
         Raises:
-            StreamLostError: the connection is gone; open a new stream from the checkpoint.
-            DecodeError: the server sent what cannot be read.
-            WalagentError: what else made the server end the stream.
-            Exception: what `wanted` raised.
+            StreamLostError: the connection was lost; open a new stream from the checkpoint.
+            DecodeError: a message of the server cannot be decoded.
+            WalagentError: the server ended the stream for another reason.
+            Exception: raised by `wanted`.
         """
         while not self._buffer and self._error is None:
             self._arrival.clear()
@@ -153,28 +152,28 @@ class ReplicationStream:
         return batch
 
     async def __aiter__(self) -> AsyncIterator[Item]:
-        """Yield the items one by one; raises what `next_batch` raises."""
+        """Yield the items one by one; raises the same errors as `next_batch`."""
         while True:
             for item in await self.next_batch():
                 yield item
 
     async def during(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do *work* while the stream stands; then raise what ended it, and cancel *work*.
+        """Run *work* while the stream lives; if it ends, cancel *work* and raise the reason.
 
-        A consumer that hangs in a statement would not hear of the end, and never come back.
+        A consumer that waits in a statement would not notice the end and would never return.
         """
         return await first_of(work=work, stream=self._end())
 
     async def _end(self) -> Never:
-        """Wait for the end of the stream, and raise what ended it."""
+        """Wait for the end of the stream, and raise its reason."""
         await self._ended.wait()
         raise self._error or AssertionError("a stream ends with an error")
 
     def confirm(self, lsn: Lsn) -> None:
-        """Say that everything up to *lsn* is committed on our side.
+        """Mark everything up to *lsn* as durable.
 
-        Never moves backwards, and never beyond what was received: the server would believe it
-        and skip what lies between.  It is told within moments.
+        Never moves backwards, and never beyond what was received: the server would skip the changes
+        between.  It is sent within 50 ms.
         """
         new = self._feedback.confirm(lsn, self.received)
         if new and self._status_soon is None and self._error is None:
@@ -183,21 +182,21 @@ class ReplicationStream:
 
     @property
     def drained(self) -> bool:
-        """Whether the consumer has taken all that the server has sent."""
+        """Return whether the consumer has taken everything that was received."""
         return self._dry and not self._buffer
 
     @property
     def received(self) -> Lsn:
-        """Up to where everything has been read."""
+        """Return the position up to which everything was read."""
         return self._transactions.received
 
     @property
     def confirmed(self) -> Lsn:
-        """Up to where everything is confirmed."""
+        """Return the position up to which everything is confirmed."""
         return self._feedback.flushed
 
     async def close(self) -> None:
-        """Send the last position and end the stream; never waits long, never raises."""
+        """Send the last position and end the stream; takes about 1 s at most, never raises."""
         if self._error is not None:
             return
         self._stop_timers()
@@ -208,14 +207,14 @@ class ReplicationStream:
         finally:
             self._fail(StreamLostError("the stream is closed"))
 
-    # What the event loop calls.
+    # Called by the event loop.
 
     def _on_readable(self) -> None:
-        self._feedback.heard(time.monotonic())
+        self._feedback.received(time.monotonic())
         self._read()
 
     def _read(self) -> None:
-        """Move what has come from the socket to the buffer, as far as there is room."""
+        """Move received frames from the socket to the buffer, up to its capacity."""
         if self._error is not None or not self._wire.reading:
             return
         try:
@@ -224,7 +223,7 @@ class ReplicationStream:
                 faults.hit("frame.received")
                 self._pending = self._transactions.feed(frames)
                 self._has_room()
-        except BaseException as error:  # noqa: BLE001 - the event loop would log it and go on
+        except BaseException as error:  # noqa: BLE001 - the event loop would log it and continue
             self._fail(error)
             return
         if self._wire.ended:
@@ -236,7 +235,7 @@ class ReplicationStream:
             self._loop.call_soon(self._read)
 
     def _has_room(self) -> bool:
-        """Move decoded items to the buffer, and rest when it is full."""
+        """Move decoded items to the buffer, and suspend reading when it is full."""
         start, full = len(self._buffer), False
         for item in self._pending:
             self._buffer.append(item)
@@ -249,7 +248,7 @@ class ReplicationStream:
         return not full
 
     def _on_time(self) -> None:
-        """Tell the server where we are, whatever the consumer does."""
+        """Send a status update, whatever the consumer does."""
         self._timer = self._loop.call_later(self._tick, self._on_time)
         self._deadman.alive()
         match self._feedback.pulse(time.monotonic()):
@@ -258,12 +257,12 @@ class ReplicationStream:
             case Pulse.PROBE:
                 self._send_status(reply=True)
             case Pulse.LOST:
-                self._fail(StreamLostError("the server does not answer any more"))
+                self._fail(StreamLostError("no response from the server to a status request"))
             case Pulse.STALLED:
                 self._fail(
                     StreamLostError(
-                        f"nothing was ingested for {self._stall:g} s: let go of the slot, for the"
-                        " sake of the server's checkpoints"
+                        f"no progress for {self._stall:g} s; released the slot so that server"
+                        " checkpoints can proceed"
                     )
                 )
 
@@ -274,7 +273,7 @@ class ReplicationStream:
         if self._error is not None:
             return
         self._status_at = time.monotonic()
-        flushed = self._feedback.tell()
+        flushed = self._feedback.take_flushed()
         received = max(flushed, self.received)
         message = status_update(received, flushed, flushed, time.time(), reply=reply)
         try:
@@ -290,7 +289,7 @@ class ReplicationStream:
         self._wire.on_readable = readable.set
         self._wire.start()
         self._wire.receive()
-        while not self._wire.ended:  # what was on its way is read and left
+        while not self._wire.ended:  # frames in flight are read and discarded
             await readable.wait()
             readable.clear()
             self._wire.receive()
@@ -301,7 +300,7 @@ class ReplicationStream:
             self._status_soon.cancel()
 
     def _fail(self, error: BaseException) -> None:
-        """End everything at once; the server is free of us when this returns."""
+        """End everything at once; the server can end its side when this returns."""
         self._error = error
         self._arrival.set()
         self._ended.set()

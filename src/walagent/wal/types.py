@@ -1,4 +1,4 @@
-"""How the text of a value in the stream is read, by the OID of its type."""
+"""Parse values from their text format, by type OID."""
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -10,8 +10,8 @@ from walagent import pgtypes
 Parsed = int | float | Decimal | bool | str
 
 
-class Kind(Enum):
-    """How the text of a value is read."""
+class ValueKind(Enum):
+    """The parser of a value's text."""
 
     INT = "int"
     FLOAT = "float"
@@ -20,17 +20,17 @@ class Kind(Enum):
     TEXT = "text"
 
 
-_KINDS: Final[Mapping[int, Kind]] = {
-    pgtypes.BOOL: Kind.BOOL,
-    **dict.fromkeys((*pgtypes.INTEGERS, pgtypes.OID), Kind.INT),
-    **dict.fromkeys(pgtypes.FLOATS, Kind.FLOAT),
-    pgtypes.NUMERIC: Kind.NUMERIC,
+_KINDS: Final[Mapping[int, ValueKind]] = {
+    pgtypes.BOOL: ValueKind.BOOL,
+    **dict.fromkeys((*pgtypes.INTEGERS, pgtypes.OID), ValueKind.INT),
+    **dict.fromkeys(pgtypes.FLOATS, ValueKind.FLOAT),
+    pgtypes.NUMERIC: ValueKind.NUMERIC,
 }
 
 
-def kind_of(type_oid: int) -> Kind:
-    """Say how values of the type are read; TEXT for every type without a rule of its own."""
-    return _KINDS.get(type_oid, Kind.TEXT)
+def kind_of(type_oid: int) -> ValueKind:
+    """Return the kind of a type; TEXT for a type without its own parser."""
+    return _KINDS.get(type_oid, ValueKind.TEXT)
 
 
 def _bool(text: str) -> bool:
@@ -40,13 +40,13 @@ def _bool(text: str) -> bool:
         case "f":
             return False
         case _:
-            raise ValueError(f"not a boolean: {text!r}")
+            raise ValueError(f"invalid boolean {text!r}")
 
 
-PARSERS: Final[Mapping[Kind, Callable[[str], Parsed]]] = {
-    Kind.INT: int,
-    Kind.FLOAT: float,
-    Kind.BOOL: _bool,
-    Kind.NUMERIC: Decimal,
-    Kind.TEXT: str,
+PARSERS: Final[Mapping[ValueKind, Callable[[str], Parsed]]] = {
+    ValueKind.INT: int,
+    ValueKind.FLOAT: float,
+    ValueKind.BOOL: _bool,
+    ValueKind.NUMERIC: Decimal,
+    ValueKind.TEXT: str,
 }

@@ -1,26 +1,26 @@
-"""Frames of wal2json in, items of transactions out: the same as pgoutput gives, but for its losses.
+"""Assemble frames of wal2json into items of transactions, the same as for pgoutput with exceptions.
 
-What wal2json itself loses or adds:
-- NaN and the infinities arrive as NULL: JSON has no form for them.
-- A table has no OID (0) and no identity, and `in_key` says primary key, unless the catalog told
-  of it before the stream began.
-- Changes of tables without a replica identity, and origins, do not arrive at all.
-- Generated columns arrive, which pgoutput leaves out; those that the catalog told of before the
-  stream began are left out here, too.
-- A logical message must be text of the database's encoding.
-- An unchanged TOASTed column is left out of an update.  It becomes UNCHANGED if the catalog
-  or an earlier change has shown the column.
-- An update always carries its key.  It is left out of `old` when nothing in it changed, as
-  pgoutput does; where the key is the whole row, that cannot be told from REPLICA IDENTITY FULL.
-- After columns were added or dropped, updates that leave values out may show the table as it was
-  described last, until the next insert.
-- Format 1 leaves NULLs out of the old row, and tells neither the commit LSN (the end LSN stands
-  for it) nor a truncated table.
+wal2json differs in these points:
+- NaN and infinity are sent as NULL, because JSON cannot represent them.
+- A table has no OID (0) and no replica identity, and `in_key` is the primary key, unless the
+  catalog described the table before the stream started.
+- Changes of tables without a replica identity, and origins, are not sent.
+- Generated columns are sent; those that the catalog listed before the stream started are removed
+  here, as pgoutput omits them.
+- A logical message must be text in the database's encoding.
+- An unchanged TOASTed column is omitted from an update.  It becomes UNCHANGED if the catalog or an
+  earlier change contained the column.
+- An update always includes its key.  It is removed from `old` if it did not change, as in pgoutput;
+  if all columns are the key, this cannot be distinguished from REPLICA IDENTITY FULL.
+- After columns were added or dropped, updates that omit values can show the table as last
+  described, until the next insert.
+- Format 1 omits NULLs from the old row, has no commit LSN (the end LSN replaces it), and does not
+  send TRUNCATE.
 
-Format 2, a document for each change, is what a live slot sends.  Format 1, a document for each
-transaction, is read as well, from files and other tools.
+A live slot sends format 2, one document for each change.  Format 1, one document for each
+transaction, is decoded too, for files and other tools.
 
-Source: wal2json's README, and what its release 2.5 was seen to send.
+Source: wal2json's README, and the observed output of its release 2.5.
 """
 
 import json
@@ -32,39 +32,39 @@ from typing import Any, Final, cast
 
 import orjson
 
-from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation, Row, Tag
+from walagent.change import Begin, Change, Commit, Item, Op, OriginMarker, Piece, Relation, Row
 from walagent.encodings import to_utf8
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
-from walagent.wal.catalog import Catalog
-from walagent.wal.checkpoint import Progress
-from walagent.wal.options import TAG_PREFIX
+from walagent.wal.catalog import DatabaseCatalog
+from walagent.wal.checkpoint import StreamPosition
+from walagent.wal.options import MARKER_PREFIX
 from walagent.wal.protocol import HEADER
 from walagent.wal.rowcode import make_change
-from walagent.wal.wal2json_rows import Table, Tables, read_row
+from walagent.wal.wal2json_rows import SeenTable, SeenTables, read_row
 
-# What a parser of ordinary numbers would not keep: the digits of a numeric, the sign of a zero.
+# What a default JSON parser does not keep: the digits of a numeric, the sign of a zero.
 _DELICATE: Final = re.compile(rb'"numeric[("]|:-0[,}]')
 
-# What taking a document apart raises when it is not shaped as wal2json shapes it.
+# Raised by accessing a document that is not structured as wal2json's are.
 _MISSHAPEN: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 _OPS: Final = {"I": Op.INSERT, "U": Op.UPDATE, "D": Op.DELETE, "T": Op.TRUNCATE}
 _KINDS: Final = {"insert": "I", "update": "U", "delete": "D", "truncate": "T", "message": "M"}
 _PIECE: Final = 1000
 
-_UNKNOWN: Final = Catalog()
+_UNKNOWN: Final = DatabaseCatalog()
 
 Document = Mapping[str, Any]
 
 
-class Wal2jsonTransactions(Progress):
-    """Puts the transactions of a wal2json stream together, format 2 or 1.
+class Wal2jsonTransactions(StreamPosition):
+    """Assembles the transactions of a wal2json stream, format 2 or 1.
 
     Args:
-        wanted: asked whenever a table is new or looks different; see `PgoutputTransactions`.
-        start: transactions whose commit LSN is below are left out: they are in the checkpoint.
-        prefixes: logical messages with one of these become a `Tag`; others are left out.
-        catalog: what the database told of itself; so the first update can say what it left out.
+        wanted: called when a table is new or has changed; see `PgoutputTransactions`.
+        start: transactions with a lower commit LSN are skipped: the checkpoint includes them.
+        prefixes: logical messages with one of these become an `OriginMarker`; others are skipped.
+        catalog: the table definitions, so that the first update can show which columns it omits.
     """
 
     def __init__(
@@ -72,18 +72,18 @@ class Wal2jsonTransactions(Progress):
         wanted: Callable[[Relation], bool],
         *,
         start: Lsn = Lsn(0),  # noqa: B008 - immutable
-        prefixes: Iterable[str] = (TAG_PREFIX,),
-        catalog: Catalog = _UNKNOWN,
+        prefixes: Iterable[str] = (MARKER_PREFIX,),
+        catalog: DatabaseCatalog = _UNKNOWN,
     ) -> None:
         super().__init__(start)
         self._catalog = catalog
-        self._tables = Tables(wanted)
+        self._tables = SeenTables(wanted)
         for relation in catalog.tables:
             self._tables.learn(relation)
         self._prefixes = frozenset(prefixes)
 
     def feed(self, frames: Sequence[bytes]) -> Iterator[Item]:
-        """Take frames in; see `Transactions.feed`."""
+        """Decode frames; see `Transactions.feed`."""
         self.weight += sum(map(len, frames))
         changes: list[Change] = []
         first = 0  # of the frames that brought them
@@ -109,7 +109,7 @@ class Wal2jsonTransactions(Progress):
             idle = self._idle(data)
             return iter(() if idle is None else (idle,))
         if len(data) <= HEADER:
-            raise DecodeError("an XLogData frame without payload", offset=len(data))
+            raise DecodeError("XLogData frame without payload", offset=len(data))
         return self._document(parse_document(data[HEADER:], self._catalog.encoding))
 
     def _document(self, document: Document) -> Iterator[Item | Change]:
@@ -118,7 +118,7 @@ class Wal2jsonTransactions(Progress):
                 if (item := self._part(part)) is not None:
                     yield item
         except _MISSHAPEN as error:
-            words = f"not a document of wal2json ({type(error).__name__})"
+            words = f"not a wal2json document ({type(error).__name__})"
             raise DecodeError(words, offset=HEADER) from error
 
     def _part(self, document: Document) -> Item | Change | None:
@@ -134,14 +134,14 @@ class Wal2jsonTransactions(Progress):
             case action:
                 return self._change(_OPS[action], document)
 
-    def _tag(self, document: Document) -> Tag | None:
-        if not document["transactional"]:  # stands for nothing that was committed
+    def _tag(self, document: Document) -> OriginMarker | None:
+        if not document["transactional"]:  # it belongs to no transaction
             return None
         self._transaction(HEADER)
         if self._skipping or document["prefix"] not in self._prefixes:
             return None
         lsn = Lsn.parse(document["lsn"])
-        return Tag(document["prefix"], document["content"].encode(), lsn)
+        return OriginMarker(document["prefix"], document["content"].encode(), lsn)
 
     def _change(self, op: Op, document: Document) -> Change | None:
         begin, ordinal = self._transaction(HEADER), self._ordinal
@@ -156,15 +156,15 @@ class Wal2jsonTransactions(Progress):
 
 
 def parse_document(payload: bytes, encoding: str = "UTF8") -> Document:
-    """Parse one document, of a database with this encoding.
+    """Parse one document of a database with this encoding.
 
     Raises:
         DecodeError: it is not a JSON object.
     """
     try:
         document = _parse(to_utf8(payload, encoding), stray=encoding == "SQL_ASCII")
-    except json.JSONDecodeError as error:  # orjson's is one, too
-        raise DecodeError("not JSON", offset=HEADER + error.pos) from error
+    except json.JSONDecodeError as error:  # orjson raises a subclass
+        raise DecodeError("invalid JSON", offset=HEADER + error.pos) from error
     except UnicodeDecodeError as error:
         raise DecodeError(f"not {encoding}", offset=HEADER + error.start) from error
     if not isinstance(document, dict):
@@ -173,7 +173,7 @@ def parse_document(payload: bytes, encoding: str = "UTF8") -> Document:
 
 
 def _parse(text: bytes, *, stray: bool) -> object:
-    """Parse JSON; with *stray* bytes, which are no UTF-8, in its strings."""
+    """Parse JSON; its strings can contain *stray* bytes, which are not UTF-8."""
     if stray and not text.isascii():
         escaped = text.decode("utf-8", "surrogateescape")
         return json.loads(escaped, parse_float=Decimal, parse_int=_integer)
@@ -187,7 +187,7 @@ def _integer(text: str) -> int | float:
 
 
 def _without(document: Document, names: Collection[str]) -> Document:
-    """Leave columns out of a change."""
+    """Remove columns from a change."""
     kept = {
         part: [cell for cell in document[part] if cell["name"] not in names]
         for part in ("columns", "identity", "pk")
@@ -203,8 +203,8 @@ def _begin(document: Document) -> Begin:
     return Begin(xid, Lsn.parse(document["lsn"]), at)
 
 
-def _old(table: Table, document: Document, new: Row | None) -> Row | None:
-    """Read the replica identity, unless it is a key that the update left as it was."""
+def _old(table: SeenTable, document: Document, new: Row | None) -> Row | None:
+    """Read the replica identity; None if it is a key that the update did not change."""
     identity = document.get("identity")
     if identity is None:
         return None
@@ -215,9 +215,9 @@ def _old(table: Table, document: Document, new: Row | None) -> Row | None:
 
 
 def _of_format_1(document: Document) -> Iterator[Document]:
-    """Turn a transaction's document into those that format 2 has for it."""
+    """Convert a transaction's document into the equivalent documents of format 2."""
     changes = document["change"]
-    if "xid" not in document:  # a message that belongs to no transaction
+    if "xid" not in document:  # a message outside a transaction
         return
     at = {"xid": document["xid"], "timestamp": document["timestamp"]}
     at |= {"lsn": document["nextlsn"], "nextlsn": document["nextlsn"]}
@@ -235,7 +235,7 @@ def _of_format_1(document: Document) -> Iterator[Document]:
 
 
 def _cells(lists: Document | None, what: str) -> Sequence[Document] | None:
-    """Make cells of the parallel lists that format 1 has for them."""
+    """Convert format 1's parallel lists into cells."""
     if not lists or f"{what}names" not in lists:
         return None
     names, types, values = (lists[f"{what}{part}"] for part in ("names", "types", "values"))

@@ -1,7 +1,7 @@
-"""The tables that wal2json's documents speak of, and their rows with types.
+"""Reconstruct table definitions from wal2json's documents, and type the values of rows.
 
-A document carries names, types and values of its own columns only, so what a table looks like is
-put together from the documents seen so far.
+A document has the names, types and values of its own columns only, so the definition of a table is
+collected from the documents so far.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,54 +17,54 @@ _Shape = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
-    """How a row of one shape is read."""
+class _RowReader:
+    """The parsers for rows with one list of columns."""
 
     reads: tuple[tuple[str, Reader], ...]
-    missing: Row  # the table's columns that the shape leaves out, as UNCHANGED
+    missing: Row  # the table's columns that such rows omit, as UNCHANGED
 
 
 @dataclass(slots=True)
-class Table:
-    """A table as the last complete row showed it."""
+class SeenTable:
+    """A table as in the last complete row."""
 
     relation: Relation
     wanted: bool
-    plans: dict[_Shape, _Plan] = field(default_factory=dict[_Shape, _Plan])
+    plans: dict[_Shape, _RowReader] = field(default_factory=dict[_Shape, _RowReader])
 
 
-class Tables:
-    """All tables seen.
+class SeenTables:
+    """All tables seen so far.
 
     Args:
-        wanted: asked whenever a table is new or looks different.
+        wanted: called when a table is new or has changed.
     """
 
     def __init__(self, wanted: Callable[[Relation], bool]) -> None:
         self._wanted = wanted
-        self._tables: dict[tuple[str, str], Table] = {}
+        self._tables: dict[tuple[str, str], SeenTable] = {}
 
     def learn(self, relation: Relation) -> None:
-        """Take a table as it is known from elsewhere, until a row shows that it is different."""
+        """Register a known definition of a table, which holds until a row contradicts it."""
         name = relation.schema, relation.name
-        self._tables[name] = Table(relation, self._wanted(relation))
+        self._tables[name] = SeenTable(relation, self._wanted(relation))
 
-    def find(self, document: Mapping[str, Any]) -> Table:
-        """Give the table of a change, as it is for this change."""
+    def find(self, document: Mapping[str, Any]) -> SeenTable:
+        """Return the definition of a change's table at that change."""
         name = document["schema"], document["table"]
         table = self._tables.get(name)
         cells = document.get("columns") or document.get("identity") or ()
         complete = document["action"] == "I"
         if table is None or not _fits(table, _shape(cells), complete=complete):
             relation = Relation(0, *name, _columns(cells, document.get("pk") or ()))
-            table = self._tables[name] = Table(relation, self._wanted(relation))
+            table = self._tables[name] = SeenTable(relation, self._wanted(relation))
         return table
 
 
-def read_row(table: Table, cells: Cells, *, whole: bool = True) -> Row:
-    """Type the values of a row.
+def read_row(table: SeenTable, cells: Cells, *, whole: bool = True) -> Row:
+    """Convert the values of a row to their types.
 
-    *whole* says that every column belongs to it, so those that are missing are UNCHANGED.
+    If *whole*, the row has all columns, so missing ones are UNCHANGED.
     """
     shape = _shape(cells)
     if (plan := table.plans.get(shape)) is None:
@@ -78,7 +78,7 @@ def read_row(table: Table, cells: Cells, *, whole: bool = True) -> Row:
     return {column.name: row.get(column.name, UNCHANGED) for column in table.relation.columns}
 
 
-def _fits(table: Table, shape: _Shape, *, complete: bool) -> bool:
+def _fits(table: SeenTable, shape: _Shape, *, complete: bool) -> bool:
     known = [(column.name, column.type_name) for column in table.relation.columns]
     if shape in table.plans or shape == tuple(known):
         return not complete or len(shape) == len(known)
@@ -97,16 +97,16 @@ def _columns(cells: Cells, key: Cells) -> tuple[Column, ...]:
     )
 
 
-def _plan(relation: Relation, shape: _Shape) -> _Plan:
+def _plan(relation: Relation, shape: _Shape) -> _RowReader:
     present = {name for name, _ in shape}
-    return _Plan(
+    return _RowReader(
         tuple((name, reader_of(type_name)) for name, type_name in shape),
         {column.name: UNCHANGED for column in relation.columns if column.name not in present},
     )
 
 
 def reader_of(type_name: str) -> Reader:
-    """Say how a JSON value of the type is read; it may also be the text of the value."""
+    """Return the parser for JSON values of a type, which can also be the values' text."""
     return _READERS.get(type_name.partition("(")[0], _text)
 
 
@@ -123,7 +123,7 @@ def _boolean(value: bool) -> bool:  # noqa: FBT001 - the value itself
 
 
 def _numeric(value: Decimal | float | str) -> Decimal:
-    return Decimal(str(value))  # by way of its text: 0.1 is meant, not the double's expansion
+    return Decimal(str(value))  # through its text: 0.1 means 0.1, not the double's expansion
 
 
 def _text(value: object) -> str:

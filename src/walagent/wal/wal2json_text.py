@@ -1,7 +1,7 @@
-"""Writes items as lines of wal2json's format 2; the printed form of a `Change`.
+"""Format items as lines of wal2json's format 2, the printed form of a `Change`.
 
-Two figures differ from wal2json's own: `lsn` of a change is its transaction's commit LSN, for a
-`Change` knows no other, and nothing tells a column's type where pgoutput did not.
+Two fields differ from wal2json: `lsn` of a change is its transaction's commit LSN, the only one
+that a `Change` has, and a column has no type if pgoutput did not send one.
 """
 
 from collections.abc import Iterable
@@ -10,33 +10,44 @@ from typing import Any, Final, cast
 
 import orjson
 
-from walagent.change import UNCHANGED, Begin, Change, Column, Commit, Op, Relation, Row, Tag, Value
+from walagent.change import (
+    UNCHANGED,
+    Begin,
+    Change,
+    Column,
+    Commit,
+    Op,
+    OriginMarker,
+    Relation,
+    Row,
+    Value,
+)
 
-Json = Any  # what orjson takes
+Json = Any  # accepted by orjson
 
 _ACTIONS: Final = {Op.INSERT: "I", Op.UPDATE: "U", Op.DELETE: "D", Op.TRUNCATE: "T"}
 
 
 def format_begin(begin: Begin) -> bytes:
-    """Write the line of a transaction's start."""
+    """Format the start of a transaction."""
     at = begin.committed_at.strftime("%Y-%m-%d %H:%M:%S.%f+00")
     return _line({"action": "B", "xid": begin.xid, "timestamp": at, "lsn": str(begin.commit_lsn)})
 
 
 def format_commit(commit: Commit) -> bytes:
-    """Write the line of a transaction's end."""
+    """Format the end of a transaction."""
     return _line({"action": "C", "lsn": str(commit.commit_lsn), "nextlsn": str(commit.end_lsn)})
 
 
-def format_tag(tag: Tag) -> bytes:
-    """Write the line of a logical message."""
-    content = tag.content.decode("utf-8", "replace")
-    line = {"action": "M", "lsn": str(tag.lsn), "transactional": True}
-    return _line(line | {"prefix": tag.prefix, "content": content})
+def format_marker(marker: OriginMarker) -> bytes:
+    """Format a logical message."""
+    content = marker.content.decode("utf-8", "replace")
+    line = {"action": "M", "lsn": str(marker.lsn), "transactional": True}
+    return _line(line | {"prefix": marker.prefix, "content": content})
 
 
 def format_change(change: Change) -> bytes:
-    """Write the line of a change."""
+    """Format a change."""
     relation = change.relation
     line: dict[str, Json] = {
         "action": _ACTIONS[change.op],
@@ -53,7 +64,7 @@ def format_change(change: Change) -> bytes:
 
 
 def _identity(change: Change) -> Row | None:
-    """Give the old side; an update that kept its key has it in the new row."""
+    """Return the old side; the new row has it if an update did not change the key."""
     if change.old is not None or change.op is not Op.UPDATE or change.new is None:
         return change.old
     keys = [column.name for column in change.relation.columns if column.in_key]
@@ -75,7 +86,7 @@ def _cell(column: Column, value: Value) -> Json:
 
 
 def _json(value: Value) -> Json:
-    if isinstance(value, Decimal):  # its digits as they are; a double would round them
+    if isinstance(value, Decimal):  # keep the digits, which a double would round
         return orjson.Fragment(format(value, "f")) if value.is_finite() else None
     return value
 
@@ -83,7 +94,7 @@ def _json(value: Value) -> Json:
 def _line(document: Json) -> bytes:
     try:
         return orjson.dumps(document)
-    except TypeError:  # bytes of a SQL_ASCII database, which JSON cannot carry
+    except TypeError:  # bytes of a SQL_ASCII database, which JSON cannot represent
         return orjson.dumps(_printable(document))
 
 

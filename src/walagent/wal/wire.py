@@ -1,6 +1,6 @@
-"""The socket of a streaming connection: whole frames out of it, messages into it, no waiting.
+"""Read frames from the socket of a streaming connection and send messages, without waiting.
 
-Everything here returns at once; whoever owns the event loop decides when to call.
+Every call returns at once; the owner of the event loop decides when to call.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from psycopg.pq.abc import PGconn
 from walagent.errors import StreamLostError, WalagentError
 from walagent.wal.refusals import refused
 
-# Taken at one go, so that the event loop has its turn every few milliseconds.
-# libpq's own buffer bounds their bytes: it holds one read, or one message that is larger.
+# The most frames per call, so that the event loop runs other tasks every few milliseconds.
+# libpq's buffer bounds their bytes: it holds one read, or one larger message.
 _FRAMES: Final = 1000
 _SHORT: Final = 50
 
@@ -24,7 +24,7 @@ class Wire:
     """Frames of a connection in COPY mode.
 
     Args:
-        on_readable: called whenever the server has sent something, while reading is on.
+        on_readable: called when data has arrived, while reading is on.
     """
 
     def __init__(self, pgconn: PGconn, slot: str, on_readable: Callable[[], None]) -> None:
@@ -34,27 +34,27 @@ class Wire:
         self._loop = asyncio.get_running_loop()
         self._socket = pgconn.socket
         self.reading = False
-        self.ended = False  # the server has said that nothing more will come
+        self.ended = False  # the server has ended the stream
         pgconn.nonblocking = 1
 
     def start(self) -> None:
-        """Watch the socket.  What libpq holds already wakes nobody, so call `receive` too."""
+        """Watch the socket.  Data buffered in libpq does not trigger it: also call `receive`."""
         self.reading = True
         self._loop.add_reader(self._socket, self.on_readable)
 
     def rest(self) -> None:
-        """Stop watching the socket, so that TCP holds the server back."""
+        """Stop watching the socket, so that TCP flow control stops the server."""
         self.reading = False
         self._loop.remove_reader(self._socket)
 
     def receive(self) -> tuple[list[bytes], bool]:
-        """Take the frames that are there, up to a limit.
+        """Return the frames that are available, up to a limit.
 
         Returns:
-            The frames, and whether the socket had no more.
+            The frames, and whether the socket is empty.
 
         Raises:
-            WalagentError: the connection broke, or the server ended the stream.
+            WalagentError: the connection was lost, or the server ended the stream.
         """
         frames = list[bytes]()
         try:
@@ -64,15 +64,15 @@ class Wire:
                 before = len(frames)
                 self._pgconn.consume_input()
                 self._drain(frames)
-                # A short read means that the server is slower than we are.  To ask at once for
-                # the little that came since would cost more than to decode in the meantime.
+                # A short read means that the server is slower than the reader.  Decoding first is
+                # cheaper than reading the few bytes that have arrived since.
                 dry = len(frames) - before < _SHORT
         except Error as error:
             raise self._lost(error) from error
         return frames, dry or self.ended
 
     def _drain(self, frames: list[bytes]) -> None:
-        """Take what libpq holds: one read of the socket brings many small frames."""
+        """Take what libpq has buffered: one read of the socket returns many small frames."""
         get, append = self._pgconn.get_copy_data, frames.append
         for _ in range(_FRAMES - len(frames)):
             length, data = get(1)
@@ -82,7 +82,7 @@ class Wire:
             append(data.tobytes())
 
     def farewell(self) -> WalagentError:
-        """Say why the server ended the stream."""
+        """Return the reason why the server ended the stream."""
         try:
             result = self._pgconn.get_result()
             words = result.error_message.decode(errors="replace").strip() if result else ""
@@ -93,10 +93,10 @@ class Wire:
         return self._lost(error_from_result(result))
 
     def send(self, message: bytes) -> None:
-        """Send a message, now or as soon as the socket takes it.
+        """Send a message now, or when the socket is writable.
 
         Raises:
-            WalagentError: the connection broke.
+            WalagentError: the connection was lost.
         """
         try:
             self._pgconn.put_copy_data(message)
@@ -105,7 +105,7 @@ class Wire:
             raise self._lost(error) from error
 
     def send_end(self) -> None:
-        """Say that we are done."""
+        """Send the end of the stream."""
         try:
             self._pgconn.put_copy_end()
             self._flush()
@@ -121,11 +121,11 @@ class Wire:
             if self._pgconn.flush():
                 return
         except OperationalError:
-            pass  # the reading side meets the same broken connection and reports it
+            pass  # reading fails in the same way and reports it
         self._loop.remove_writer(self._socket)
 
     def close(self) -> None:
-        """Let go of the socket and end the connection at once."""
+        """Stop watching the socket and close the connection at once."""
         self.reading = False
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)

@@ -27,7 +27,7 @@ from walagent.config.dsn import Places
 from walagent.errors import ConfigError, PreconditionError, SlotBusyError
 from walagent.intake.gap_plan import Plan
 from walagent.intake.recovery import RowRecovery
-from walagent.matching.document import Room
+from walagent.matching.document import SizeLimits
 from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.resync import resync
 from walagent.store import listings
@@ -373,7 +373,7 @@ async def test_as_much_of_a_row_is_kept_as_of_others(conn: AsyncConnection, dsn:
     await run_all(conn, DATED.format("timestamptz", "now()"))
     await begin(conn, dsn)
     await run_all(conn, "insert into support_tickets (id, issue) values (1, repeat('x', 20000))")
-    await make_good(conn, dsn, Plan({"desk": since()}, room=Room(10_000, 20_000)))
+    await make_good(conn, dsn, Plan({"desk": since()}, limits=SizeLimits(10_000, 20_000)))
     kept = (
         "select length(change #>> '{new,issue}'), change -> 'truncated' from agent.run"
         " where reason = 'backfill'"

@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.integration.wal.reading import follow, read_all, read_changes
-from walagent.change import UNCHANGED, Begin, Commit, Op, Piece, Tag
+from walagent.change import UNCHANGED, Begin, Commit, Op, OriginMarker, Piece
 from walagent.errors import GapError
 
 TICKETS = "create table tickets (id int primary key, body text, state text)"
@@ -149,8 +149,8 @@ async def test_a_message_keeps_its_place_in_the_transaction(
         await conn.execute("select pg_logical_emit_message(true, 'others', 'no')")
         await conn.execute("select pg_logical_emit_message(true, 'walagent', 'late')")
     items = await read_all(conn, dsn, options)
-    assert [type(item) for item in items] == [Begin, Tag, Piece, Tag, Commit]
-    assert [item.content for item in items if isinstance(item, Tag)] == [b"run 1", b"late"]
+    assert [type(item) for item in items] == [Begin, OriginMarker, Piece, OriginMarker, Commit]
+    assert [item.content for item in items if isinstance(item, OriginMarker)] == [b"run 1", b"late"]
 
 
 async def test_a_table_may_change_in_the_middle_of_the_stream(

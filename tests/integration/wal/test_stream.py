@@ -204,7 +204,7 @@ async def test_a_buffer_that_nobody_empties_gives_the_slot_back(
     await conn.execute(WIDE)
     async with open_stream(dsn, options) as stream:
         await until(conn, FREE, options.slot)
-        with pytest.raises(StreamLostError, match="nothing was ingested"):
+        with pytest.raises(StreamLostError, match="no progress"):
             await stream.next_batch()
 
 
@@ -483,5 +483,5 @@ async def test_a_server_that_does_not_answer_is_given_up(
         async with open_stream(through, options) as stream:
             await stream.next_batch()
             proxy.breathing.clear()
-            with pytest.raises(StreamLostError, match="does not answer"):
+            with pytest.raises(StreamLostError, match="no response"):
                 await read_for_ever(stream)

@@ -14,7 +14,7 @@ from walagent.change import UNCHANGED, Op, Row, Value
 from walagent.matching.document import (
     MAX_ROW,
     MAX_TEXT,
-    Room,
+    SizeLimits,
     cut_off,
     document,
     joined,
@@ -125,7 +125,7 @@ def test_what_names_a_row_is_kept_whatever_room_there_is() -> None:
 def test_how_much_is_kept_can_be_said() -> None:
     """Per value and per row."""
     row = {"id": 1, "a": "x" * 30, "b": "y" * 30}
-    found = document(change(Op.INSERT, row), DESK, Room(value=20, row=25))
+    found = document(change(Op.INSERT, row), DESK, SizeLimits(value=20, row=25))
     assert found["new"] == {"id": 1, "a": "x" * 20, "b": "y" * 5}
     assert found["truncated"] == {"a": 30, "b": 30}
 
@@ -136,7 +136,7 @@ def test_a_value_that_a_tool_would_get_a_part_of_is_found() -> None:
     large = change(Op.INSERT, {"id": 1, "body": "x" * (MAX_TEXT + 1), "other": "x" * MAX_TEXT * 2})
     assert cut_off(large, on) == ("body", MAX_TEXT + 1)
     assert cut_off(large, DESK) is None
-    assert cut_off(large, on, Room(value=MAX_TEXT + 1)) is None
+    assert cut_off(large, on, SizeLimits(value=MAX_TEXT + 1)) is None
 
 
 def test_jsonb_is_kept_as_json() -> None:

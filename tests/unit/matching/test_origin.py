@@ -1,10 +1,10 @@
-"""Who wrote a transaction: the tag, its signature, and what is no tag of ours."""
+"""Origin markers: signature, format, and messages that are not one of walagent."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walagent.change import Tag
+from walagent.change import OriginMarker
 from walagent.lsn import Lsn
 from walagent.matching.origin import PREFIX, Origin, origin_of, sign
 
@@ -13,14 +13,14 @@ XID = 4711
 WHAT = b"7 3 2"
 
 
-def tag(content: bytes, prefix: str = PREFIX) -> Tag:
+def marker(content: bytes, prefix: str = PREFIX) -> OriginMarker:
     """A logical message."""
-    return Tag(prefix, content, Lsn(1))
+    return OriginMarker(prefix, content, Lsn(1))
 
 
-def signed(what: bytes = WHAT, xid: int = XID, key: bytes = KEY) -> Tag:
-    """A tag as agent_internal.begin_write leaves it."""
-    return tag(what + b" " + sign(what, xid, key))
+def signed(what: bytes = WHAT, xid: int = XID, key: bytes = KEY) -> OriginMarker:
+    """A marker as agent_internal.begin_write leaves it."""
+    return marker(what + b" " + sign(what, xid, key))
 
 
 def test_our_own_tag_names_run_attachment_and_depth() -> None:
@@ -33,26 +33,26 @@ def test_our_own_tag_names_run_attachment_and_depth() -> None:
     [
         signed(key=b"x" * 32),
         signed(xid=XID + 1),
-        tag(WHAT),
-        tag(WHAT + b" "),
-        tag(WHAT + b" " + b"0" * 64),
-        tag(b"8 3 2 " + sign(WHAT, XID, KEY)),
-        tag(b"7 3 0 " + sign(WHAT, XID, KEY)),
-        tag(signed().content + b" "),
-        tag(signed().content.upper()),
-        tag(signed().content, prefix="Walagent"),
-        tag(signed().content, prefix="other"),
+        marker(WHAT),
+        marker(WHAT + b" "),
+        marker(WHAT + b" " + b"0" * 64),
+        marker(b"8 3 2 " + sign(WHAT, XID, KEY)),
+        marker(b"7 3 0 " + sign(WHAT, XID, KEY)),
+        marker(signed().content + b" "),
+        marker(signed().content.upper()),
+        marker(signed().content, prefix="Walagent"),
+        marker(signed().content, prefix="other"),
         signed(b"7 3"),
         signed(b"7 3 2 1"),
         signed(b"7 3 -2"),
         signed(b"7 3 x"),
         signed(b""),
-        tag(b"nudge"),
-        tag(b""),
-        tag(b"\xff\x00\xfe"),
+        marker(b"nudge"),
+        marker(b""),
+        marker(b"\xff\x00\xfe"),
     ],
 )
-def test_anything_else_proves_nothing(forged: Tag) -> None:
+def test_anything_else_proves_nothing(forged: OriginMarker) -> None:
     """Another key, another transaction, other numbers, another form: as if it were not there."""
     assert origin_of(forged, XID, KEY) is None
 
@@ -60,7 +60,7 @@ def test_anything_else_proves_nothing(forged: Tag) -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_make_it_fail(content: bytes) -> None:
     """Anybody may emit a message with our prefix."""
-    assert origin_of(tag(content), XID, KEY) is None
+    assert origin_of(marker(content), XID, KEY) is None
 
 
 def test_the_signature_covers_the_whole_text() -> None:

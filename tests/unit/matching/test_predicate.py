@@ -10,7 +10,7 @@ from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Column, Op, Row
 from walagent.matching.predicate import (
     MAX_EVALUATED,
-    Shape,
+    ColumnTypes,
     array,
     column_statement,
     needed,
@@ -22,10 +22,10 @@ from walagent.matching.predicate import (
 from walagent.message import Json
 
 DESK = attachment(condition="(new.status = 'open')", condition_columns=("status",))
-SHAPE = Shape({"status": "text", "id": "bigint"}, {"status": "text", "id": "bigint"}, None)
+SHAPE = ColumnTypes({"status": "text", "id": "bigint"}, {"status": "text", "id": "bigint"}, None)
 
 
-def text(on: Attachment, shape: Shape = SHAPE, *, looks_up: bool = True) -> str:
+def text(on: Attachment, shape: ColumnTypes = SHAPE, *, looks_up: bool = True) -> str:
     """The statement as it is sent."""
     return statement(on, shape, looks_up=looks_up).as_string()
 
@@ -46,7 +46,7 @@ def test_names_are_quoted() -> None:
     """Schema, table, key columns and others, however they are called; types are SQL."""
     on = attachment(key_columns=('k"',), condition="true", condition_columns=('s"',))
     types = {'s"': 'x."M y"', 'k"': "bigint"}
-    made = text(on, Shape(types, types, ('a"b', "T s")))
+    made = text(on, ColumnTypes(types, types, ('a"b', "T s")))
     assert '"a""b"."T s"' in made
     assert 't."k""" = wanted."k"""' in made
     assert '("s""" x."M y")' in made

@@ -8,7 +8,13 @@ import pytest
 from tests.helpers.build import TICKETS, attachment, change, changed
 from walagent.change import UNCHANGED, Op, Relation
 from walagent.errors import DecodeError
-from walagent.matching.registry import Attached, Detached, Registry, is_ours, read_attaching
+from walagent.matching.registry import (
+    AttachmentRemoved,
+    Registry,
+    VersionActivated,
+    is_ours,
+    read_attaching,
+)
 from walagent.message import Json
 
 OURS = Relation(1, "agent", "attachment")
@@ -59,7 +65,7 @@ def test_an_inserted_attachment_comes_into_effect() -> None:
     """With all that its definition says."""
     text = json.dumps(DEFINITION)
     found = read_attaching(change(Op.INSERT, {"id": 5, "definition": text}, relation=OURS))
-    assert isinstance(found, Attached)
+    assert isinstance(found, VersionActivated)
     assert found.definition == text
     assert (found.attachment.id, found.attachment.version) == (5, 2)
     assert found.attachment.trigger.ops == {Op.INSERT, Op.DELETE}
@@ -68,7 +74,7 @@ def test_an_inserted_attachment_comes_into_effect() -> None:
 
 def test_a_deleted_attachment_is_gone() -> None:
     """Its key is all that the WAL says."""
-    assert read_attaching(change(Op.DELETE, None, {"id": 5}, OURS)) == Detached(5)
+    assert read_attaching(change(Op.DELETE, None, {"id": 5}, OURS)) == AttachmentRemoved(5)
 
 
 @pytest.mark.parametrize("definition", [UNCHANGED, None])

@@ -30,7 +30,7 @@ def test_there_is_something_to_tell_until_it_was_told() -> None:
     """Confirming the same again is no news."""
     state = feedback()
     assert state.confirm(Lsn(5), Lsn(9))
-    assert state.tell() == 5
+    assert state.take_flushed() == 5
     assert not state.confirm(Lsn(4), Lsn(9))
 
 
@@ -40,7 +40,7 @@ def test_a_silent_server_is_asked_and_then_given_up() -> None:
     assert state.pulse(1.9) is Pulse.STATUS
     assert state.pulse(2.0) is Pulse.PROBE
     assert state.pulse(3.0) is Pulse.STATUS
-    state.heard(3.5)
+    state.received(3.5)
     assert state.pulse(5.5) is Pulse.PROBE
     assert state.pulse(5.4 + ANSWER) is Pulse.STATUS
     assert state.pulse(5.5 + ANSWER) is Pulse.LOST

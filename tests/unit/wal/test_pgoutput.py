@@ -198,7 +198,7 @@ def test_no_column_name_breaks_the_generated_code(columns: list[Column]) -> None
 def test_too_many_columns_are_refused() -> None:
     """No relation has them, and code for them would take for ever to compile."""
     columns = [Column(str(n), 23, "", in_key=False) for n in range(1665)]
-    with pytest.raises(DecodeError, match="1665 columns"):
+    with pytest.raises(DecodeError, match="1665"):
         pgoutput.decode(encode.relation(OID, columns))
 
 
@@ -206,6 +206,6 @@ def test_too_many_columns_are_refused() -> None:
 def test_a_value_that_its_type_does_not_allow_is_refused_with_its_offset(value: bytes) -> None:
     """The offset points at the value."""
     payload = encode.insert(OID, (value, None, None, None, None, None, None))
-    with pytest.raises(DecodeError, match="column int") as caught:
+    with pytest.raises(DecodeError, match='column "int"') as caught:
         careful(payload)
     assert caught.value.offset == 8

@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.wal import encode
-from walagent.change import Begin, Change, Column, Commit, Idle, Item, Op, Piece, Relation, Tag
+from walagent.change import (
+    Begin,
+    Change,
+    Column,
+    Commit,
+    Idle,
+    Item,
+    Op,
+    OriginMarker,
+    Piece,
+    Relation,
+)
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal import transactions
@@ -133,8 +144,8 @@ def test_only_transactional_messages_of_ours_become_tags() -> None:
         encode.insert(1, row(1)),
         encode.message("walagent", b"four"),
     )
-    assert [type(item) for item in items] == [Begin, Tag, Piece, Tag]
-    assert items[1] == Tag("walagent", b"one", Lsn(50))
+    assert [type(item) for item in items] == [Begin, OriginMarker, Piece, OriginMarker]
+    assert items[1] == OriginMarker("walagent", b"one", Lsn(50))
 
 
 def test_a_large_transaction_comes_in_pieces() -> None:
@@ -181,7 +192,7 @@ def test_a_streamed_transaction_that_is_rolled_back_leaves_nothing() -> None:
         7, encode.streamed(7, T), encode.streamed(7, encode.insert(1, row(1)))
     )
     assert read(*rolled_back, encode.stream_abort(7, 7), into=into) == []
-    with pytest.raises(DecodeError, match="never described"):
+    with pytest.raises(DecodeError, match="before its Relation"):
         read(encode.begin(), encode.insert(1, row(1)), into=into)
 
 
@@ -263,7 +274,7 @@ def test_any_frames_are_items_or_a_decode_error(messages: list[bytes], data: st.
         for item in into.feed(sent):
             assert not (isinstance(item, Begin) and opened)
             assert opened or isinstance(item, Begin | Idle)
-            opened = isinstance(item, Begin | Piece | Tag)
+            opened = isinstance(item, Begin | Piece | OriginMarker)
     except DecodeError:
         pass
     finally:

@@ -19,15 +19,15 @@ from walagent.change import (
     Idle,
     Item,
     Op,
+    OriginMarker,
     Piece,
     Relation,
     Row,
-    Tag,
 )
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal.wal2json import Wal2jsonTransactions
-from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_tag
+from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_marker
 
 AT = {"xid": 7, "timestamp": "2026-11-21 11:27:21.5+00", "lsn": "0/64", "nextlsn": "0/8C"}
 BEGIN = {"action": "B", **AT}
@@ -128,10 +128,10 @@ def test_what_nobody_wants_is_counted() -> None:
 
 def test_only_transactional_messages_of_ours_become_tags() -> None:
     """Like those of pgoutput."""
-    tag = {"action": "M", "lsn": "0/32", "transactional": True, "prefix": "walagent"}
-    tag["content"] = "ü"
-    items = read(BEGIN, tag, {**tag, "transactional": False}, {**tag, "prefix": "other"})
-    assert items[1:] == [Tag("walagent", "ü".encode(), Lsn(50))]
+    marker = {"action": "M", "lsn": "0/32", "transactional": True, "prefix": "walagent"}
+    marker["content"] = "ü"
+    items = read(BEGIN, marker, {**marker, "transactional": False}, {**marker, "prefix": "other"})
+    assert items[1:] == [OriginMarker("walagent", "ü".encode(), Lsn(50))]
 
 
 def test_keepalives_are_idle_between_transactions_only() -> None:
@@ -278,15 +278,20 @@ def test_what_is_written_is_read_as_it_was(number: int, n: Decimal, b: str, s: s
     """A printed stream can be read again."""
     row = {"id": number, "n": n, "b": b, "s": s}
     begin, commit = Begin(7, Lsn(100), datetime(2026, 1, 1, tzinfo=UTC)), Commit(Lsn(100), Lsn(140))
-    tag = Tag("walagent", s.encode(), Lsn(50))
+    marker = OriginMarker("walagent", s.encode(), Lsn(50))
     sent = [
         change(Op.INSERT, row),
         change(Op.DELETE, None, {"id": number}),
         change(Op.TRUNCATE, None),
     ]
-    lines = [format_begin(begin), format_tag(tag), *map(format_change, sent), format_commit(commit)]
+    lines = [
+        format_begin(begin),
+        format_marker(marker),
+        *map(format_change, sent),
+        format_commit(commit),
+    ]
     items = read(*(HEAD + line for line in lines))
-    assert (items[0], items[1], items[-1]) == (begin, tag, commit)
+    assert (items[0], items[1], items[-1]) == (begin, marker, commit)
     assert [(each.op, each.new, each.old) for each in changes(items)] == [
         (each.op, each.new, each.old) for each in sent
     ]
