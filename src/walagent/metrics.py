@@ -1,152 +1,20 @@
-"""What the daemon counts, in a registry of its own.
+"""Metrics of this process.
 
     metrics.changes.labels("matched").inc(3)
 
-Names and labels are an interface: dashboards and alerts break when they change.  No label takes
-a value from a row; each is one of the words below or the name of a registered model or budget, so
-the number of series has a bound.
+`metric_families` defines them.  It is imported with the first metric that is used: a question has
+sent its first request by then.
 """
 
-import platform
-from collections.abc import Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Metric
-
-from walagent import __version__
-
-
-class _Registry(CollectorRegistry):
-    """Leaves out the `_created` series that the library adds to each counter."""
-
-    def collect(self) -> Iterable[Metric]:
-        for metric in super().collect():
-            metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
-            yield metric
+if TYPE_CHECKING:
+    from walagent.metric_families import *  # noqa: F403 - all of them
 
 
-registry = _Registry()
-
-slot_retained_bytes = Gauge(
-    "walagent_slot_retained_bytes",
-    "WAL that the server keeps because our slot still needs it",
-    registry=registry,
-)
-slot_alarm = Gauge(
-    "walagent_slot_alarm",
-    "1 while the server keeps more WAL for our slot than replication.alarm_bytes",
-    registry=registry,
-)
-replication_lag_bytes = Gauge(
-    "walagent_replication_lag_bytes",
-    "WAL between the server's last position and the one that is durable on our side",
-    registry=registry,
-)
-changes = Counter(
-    "walagent_changes_total",
-    "Changes ingested: matched asked for a run, unmatched for none, failed has a condition that"
-    " raised, deferred waits for its attachment's ground, repeated was delivered before, skipped"
-    " came after too many agents in a row",
-    ["result"],
-    registry=registry,
-)
-runs = Gauge("walagent_runs", "Runs by state", ["state"], registry=registry)
-runs_pruned = Counter("walagent_runs_pruned_total", "Old runs that were removed", registry=registry)
-run_duration_seconds = Histogram(
-    "walagent_run_duration_seconds",
-    "From the claim to the end of a run, the waits between its attempts included",
-    # A run without a model takes milliseconds, one with many calls minutes.
-    buckets=(0.01, 0.05, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800),
-    registry=registry,
-)
-model_requests = Counter(
-    "walagent_model_requests_total", "Model calls", ["model", "outcome"], registry=registry
-)
-model_calls_in_flight = Gauge(
-    "walagent_model_calls_in_flight",
-    "Model calls that this process waits for",
-    ["model"],
-    registry=registry,
-)
-model_calls_allowed = Gauge(
-    "walagent_model_calls_allowed",
-    "Model calls that may be in flight now: 0 while the model is paused or its breaker is open,"
-    " 1 while a single call finds out whether it answers again",
-    ["model"],
-    registry=registry,
-)
-model_breaker_open = Gauge(
-    "walagent_model_breaker_open",
-    "1 since the last calls of a model went unanswered, until one is answered",
-    ["model"],
-    registry=registry,
-)
-model_tokens = Counter(
-    "walagent_model_tokens_total", "Tokens of model calls", ["model", "kind"], registry=registry
-)
-cost_usd = Counter(
-    "walagent_cost_usd_total",
-    "What model calls cost, where the model has a price",
-    ["model"],
-    registry=registry,
-)
-budget_used = Gauge(
-    "walagent_budget_used_ratio",
-    "Part of a budget's scarcer limit that is spent, or reserved by calls that go on",
-    ["budget", "kind"],
-    registry=registry,
-)
-budget_refusals = Counter(
-    "walagent_budget_refusals_total",
-    "Model calls that a budget did not allow",
-    ["budget"],
-    registry=registry,
-)
-tool_calls = Counter("walagent_tool_calls_total", "Tool calls", ["outcome"], registry=registry)
-log_lines_lost = Counter(
-    "walagent_log_lines_lost_total",
-    "Lines that could not be written to the log: its disk is full, or nobody reads",
-    registry=registry,
-)
-approvals_pending = Gauge(
-    "walagent_approvals_pending", "Questions that wait for a person", registry=registry
-)
-_build = Info("walagent_build", "The running version", registry=registry)
-_build.info({"version": __version__, "python": platform.python_version()})
-
-CHANGE_RESULTS = ("matched", "unmatched", "failed", "deferred", "repeated", "skipped")
-RUN_STATES = (
-    "pending",
-    "running",
-    "waiting_approval",
-    "waiting_retry",
-    "needs_review",
-    "succeeded",
-    "failed",
-    "dead",
-    "cancelled",
-    "skipped",
-)
-MODEL_OUTCOMES = ("ok", "limited", "held", "unavailable", "rejected", "unauthorized")
-TOKEN_KINDS = ("input", "cached", "cache_write", "output")
-TOOL_OUTCOMES = ("ok", "failed", "invalid", "refused", "unknown")
-
-
-def set_budgets(used: Iterable[tuple[str, float, float]]) -> None:
-    """Show what part of each budget is spent and what part is reserved, and no others."""
-    budget_used.clear()
-    for name, spent, reserved in used:
-        budget_used.labels(name, "spent").set(spent)
-        budget_used.labels(name, "reserved").set(reserved)
-
-
-def _begin_at_zero() -> None:
-    """Make every known series exist, so that a rate can be taken of the first event too."""
-    for result in CHANGE_RESULTS:
-        changes.labels(result)
-    for state in RUN_STATES:
-        runs.labels(state)
-    for outcome in TOOL_OUTCOMES:
-        tool_calls.labels(outcome)
-
-
-_begin_at_zero()
+def __getattr__(name: str) -> object:
+    """Import the metrics, and keep the one that is used."""
+    found = getattr(import_module("walagent.metric_families"), name)
+    globals()[name] = found
+    return found

@@ -1,11 +1,11 @@
 """Compose what a worker shares: the kind `agent`, and what intake left to be evaluated."""
 
 from collections.abc import Callable
-from functools import partial
 
 from walagent.agent.model import Model
-from walagent.intake.deferred import evaluate_deferred
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
+from walagent.moves import End
+from walagent.run import RunSpec
 from walagent.runs.agent_kind import agent_kind
 from walagent.runs.models import Models
 from walagent.runs.resources import Resources
@@ -27,7 +27,12 @@ def agent_resources(
         secret: agent_internal.secret.
         limits: how much of a change a run keeps.
     """
-    evaluate = partial(evaluate_deferred, pool=pool, limits=limits)
+
+    async def evaluate(run: RunSpec) -> RunSpec | End:
+        from walagent.intake.deferred import evaluate_deferred  # noqa: PLC0415 - few are deferred
+
+        return await evaluate_deferred(run, pool=pool, limits=limits)
+
     kinds = {"agent": agent_kind(pool, toolbox, secret, evaluate)}
     if isinstance(models, Models):
         return Resources(pool, models.get, kinds, models.tight, models.prepare)

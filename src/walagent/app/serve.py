@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
+from typing import TYPE_CHECKING
 
 from walagent import faults, metrics
 from walagent.agent.models import make_model
 from walagent.agent.models.limits import Limits, LimitSettings
 from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.resources import agent_resources
-from walagent.app.sinks import DaemonSinks
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.backoff import pause_after
@@ -27,16 +27,9 @@ from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.guard.query import Limits as Reading
-from walagent.http.routes import build_app
-from walagent.http.server import serve_http
-from walagent.intake.settings import IntakeSettings
 from walagent.log import log
 from walagent.matching.document import SizeLimits
-from walagent.mcp.clients import Clients, Status, keep_registered, make_clients, register
 from walagent.message import ModelSpec
-from walagent.replication.attempt import Following
-from walagent.replication.health import ReaderHealth
-from walagent.replication.reader import Reader
 from walagent.runs.models import Models
 from walagent.runs.query_tool import LIMITS
 from walagent.runs.toolbox import Toolbox
@@ -45,6 +38,10 @@ from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
 from walagent.store.process_name import process_name
+
+if TYPE_CHECKING:
+    from walagent.mcp.clients import Clients, Status
+    from walagent.replication.health import ReaderHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +76,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     name = process_name()
     systemd = Systemd.from_environment()
     found = find_tools(config.tools.modules)
-    clients = make_clients(config, Environment.of_process())
+    clients = _clients(config)
     specs, key = await once_reached(lambda: _set_up(places, found))
     logins = Logins(places)
     models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
@@ -134,10 +131,12 @@ def _size_limits(config: Config) -> SizeLimits:
     return SizeLimits(config.changes.max_value, config.changes.max_row)
 
 
-def _sinks(config: Config, logins: Logins, worker: Worker) -> DaemonSinks:
-    """Give the runs to this process's worker first."""
-    intake = IntakeSettings(_size_limits(config), worker, worker.wake)
-    return DaemonSinks(logins.dsn, intake, config.retention)
+def _clients(config: Config) -> "Clients | None":
+    if not config.mcp_servers:
+        return None
+    from walagent.mcp.clients import make_clients  # noqa: PLC0415 - few have such servers
+
+    return make_clients(config, Environment.of_process())
 
 
 _REGISTRY = 5.0  # seconds between two looks at agent.model; a run waits that long for a new row
@@ -156,7 +155,7 @@ class _Daemon:
         worker: Worker,
         models: Models,
         name: str,
-        clients: Clients | None,
+        clients: "Clients | None",
         *,
         reading: bool,
     ) -> None:
@@ -167,19 +166,12 @@ class _Daemon:
         self._systemd = systemd
         self._worker = worker
         self._models = models
-        self._reader = (
-            Reader(
-                Following(
-                    logins,
-                    config.replication,
-                    _sinks(config, logins, worker).open,
-                    name,
-                    self._streaming,
-                )
-            )
-            if reading
-            else None
-        )
+        self._reader = None
+        if reading:
+            from walagent.app.reading import make_reader  # noqa: PLC0415 - not for a worker alone
+
+            limits = _size_limits(config)
+            self._reader = make_reader(config, logins, worker, limits, name, self._streaming)
         self._health = _Health(worker, self._reader.health if self._reader else None)
 
     async def run(self, signals: "_Signals") -> None:
@@ -226,6 +218,9 @@ class _Daemon:
         return reader and now - self._worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
+        from walagent.http.routes import build_app  # noqa: PLC0415 - it can be switched off
+        from walagent.http.server import serve_http  # noqa: PLC0415
+
         http = self._config.http
         app = build_app(self._health, metrics.registry, max_progress_age=http.ready_after)
         await serve_http(app, http.host, http.port)
@@ -276,10 +271,11 @@ class _Daemon:
             with suppress(DatabaseLostError, LoginRefusedError):  # the worker reports them
                 await self._read_registry()
 
-    async def _register_mcp(self, clients: Clients) -> None:
+    async def _register_mcp(self, clients: "Clients") -> None:
         """Register what MCP servers offer; neither they nor the database hold anything up."""
+        from walagent.mcp.clients import keep_registered, register  # noqa: PLC0415 - see _clients
 
-        async def registered(entry: McpServer, found: Sequence[Status]) -> None:
+        async def registered(entry: McpServer, found: "Sequence[Status]") -> None:
             for attempt in count(1):
                 try:
                     with translating():
@@ -309,7 +305,7 @@ class _Health:
     """How the parts are doing: the reader, where there is one, and the worker."""
 
     worker: Worker
-    reader: ReaderHealth | None
+    reader: "ReaderHealth | None"
 
     @property
     def streaming(self) -> bool:

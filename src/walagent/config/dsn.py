@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
@@ -11,9 +11,11 @@ from psycopg.conninfo import conninfo_to_dict
 from walagent.config import Config, Embedded
 from walagent.config.environment import Environment
 from walagent.embedded.paths import default_data_dir
-from walagent.embedded.server import EmbeddedServer
 from walagent.errors import ConfigError, PreconditionError
 from walagent.mask import hide
+
+if TYPE_CHECKING:
+    from walagent.embedded.server import EmbeddedServer
 
 # libpq reads these itself; any of them says that a server is meant.  A user's name or a password
 # alone does not.
@@ -28,7 +30,7 @@ class Places:
 
     dsn: str = field(repr=False)
     replication_dsn: str = field(repr=False)
-    embedded: EmbeddedServer | None = None
+    embedded: "EmbeddedServer | None" = None
 
 
 class Logins:
@@ -158,6 +160,8 @@ async def open_places(
             "no database is named, and there is no embedded one yet",
             hint="give --dsn or DATABASE_URL; or make the embedded one: walagent init",
         )
+    from walagent.embedded.server import EmbeddedServer  # noqa: PLC0415 - few have one
+
     server = EmbeddedServer(data_dir, embedded.bindir)
     await server.start()
     try:

@@ -1,0 +1,98 @@
+"""Start the daemon of `walagent run` or `walagent worker` until a signal stops it."""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from walagent import log, metrics
+from walagent.app.migrate import is_new, migrate, plan_migrations
+from walagent.app.serve import Hooks, serve, work
+from walagent.app.startup import once_reached
+from walagent.cli.output import say
+from walagent.cli.session import Session, Where, open_session
+from walagent.config import Config
+from walagent.config.dsn import Places
+from walagent.errors import PreconditionError
+
+
+async def follow(where: Where, session: Session, *, applying: bool) -> None:
+    """Read the WAL and execute runs.
+
+    Args:
+        applying: whether models, agents and attachments of the file are applied.
+    """
+    _configure_log(session.config)
+    async with _prepared(session) as places:
+        again = _Again(where, session, places, applying=applying)
+        await once_reached(again.apply)
+        await serve(session.config, places, Hooks(reload=again.apply, logins=again.read))
+
+
+async def execute(where: Where, session: Session) -> None:
+    """Execute runs without reading the WAL."""
+    _configure_log(session.config)
+    async with _prepared(session) as places:
+        again = _Again(where, session, places, applying=False)
+        await work(session.config, places, Hooks(logins=again.read))
+
+
+class _Again:
+    """Reads the file again on SIGHUP, and applies it."""
+
+    def __init__(self, where: Where, session: Session, places: Places, *, applying: bool) -> None:
+        self._where = where
+        self._session = session
+        self._places = places
+        self._applying = applying
+
+    def read(self) -> Places:
+        """Read `.env`, credentials and the file; return the logins that they name now."""
+        self._session = open_session(self._where, self._session)
+        if self._places.embedded is None and (choice := self._session.choice) is not None:
+            self._places = Places(choice.dsn, choice.replication_dsn)
+        return self._places
+
+    async def apply(self) -> None:
+        """Apply models, agents and attachments of the file as it was last read."""
+        config = self._session.config
+        if not self._applying or not (config.models or config.agents or config.attachments):
+            return
+        from walagent.apply.apply import apply
+
+        async with self._session.connect(self._places) as conn, conn.transaction():
+            await apply(conn, config)
+
+
+@asynccontextmanager
+async def _prepared(session: Session) -> AsyncGenerator[Places]:
+    """Yield a database whose schema is up to date.
+
+    A database without the schema is prepared, and an embedded one is upgraded.  An older schema of
+    any other database is an error: its operator decides when to upgrade it.
+    """
+    async with session.places(create=True) as places:
+        await once_reached(lambda: _prepare(session, places))
+        yield places
+
+
+async def _prepare(session: Session, places: Places) -> None:
+    async with session.connect(places) as conn:
+        due = await plan_migrations(conn)
+        if places.embedded is not None or is_new(due):
+            await migrate(conn)
+        if places.embedded is not None:
+            say(f"embedded database in {places.embedded.data_dir}; open it with: walagent psql")
+        elif is_new(due):
+            say(f"prepared the database: {len(due)} migrations applied")
+        elif due:
+            raise PreconditionError(
+                f"{len(due)} migrations are pending, the first is {due[0].name}",
+                hint="Run walagent migrate.",
+            )
+
+
+def _configure_log(config: Config) -> None:
+    form = config.log.format
+    if form == "auto":
+        form = "text" if sys.stderr.isatty() else "json"
+    log.configure(form, config.log.level, on_lost=metrics.log_lines_lost.inc)
