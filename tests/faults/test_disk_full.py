@@ -19,7 +19,7 @@ from tests.faults.rig.processes import Daemon, Settings, free_port, running
 from tests.faults.rig.servers import own_server
 from tests.faults.rig.stage import ATTACH, Figure, Place, make_ready, set_up
 from tests.faults.rig.waiting import connect_again, fetch, until
-from walagent.embedded.identity import our_identity
+from walagent.embedded.identity import find_identity
 
 MB = 1 << 20
 DISK_FULL = "53100"
@@ -99,7 +99,7 @@ async def test_tables_that_cannot_grow_are_waited_for(
     which = str(request.config.getoption("--server"))
     with small_disk(tmp_path / "small", 64 * MB) as disk:
         (disk / "tables").mkdir()
-        our_identity().give(disk / "tables")
+        find_identity().chown(disk / "tables")
         async with own_server(tmp_path, which) as (server, place):
             await set_up(place)
             await place.conn.execute(f"create tablespace small location '{disk}/tables'".encode())
@@ -144,7 +144,7 @@ async def test_a_tool_whose_table_cannot_grow_uses_up_no_attempt(
     which = str(request.config.getoption("--server"))
     with small_disk(tmp_path / "small", 8 * MB) as disk:
         (disk / "tables").mkdir()
-        our_identity().give(disk / "tables")
+        find_identity().chown(disk / "tables")
         async with own_server(tmp_path, which) as (_, place):
             await set_up(place)
             await place.conn.execute(f"create tablespace small location '{disk}/tables'".encode())

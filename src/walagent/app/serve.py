@@ -26,7 +26,7 @@ from walagent.config import Config, McpServer
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
-from walagent.guard.query import Limits as Reading
+from walagent.guard.query import ReadLimits
 from walagent.log import log
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
@@ -121,7 +121,7 @@ async def _set_up(
             return await attachments.load_models(conn), await attachments.secret_key(conn)
 
 
-def _reading(config: Config) -> Reading:
+def _reading(config: Config) -> ReadLimits:
     """Bound what models read with their own SQL as questions are bounded."""
     ask = config.ask
     return replace(LIMITS, rows=min(ask.rows, LIMITS.rows), seconds=ask.seconds, cost=ask.cost)

@@ -1,1 +1,1 @@
-"""What a file declares, compared with the database and applied to it."""
+"""Compare the entries of a file with the database and apply them."""

@@ -1,6 +1,6 @@
-"""agents.yaml and the database in, the differences made and told.
+"""Apply agents.yaml to the database, and return the differences.
 
-All in one transaction of the caller's: a file that PostgreSQL refuses in any point changes nothing.
+In one transaction of the caller: an error in any entry changes nothing.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ Action = Literal["create", "change", "detach", "remove"]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that is not as the file says: by field what it is, and what it shall be."""
+    """One difference between file and database: for each field, the current and the new value."""
 
     kind: Kind
     name: str
@@ -39,22 +39,22 @@ class Difference:
 
     @property
     def new(self) -> Fields:
-        """What is to be written."""
+        """Return the values to write."""
         return {name: new for name, (_, new) in self.fields.items()}
 
 
 async def apply(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
-    """Make models, agents, attachments and budgets as *config* says, in the caller's transaction.
+    """Apply models, agents, attachments and budgets of *config* in the caller's transaction.
 
     Args:
-        prune: end attachments and budgets that a file made and this one does not have.
+        prune: remove attachments and budgets that a file created and this one does not contain.
 
     Returns:
-        what was different.
+        The differences that were applied.
 
     Raises:
-        ConfigError: the file names what is not there, or PostgreSQL refuses it; says which entry.
-        PreconditionError: the role may not do it.
+        ConfigError: an entry names an object that does not exist, or PostgreSQL rejects it.
+        PreconditionError: the role lacks a privilege.
     """
     await store.begin_applying(conn)
     await _register_tools(conn, config)
@@ -75,11 +75,11 @@ async def apply(conn: Connection, config: Config, *, prune: bool = False) -> lis
 async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
     """Compare file and database, without writing.
 
-    The order is that of carrying out: models, agents, attachments, budgets; of the last two first
-    what goes, then what changes and what is new.
+    In the order of execution: models, agents, attachments, budgets; of the last two, first
+    removals, then changes and additions.
 
     Raises:
-        ConfigError: the file names a table or model that is not there.
+        ConfigError: the file names a table or model that does not exist.
     """
     models = await store.current(conn, "model")
     agents = await store.current(conn, "agent")
@@ -120,8 +120,8 @@ def _compare(
             yield Difference(kind, name, "change", different, note)
 
 
-_NO_VERSION = {"paused"}  # fields whose change makes no new version
-_BACKFILL = "only a new attachment is backfilled: detach it and apply again"
+_NO_VERSION = {"paused"}  # fields whose change creates no version
+_BACKFILL = "only a new attachment is backfilled: detach it and apply the file again"
 
 
 def _pruned(
@@ -149,9 +149,10 @@ def _check_references(
 def _unknown(where: str, what: str, word: str, known: Iterable[str]) -> None:
     names = sorted(known)
     near = get_close_matches(word, names, n=1)
-    guess = f"did you mean {near[0]}? " if near else ""
+    guess = f"Did you mean {near[0]}? " if near else ""
     raise ConfigError(
-        f'{where}: there is no {what} "{word}"', hint=f"{guess}known: {', '.join(names) or 'none'}"
+        f'{where}: {what} "{word}" does not exist',
+        hint=f"{guess}Known: {', '.join(names) or 'none'}.",
     )
 
 
@@ -161,13 +162,13 @@ async def _oids(conn: Connection, tables: Mapping[str, str]) -> dict[str, int]:
     for name, table in tables.items():
         oid, guess = found[table]
         if oid is None:
-            raise ConfigError(f'attachment {name}: there is no table "{table}"', hint=guess)
+            raise ConfigError(f'attachment "{name}": table "{table}" does not exist', hint=guess)
         oids[name] = oid
     return oids
 
 
 async def _register_tools(conn: Connection, config: Config) -> None:
-    """Write down the Python and MCP tools that the file's agents name, so that SQL finds them."""
+    """Register the Python and MCP tools that the file's agents name, for SQL to find."""
     named = {tool for entry in config.agents.values() for tool in entry.tools}
     found = find_tools(config.tools.modules)
     await register_python_tools(conn, [tool for tool in found.values() if tool.name in named])
@@ -194,7 +195,7 @@ async def _carry_out(conn: Connection, difference: Difference) -> None:
 
 @contextmanager
 def _naming(difference: Difference) -> Generator[None]:
-    """Say in what PostgreSQL raises which entry it is about."""
+    """Add the entry's name to an error of PostgreSQL."""
     try:
         yield
     except Error as error:

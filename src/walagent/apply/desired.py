@@ -1,4 +1,4 @@
-"""Entries of agents.yaml as rows: columns of `agent.model`, `agent.agent` and so on."""
+"""Convert entries of agents.yaml to rows of `agent.model`, `agent.agent` and so on."""
 
 from collections.abc import Mapping
 
@@ -11,10 +11,10 @@ from walagent.message import Json
 def wanted_model(
     name: str, entry: ModelEntry, registry: Mapping[str, Mapping[str, Json]]
 ) -> dict[str, Json]:
-    """Give the columns that *entry* sets; of a model that is new, at least what it must have.
+    """Return the columns that *entry* sets; for a new model, at least the required ones.
 
     Raises:
-        ConfigError: the model is new, and its provider is not named.
+        ConfigError: the model is new and has no provider.
     """
     given = {key: value for key, value in entry.model_dump().items() if value is not None}
     if name in registry:
@@ -29,7 +29,7 @@ def wanted_model(
 
 
 def wanted_agent(entry: AgentEntry) -> dict[str, Json]:
-    """Give all columns of an agent."""
+    """Return all columns of an agent."""
     row = entry.model_dump(mode="json", exclude={"attach"})
     return row | {"examples": [example.model_dump() for example in entry.examples]}
 
@@ -37,12 +37,12 @@ def wanted_agent(entry: AgentEntry) -> dict[str, Json]:
 def wanted_attachment(
     entry: AttachmentEntry, relation: int, analyst: str | None = None
 ) -> dict[str, Json]:
-    """Give the columns of an attachment.
+    """Return the columns of an attachment.
 
-    `run_as` and `paused` are left as they are where the file does not name them.
+    `run_as` and `paused` keep their values if the file does not set them.
 
     Args:
-        analyst: the role that the tool query reads as, where the entry names none.
+        analyst: the role with which the tool query reads, if the entry names none.
     """
     row: dict[str, Json] = {
         "agent": entry.agent,
@@ -71,5 +71,5 @@ def wanted_attachment(
 
 
 def wanted_budget(entry: BudgetEntry) -> dict[str, Json]:
-    """Give all columns of a budget."""
+    """Return all columns of a budget."""
     return entry.model_dump() | {"source": "file"}

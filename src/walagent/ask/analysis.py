@@ -16,7 +16,7 @@ from walagent.ask.calculate import Number, calculate
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.errors import ConfigError, InvalidCallError
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -78,7 +78,7 @@ def analyze(
         value = calculate(step.text("expression"), _numbers(inputs))
         whole = isinstance(value, int) and abs(value) < 1 << 63
         oid = pgtypes.INT8 if whole else pgtypes.FLOAT8
-        rows = Rows([Column("result", oid)], [(str(value),)])
+        rows = Rows([ResultColumn("result", oid)], [(str(value),)])
         return StepResult(step.id, step.type, rows, step.text("expression"))
     query = step.text("sql") or _operation(step, inputs)
     with _database(limits) as database:
@@ -131,7 +131,7 @@ def _run(database: "DuckDBPyConnection", query: str, limits: AnalysisLimits) -> 
             raise InvalidCallError("ANALYZE takes one SELECT")
         # As text, which is exact; DuckDB's own values would need modules that may be missing.
         described = database.execute(f"describe {query}").fetchall()
-        columns = [Column(name, _oid(kind)) for name, kind, *_ in described]
+        columns = [ResultColumn(name, _oid(kind)) for name, kind, *_ in described]
         whole = query.strip().rstrip(";")
         asked = f"select columns(*)::varchar from (\n{whole}\n)"  # noqa: S608 - one SELECT
         texts = database.execute(asked).fetchmany(limits.rows + 1)
@@ -150,7 +150,9 @@ def _oid(kind: str) -> int:
     return pgtypes.NUMERIC if kind.startswith("DECIMAL") else _OIDS.get(kind, pgtypes.TEXT)
 
 
-def _as_postgres(columns: Sequence[Column], row: Sequence[str | None]) -> tuple[str | None, ...]:
+def _as_postgres(
+    columns: Sequence[ResultColumn], row: Sequence[str | None]
+) -> tuple[str | None, ...]:
     """Spell truth as PostgreSQL does; everything else is the same in both."""
     return tuple(
         text[0] if text and column.type_oid == pgtypes.BOOL else text

@@ -20,8 +20,7 @@ from walagent.config import Ask
 from walagent.config.dsn import Places
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, PreconditionError
-from walagent.guard.query import Connection, Guard
-from walagent.guard.query import Limits as GuardLimits
+from walagent.guard.query import Connection, Guard, ReadLimits
 from walagent.guard.role import check_role
 from walagent.message import ModelSpec
 from walagent.store import attachments
@@ -179,7 +178,7 @@ async def _guard(dsn: str, settings: Ask) -> AsyncGenerator[Guard]:
     async with await connect(dsn, application="walagent analyst") as conn:
         await become(conn, settings.role)
         await check_role(conn)
-        limits = GuardLimits(rows=settings.rows, seconds=settings.seconds, cost=settings.cost)
+        limits = ReadLimits(rows=settings.rows, seconds=settings.seconds, cost=settings.cost)
         yield Guard(conn, limits=limits)
 
 

@@ -24,7 +24,7 @@ from walagent.ask.samples import (
 from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
 from walagent.errors import StatementRefusedError, WalagentError
-from walagent.guard.query import Guard, Limits
+from walagent.guard.query import Guard, ReadLimits
 from walagent.store import questions, schema
 from walagent.store.connections import Pool
 from walagent.store.errors import translating
@@ -34,7 +34,7 @@ _FORM: Final = 1  # of what is kept; another one makes it be read anew
 _TRIES: Final = 3  # to read a schema that changes meanwhile
 _LOOKED_INTO: Final = 100  # tables without statistics whose first rows are read
 _LOOKING: Final = 5.0  # seconds for all of them together
-_SAMPLING: Final = Limits(rows=5000, cell=100, seconds=1.0, lock_seconds=0.2, cost=1e5)
+_SAMPLING: Final = ReadLimits(rows=5000, cell=100, seconds=1.0, lock_seconds=0.2, cost=1e5)
 _OLD: Final = 86_400.0  # seconds after which values and numbers of rows are read anew
 _NEAR: Final = 20  # tables that are found by meaning
 _DROPPED: Final = frozenset({"XX000", "42P01", "42703"})  # while we read of it

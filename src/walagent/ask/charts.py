@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, Final, Literal
 
 from walagent import pgtypes
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 
 MOST_SERIES: Final = 7  # as many as colours can be told apart
 MOST_BARS: Final = 40  # two screens
@@ -66,7 +66,7 @@ def chart_of(rows: Rows) -> Chart | NoChart:
     return chart
 
 
-def _axis(columns: Sequence[Column], numbers: Sequence[int]) -> int | None:
+def _axis(columns: Sequence[ResultColumn], numbers: Sequence[int]) -> int | None:
     """Choose the column to draw over: a time, else a word, else the first of several numbers."""
     kinds = [column.type_oid for column in columns]
     times = [n for n, oid in enumerate(kinds) if oid in _TIMES]

@@ -19,7 +19,7 @@ from walagent.ask.results import StepResult
 from walagent.backoff import backoff
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 
 _TRIES: Final = 3
 _PAUSE: Final = 0.5  # seconds before another try; twice as long before a third
@@ -74,7 +74,7 @@ async def carry_out(step: PlanStep, searcher: Searcher) -> StepResult:
     """Carry a SEARCH step out; what is found are its rows."""
     words = one_line(step.text("query"), _WORDS)
     found = await searcher.search(words)
-    columns = [Column(name, _TEXT) for name in ("title", "url", "excerpt")]
+    columns = [ResultColumn(name, _TEXT) for name in ("title", "url", "excerpt")]
     rows = Rows(columns, [(each.title, each.url, each.excerpt) for each in found])
     said = (_FINDING,) if found else ("nothing was found on the web",)
     return StepResult(step.id, step.type, rows, words, findings=said)

@@ -13,7 +13,7 @@ from typing import Final
 from walagent import pgtypes
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 
 # Words in the names of columns.  Of the first kind, values are parts of a whole …
 _PERCENT: Final = re.compile(r"percent|pct|percentage|%")
@@ -43,9 +43,9 @@ def check_rows(rows: Rows) -> Sequence[str]:
 def verify(step: PlanStep, inputs: Mapping[str, StepResult]) -> StepResult:
     """Carry a VERIFY step out: one row for each step that it is about."""
     columns = [
-        Column("step", pgtypes.TEXT),
-        Column("passed", pgtypes.BOOL),
-        Column("finding", pgtypes.TEXT),
+        ResultColumn("step", pgtypes.TEXT),
+        ResultColumn("passed", pgtypes.BOOL),
+        ResultColumn("finding", pgtypes.TEXT),
     ]
     found = {name: list(_found(result)) for name, result in inputs.items()}
     for name, said in _totals_that_differ(inputs):
@@ -78,7 +78,7 @@ def _about_columns(rows: Rows) -> Iterator[str]:
             yield from _about_numbers(column, texts)
 
 
-def _about_numbers(column: Column, texts: Sequence[str | None]) -> Iterator[str]:
+def _about_numbers(column: ResultColumn, texts: Sequence[str | None]) -> Iterator[str]:
     name = column.name
     numbers = list(_numbers(texts))
     finite = [number for number in numbers if number.is_finite()]

@@ -61,7 +61,7 @@ def demo_(  # noqa: PLR0913 - its options
     from walagent import log
     from walagent.config.environment import Environment, load_env_file
     from walagent.config.loading import load_config
-    from walagent.demo.demo import Play, perform
+    from walagent.demo.demo import DemoOptions, run_demo
     from walagent.demo.model import choose_model
     from walagent.demo.screen import LineScreen, LiveScreen
     from walagent.demo.tickets import tickets as all_tickets
@@ -70,12 +70,12 @@ def demo_(  # noqa: PLR0913 - its options
     load_env_file(Path(".env"), os.environ)
     config = load_config(None, Environment.of_process())
     chosen = choose_model(config, provider, model, base_url)
-    play = Play(tickets or len(all_tickets()), rate, chosen, keep, config.embedded)
+    play = DemoOptions(tickets or len(all_tickets()), rate, chosen, keep, config.embedded)
     screen = LiveScreen() if sys.stderr.isatty() else LineScreen()
     with screen:
         log.configure("text", "warning")
         try:
-            summary = asyncio.run(perform(play, screen))
+            summary = asyncio.run(run_demo(play, screen))
         except KeyboardInterrupt:
             sys.exit(_INTERRUPTED)
     if as_json:

@@ -1,1 +1,1 @@
-"""A support desk to try walagent on: its tables and tools, tickets, and an agent for them."""
+"""A support desk to try walagent: its tables and tools, tickets, and an agent for them."""

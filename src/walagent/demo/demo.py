@@ -1,4 +1,4 @@
-"""The demo: tickets from another process, the daemon as `walagent run` starts it, and a verdict.
+"""Run the demo: tickets from another process, the daemon as in `walagent run`, and a summary.
 
 server → database → desk → model → agent.attach() → serve() → writer → … → summary
 """
@@ -17,11 +17,11 @@ from walagent.concurrency import first_of
 from walagent.config import Config, Embedded, Http, Replication
 from walagent.config.dsn import Places
 from walagent.demo.desk import attach_agent, open_desk, take_payments
-from walagent.demo.model import Choice, label_of, register_model
+from walagent.demo.model import ModelChoice, label_of, register_model
 from walagent.demo.stage import SLOT, open_stage
 from walagent.demo.stories import read_stories
 from walagent.demo.summary import Summary, count, score
-from walagent.demo.watch import Audience, Tickets, Watcher
+from walagent.demo.watch import Observer, TicketRange, Watcher
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 
@@ -29,40 +29,40 @@ Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
-    """What to play.
+class DemoOptions:
+    """Options of the demo.
 
     Args:
         rate: tickets a second.
-        keep: go on in the database of the last demo.
-        embedded: where the server's files are.
+        keep: continue in the database of the last demo.
+        embedded: the paths of the embedded server.
     """
 
     tickets: int
     rate: float
-    model: Choice
+    model: ModelChoice
     keep: bool
     embedded: Embedded
 
 
-async def perform(play: Play, audience: Audience) -> Summary:
-    """Play, and say what came of it.
+async def run_demo(options: DemoOptions, observer: Observer) -> Summary:
+    """Run the demo and return the summary.
 
     Raises:
-        PreconditionError, ModelUnauthorizedError: a person must act first.
-        ConfigError: there is no such model.
+        PreconditionError, ModelUnauthorizedError: an operator must act first.
+        ConfigError: the model does not exist.
     """
     began = time.monotonic()
-    audience.tell("starting PostgreSQL")
+    observer.report("starting PostgreSQL")
     async with (
-        open_stage(play.embedded, keep=play.keep) as dsn,
+        open_stage(options.embedded, keep=options.keep) as dsn,
         await connect(dsn, application="walagent demo") as conn,
     ):
         with translating():
-            audience.tell("preparing the database")
-            tickets, model = await _prepare(conn, play)
-            audience.tell(f"{model} is attached to support_tickets")
-            watcher = Watcher(conn, audience, tickets)
+            observer.report("preparing the database")
+            tickets, model = await _prepare(conn, options)
+            observer.report(f"{model} is attached to support_tickets")
+            watcher = Watcher(conn, observer, tickets)
             interrupted = await _serve_while(dsn, watcher)
             new = (s for s in await read_stories(conn) if s.ticket >= tickets.first)
             stories = [story for story in new if story.ended]
@@ -77,18 +77,18 @@ async def perform(play: Play, audience: Audience) -> Summary:
             )
 
 
-async def _prepare(conn: Connection, play: Play) -> tuple[Tickets, str]:
-    """Make everything up to the attached agent; say which tickets may come, and who works them."""
+async def _prepare(conn: Connection, options: DemoOptions) -> tuple[TicketRange, str]:
+    """Set everything up to the attached agent; return the tickets to write and the model's name."""
     await migrate(conn)
     first = await open_desk(conn)
-    await take_payments(conn, first, play.tickets)
-    spec = await register_model(conn, play.model)
+    await take_payments(conn, first, options.tickets)
+    spec = await register_model(conn, options.model)
     await attach_agent(conn, spec.name, by_labels=not can_plan(spec))
-    return Tickets(first, play.tickets, play.rate), label_of(spec)
+    return TicketRange(first, options.tickets, options.rate), label_of(spec)
 
 
 async def _serve_while(dsn: str, watcher: Watcher) -> bool:
-    """Run the daemon until *watcher* has seen all; True when a signal ended it before."""
+    """Run the daemon until *watcher* has seen all tickets; True if a signal ended it before."""
     streaming = asyncio.Event()
     config = Config(replication=Replication(slot=SLOT), http=Http(enabled=False))
 

@@ -1,4 +1,4 @@
-"""The support desk in a database: its tables, its customers, and the agent attached to it."""
+"""Set up the support desk in a database: its tables, customers, and the attached agent."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ update agent.agent
 
 
 async def open_desk(conn: Connection) -> int:
-    """Make the tables and customers where they are missing; give the first number still free."""
+    """Create missing tables and customers; return the first unused ticket number."""
     if await _is_open(conn):
         row = await (await conn.execute("select max(id) from support_tickets")).fetchone()
         return (row[0] if row and row[0] else 0) + 1
@@ -35,7 +35,7 @@ async def open_desk(conn: Connection) -> int:
 
 
 async def take_payments(conn: Connection, first: int, count: int) -> None:
-    """Let each customer have paid once for each ticket to come, so that all could be refunded."""
+    """Insert one payment for each ticket to come, so that each can be refunded."""
     async with conn.transaction():
         for number in range(first, first + count):
             await conn.execute(
@@ -46,10 +46,10 @@ async def take_payments(conn: Connection, first: int, count: int) -> None:
 
 
 async def attach_agent(conn: Connection, model: str, *, by_labels: bool) -> None:
-    """Attach the agent with agent.attach(); one that is attached already gets this model.
+    """Attach the agent with agent.attach(); an attached one changes to this model.
 
     Args:
-        by_labels: whether the model chooses between labels, as the definition's parameters say.
+        by_labels: whether the model chooses between labels, given by the agent's parameters.
     """
     given = definition() | {"model": model}
     if not by_labels:

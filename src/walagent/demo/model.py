@@ -1,4 +1,4 @@
-"""Which model the demo uses: the embedded one, or any other that is named."""
+"""Choose the demo's model: the embedded one, or another by name."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -18,8 +18,8 @@ DEFAULT = "embedded/e5"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A model's name, and what the registry is to be told about it."""
+class ModelChoice:
+    """A model's name, and what to register about it."""
 
     name: str
     entry: ModelEntry
@@ -27,35 +27,35 @@ class Choice:
 
 def choose_model(
     config: Config, provider: str | None, model: str | None, base_url: str | None
-) -> Choice:
-    """Say which model is meant: of a file's `models`, of the registry, or a new one.
+) -> ModelChoice:
+    """Find the model in a file's `models`, in the registry, or create an entry for it.
 
     Raises:
-        ConfigError: the provider does not say which of its models.
+        ConfigError: the provider requires a model name.
     """
     if provider is None and base_url is None:
         return _known(config, model or DEFAULT)
     chosen = find_provider(provider) if provider else COMMON
     name = model or chosen.default_model
     if not name:
-        raise ConfigError(f"--provider {chosen.name} needs a model", hint="--model NAME")
+        raise ConfigError(f"--provider {chosen.name} requires a model", hint="Use --model NAME.")
     given = {"provider": chosen.name, "base_url": base_url}
     if name == chosen.default_model:  # it is registered already
         given = {"base_url": base_url}
     update = {key: value for key, value in given.items() if value is not None}
-    return Choice(name, _known(config, name).entry.model_copy(update=update))
+    return ModelChoice(name, _known(config, name).entry.model_copy(update=update))
 
 
-def _known(config: Config, name: str) -> Choice:
-    return Choice(name, config.models.get(name, ModelEntry()))
+def _known(config: Config, name: str) -> ModelChoice:
+    return ModelChoice(name, config.models.get(name, ModelEntry()))
 
 
-async def register_model(conn: AsyncConnection[Any], choice: Choice) -> ModelSpec:
-    """Put the model into the registry, and see that it can be asked.
+async def register_model(conn: AsyncConnection[Any], choice: ModelChoice) -> ModelSpec:
+    """Register the model and check that it can be called.
 
     Raises:
-        ConfigError: nobody knows this model.
-        PreconditionError, ModelUnauthorizedError: it does not run here, or its key is missing.
+        ConfigError: the model is not registered.
+        PreconditionError, ModelUnauthorizedError: it cannot run here, or its key is missing.
     """
     if choice.entry.model_fields_set:
         async with conn.transaction():
@@ -63,9 +63,9 @@ async def register_model(conn: AsyncConnection[Any], choice: Choice) -> ModelSpe
     specs = await load_models(conn)
     if choice.name not in specs:
         near = get_close_matches(choice.name, specs, n=1)
-        guess = f"did you mean {near[0]}? " if near else ""
+        guess = f"Did you mean {near[0]}? " if near else ""
         raise ConfigError(
-            f"there is no model {choice.name} in the registry",
+            f'model "{choice.name}" is not registered',
             hint=f"{guess}Use --provider to name the provider of a new model.",
         )
     await make_model(specs[choice.name]).aclose()
@@ -73,6 +73,6 @@ async def register_model(conn: AsyncConnection[Any], choice: Choice) -> ModelSpe
 
 
 def label_of(spec: ModelSpec) -> str:
-    """Name the model as people should read it."""
+    """Return the model's name for people."""
     provider = find_provider(spec.provider)
     return f"{spec.name} ({provider.note or provider.name})"

@@ -1,4 +1,4 @@
-"""The tickets as they come in and are worked, on stderr: a live table, or a line for each."""
+"""Show the tickets on stderr as they are written and processed: a live table or lines."""
 
 import sys
 from collections.abc import Sequence
@@ -11,63 +11,63 @@ from rich.text import Text
 
 from walagent.demo.stories import Story
 
-_AROUND = 6  # lines of the screen that are not tickets
-_WIDE = 110  # columns, from which on there is room for the ticket's subject
+_AROUND = 6  # lines of the screen besides tickets
+_WIDE = 110  # columns from which on the ticket's subject is shown
 
 
 class LineScreen:
-    """A line for each ticket that has been worked: for pipes and logs."""
+    """Prints a line for each processed ticket: for pipes and logs."""
 
     def __init__(self) -> None:
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def __enter__(self) -> Self:
-        """Begin; nothing is drawn."""
+        """Do nothing."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End; nothing is left to do."""
+        """Do nothing."""
 
-    def tell(self, words: str) -> None:
-        """Say what happens now."""
+    def report(self, words: str) -> None:
+        """Print a progress message."""
         sys.stderr.write(f"{words}\n")
 
     def show(self, stories: Sequence[Story]) -> None:
-        """Tell each ticket once, when its run has ended."""
+        """Print each ticket once, when its run has ended."""
         for story in stories:
-            if story.ended and story.ticket not in self._told:
-                self._told.add(story.ticket)
-                self.tell("  ".join(_cells(story)))
+            if story.ended and story.ticket not in self._reported:
+                self._reported.add(story.ticket)
+                self.report("  ".join(_cells(story)))
 
 
 class LiveScreen:
-    """A table that follows the latest tickets: for terminals.  Shown inside its `with` block."""
+    """Shows a table of the latest tickets, for terminals, inside its `with` block."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, markup=False)
         self._live = Live(console=self._console, auto_refresh=False)
 
     def __enter__(self) -> Self:
-        """Begin to draw."""
+        """Start drawing."""
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last picture on the screen."""
+        """Leave the last table on the screen."""
         self._live.stop()
 
-    def tell(self, words: str) -> None:
-        """Say what happens now, above the table."""
+    def report(self, words: str) -> None:
+        """Print a progress message above the table."""
         self._console.print(Text(words, style="dim"))
 
     def show(self, stories: Sequence[Story]) -> None:
-        """Draw the latest tickets, and how many there are."""
+        """Draw the latest tickets and the totals."""
         rows = max(self._console.height - _AROUND, 3)
         ended = sum(story.ended for story in stories)
         self._live.update(
             Group(
                 _table(stories[-rows:], wide=self._console.width >= _WIDE),
-                Text(f"{len(stories)} tickets, {ended} worked   Ctrl-C ends it", style="dim"),
+                Text(f"{len(stories)} tickets, {ended} processed   Ctrl-C to stop", style="dim"),
             ),
             refresh=True,
         )
@@ -90,7 +90,7 @@ def _table(stories: Sequence[Story], *, wide: bool) -> Table:
 
 
 def _cells(story: Story) -> list[str]:
-    """Write a story in short: ticket, run, category, steps, effect, ms."""
+    """Format a ticket: number, run, category, steps, effect, ms."""
     return [
         f"#{story.ticket}",
         "" if story.run is None else f"run {story.run}",
@@ -112,5 +112,5 @@ def _style(story: Story) -> str:
 
 
 def _clean(text: str) -> str:
-    """Show what a terminal would obey, such as an escape, as a mark."""
+    """Replace control characters, such as an escape."""
     return "".join(character if character.isprintable() else "�" for character in text)

@@ -1,4 +1,4 @@
-"""Where the demo plays: a database of its own on the embedded server, for one demo at a time."""
+"""Open the demo's database on the embedded server, for one demo at a time."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ DATABASE = "demo"
 SLOT = "walagent_demo"  # slots belong to the whole server, and `walagent run` has its own
 
 _LOCK = 0x64656D6F  # "demo"
-_PATIENCE = 6.0  # seconds; the server frees the slot of a reader that has died within 4
+_PATIENCE = 6.0  # seconds; the server frees the slot of a dead reader within 4
 
 _HOLDER = """
 select a.application_name
@@ -40,25 +40,25 @@ _DROP_SLOTS = (
 
 @asynccontextmanager
 async def open_stage(embedded: Embedded, *, keep: bool) -> AsyncGenerator[str]:
-    """Start or join the embedded server, and give the connection string of the demo's database.
+    """Start or join the embedded server, and yield the connection string of the demo's database.
 
     Args:
-        keep: go on with the database of the last demo, if there is one.
+        keep: keep the database of the last demo, if there is one.
 
     Raises:
-        PreconditionError: no server can be had here, or something is in the way.
+        PreconditionError: the server cannot run here, or another process uses the database.
     """
     async with AsyncExitStack() as stack:
         try:
             dsn = await _enter(stack, embedded, keep=keep)
-        except DatabaseLostError:  # we joined the server of somebody who was just leaving
+        except DatabaseLostError:  # the server's owner was just shutting it down
             await stack.aclose()
             dsn = await _enter(stack, embedded, keep=keep)
         yield make_conninfo(dsn, dbname=DATABASE)
 
 
 async def _enter(stack: AsyncExitStack, embedded: Embedded, *, keep: bool) -> str:
-    """Open what `open_stage` does, for *stack* to close; give the server's connection string."""
+    """Do the work of `open_stage`; *stack* closes it.  Return the server's connection string."""
     places = await stack.enter_async_context(open_places(None, embedded, create=True))
     application = f"walagent demo of process {os.getpid()}"
     conn = await stack.enter_async_context(await connect(places.dsn, application=application))
@@ -69,13 +69,13 @@ async def _enter(stack: AsyncExitStack, embedded: Embedded, *, keep: bool) -> st
 
 
 async def _be_the_only_one(conn: Connection) -> None:
-    """Take the lock that all demos on this server take; it goes with the connection."""
+    """Acquire the lock of demos on this server; it is released with the connection."""
     if await _value(conn, "select pg_try_advisory_lock(%s)", _LOCK):
         return
     holder = await _value(conn, _HOLDER, _LOCK)
     raise PreconditionError(
-        f"another demo is being played here: {holder}",
-        hint="wait for its end, or give this one a place of its own: WALAGENT_HOME=… walagent demo",
+        f"another demo is running: {holder}",
+        hint="Wait for its end, or use another folder: WALAGENT_HOME=… walagent demo",
     )
 
 
@@ -90,17 +90,17 @@ async def _make_database(conn: Connection, *, keep: bool) -> None:
 
 
 async def _wait_for_readers(conn: Connection) -> None:
-    """Wait until nobody reads the old database's WAL any more.
+    """Wait until the old database's slots are inactive.
 
     Raises:
-        PreconditionError: somebody goes on reading.
+        PreconditionError: a reader stays active.
     """
     deadline = asyncio.get_running_loop().time() + _PATIENCE
     while reader := await _value(conn, _READERS, DATABASE):
         if asyncio.get_running_loop().time() > deadline:
             raise PreconditionError(
                 f"the last demo's database is in use: {reader} reads its WAL",
-                hint="end it, or go on with that database: walagent demo --keep",
+                hint="End that process, or keep the database: walagent demo --keep",
             )
         await asyncio.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""What became of each ticket, as the database tells it."""
+"""Read the outcome of each ticket from the database."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Story:
     runs: int
     state: str | None
     steps: str  # model → update_row → refund_customer → model
-    acted: Sequence[str]  # the tools that did something, without update_row
+    acted: Sequence[str]  # the tools with an effect, without update_row
     effects: int
     effect: str
     ms: int | None  # from the ticket's commit to the end of its run
@@ -35,12 +35,12 @@ class Story:
 
     @property
     def ended(self) -> bool:
-        """Whether its run has come to an end, good or bad."""
+        """Return whether its run has ended, successfully or not."""
         return self.ms is not None
 
 
 async def read_stories(conn: Connection) -> list[Story]:
-    """Read all tickets, in the order of their numbers."""
+    """Read all tickets in the order of their numbers."""
     async with conn.cursor(row_factory=class_row(Story)) as cursor:
         await cursor.execute(_STORIES)
         return await cursor.fetchall()

@@ -1,4 +1,4 @@
-"""What the demo states in the end: counts by SQL, decisions against the labels."""
+"""Compute the demo's summary: counts by SQL, decisions compared with the labels."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +13,8 @@ from walagent.message import Json
 
 Connection = AsyncConnection[Any]
 
-# A ticket's INSERT is one change and has one run, which has one effect.  Where a model has asked
-# for two actions both are on record; only what no record accounts for is a duplicate.
+# An INSERT of a ticket is one change with one run and one effect.  If a model requests two actions,
+# both are recorded; only effects without a record are duplicates.
 _COUNTS = """
 select count(*) as rows,
        coalesce(sum(runs), 0)::integer as runs,
@@ -36,7 +36,7 @@ _HAND_OVER = "escalate_to_human"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the database counts; all of it could be asked in psql."""
+    """Counts by the database; psql can run the same queries."""
 
     rows: int
     runs: int
@@ -52,38 +52,38 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many decisions about some tickets are what their labels say."""
+    """How many decisions on some tickets agree with their labels."""
 
     tickets: int
     tool: int
     category: int
-    handed_over: int  # to a person, where the label names another tool
-    commonest_tool: int  # what always naming the commonest tool would get
+    handed_over: int  # escalated to a person, although the label names another tool
+    commonest_tool: int  # the score of always choosing the most common tool
     commonest_category: int
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All that is stated."""
+    """Everything that the summary states."""
 
     model: str
     counts: Counts
-    apart: Score  # tickets that had no part in any choice
-    not_examples: Score  # all but those that the agent is given as worked examples
-    first_seconds: float | None  # from the start of the command to the first ticket written back
+    apart: Score  # tickets that were not used for any tuning
+    not_examples: Score  # all except the agent's worked examples
+    first_seconds: float | None  # from the start of the command to the first processed ticket
     seconds: float
     interrupted: bool
 
     @property
     def holds(self) -> bool:
-        """Whether every ticket was worked, and once; of an interrupted demo as far as it came."""
+        """Return whether every ticket was processed once; if interrupted, those so far."""
         counts = self.counts
         if counts.duplicates or counts.broken_invariants:
             return False
         return self.interrupted or not (counts.missing or counts.unfinished or counts.failed)
 
     def as_json(self) -> dict[str, Json]:
-        """Write it as one object; `correct` of `evaluated` are the tools of all but the
+        """Convert to one object; `correct` of `evaluated` counts tool choices without the worked
         examples.
         """
         return {
@@ -100,16 +100,16 @@ class Summary:
 
 
 async def count(conn: Connection) -> Counts:
-    """Count rows, runs, effects, and what should not be."""
+    """Count rows, runs, effects and errors."""
     async with conn.cursor(row_factory=class_row(Counts)) as cursor:
         await cursor.execute(_COUNTS)
         counts = await cursor.fetchone()
-    assert counts is not None  # noqa: S101 - an aggregate always gives a row
+    assert counts is not None  # noqa: S101 - an aggregate always returns a row
     return counts
 
 
 def score(stories: Sequence[Story], uses: Iterable[str]) -> Score:
-    """Compare what was decided with what a person would do, for tickets of these uses."""
+    """Compare decisions with the labels, for tickets of these uses."""
     wanted = frozenset(uses)
     labelled = ((story, label_of(story.ticket)) for story in stories)
     pairs = [(story, label) for story, label in labelled if label.use in wanted]
@@ -130,7 +130,7 @@ def score(stories: Sequence[Story], uses: Iterable[str]) -> Score:
 
 
 def label_of(number: int) -> Expected:
-    """Say what would be right about the ticket that came in as *number*."""
+    """Return the label of the ticket with this *number*."""
     return expected()[ticket_at(number).id]
 
 

@@ -1,4 +1,4 @@
-"""What the demo plays: read from the files beside this one."""
+"""Read the demo's data from the files beside this module."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,19 +32,19 @@ class Ticket:
     """A message to the support desk."""
 
     id: int
-    customer_id: int  # its place in CUSTOMERS, from 1
+    customer_id: int  # its position in CUSTOMERS, from 1
     subject: str
     body: str
 
     @property
     def text(self) -> str:
-        """All its words, as a model reads them."""
+        """Return all text, as a model reads it."""
         return f"{self.subject}\n{self.body}"
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a person would do about a ticket, and what it may be used for; see labels.yaml."""
+    """The expected decision on a ticket, and the uses of the ticket; see labels.yaml."""
 
     category: str
     tool: str
@@ -53,33 +53,33 @@ class Expected:
 
 @cache
 def tickets() -> tuple[Ticket, ...]:
-    """All tickets, in the order in which they come in."""
+    """Return all tickets in the order in which they are written."""
     return tuple(Ticket(**raw) for raw in _read("tickets.yaml"))
 
 
 @cache
 def expected() -> Mapping[int, Expected]:
-    """What is right, by ticket: to evaluate an agent afterwards, never to show it."""
+    """Return the labels by ticket: for evaluation afterwards; the agent never sees them."""
     return {number: Expected(**raw) for number, raw in _read("labels.yaml").items()}
 
 
 def ticket_at(number: int) -> Ticket:
-    """Give the ticket that comes in as *number*, from 1; after the last the first comes again."""
+    """Return the ticket with this *number*, from 1; after the last, they repeat."""
     return tickets()[(number - 1) % len(tickets())]
 
 
 def definition() -> dict[str, Json]:
-    """The demo's agent: the arguments of agent.attach(), and `parameters` of the model."""
+    """Return the agent's definition: arguments of agent.attach(), and model parameters."""
     return _read("agents.yaml")
 
 
 def schema() -> bytes:
-    """The SQL that makes the support desk in an empty database."""
+    """Return the SQL that creates the support desk in an empty database."""
     return _file("schema.sql").read_bytes()
 
 
 def story() -> bytes:
-    """The SQL that makes the views of what became of each ticket."""
+    """Return the SQL that creates the views of each ticket's outcome."""
     return _file("story.sql").read_bytes()
 
 

@@ -1,4 +1,4 @@
-"""The summary in words, for people."""
+"""Format the summary for people."""
 
 from collections.abc import Iterator
 
@@ -14,14 +14,14 @@ _BROKEN = "select * from agent.broken_invariant"
 
 
 def words(summary: Summary) -> Iterator[str]:
-    """Write the summary, line by line."""
+    """Yield the lines of the summary."""
     if summary.interrupted:
-        yield "You stopped it; this is how far it came."
+        yield "Stopped; the summary covers what was processed so far."
     yield from _counts(summary.counts)
     yield from _times(summary)
     yield from _scores(summary)
     yield ""
-    yield "The database is still there.  To look further: walagent psql -d demo"
+    yield "The database is kept. Explore it with: walagent psql -d demo"
     yield ""
     for query in QUERIES:
         yield f"  {query}"
@@ -35,9 +35,9 @@ def _counts(counts: Counts) -> Iterator[str]:
     if counts.unfinished:
         yield f"{counts.unfinished} runs have not ended"
     if counts.failed:
-        yield f"{counts.failed} runs have failed: {_FAILED}"
+        yield f"{counts.failed} runs failed: {_FAILED}"
     if counts.broken_invariants:
-        yield f"{counts.broken_invariants} promises are broken: {_BROKEN}"
+        yield f"{counts.broken_invariants} invariants are violated: {_BROKEN}"
 
 
 def _times(summary: Summary) -> Iterator[str]:
@@ -46,7 +46,7 @@ def _times(summary: Summary) -> Iterator[str]:
         yield f"from a ticket's commit to the end of its run: p50 {p50:.0f} ms, p95 {p95:.0f} ms"
     if summary.first_seconds is not None:
         yield (
-            f"first ticket worked {summary.first_seconds:.1f} s after the command, "
+            f"first ticket processed {summary.first_seconds:.1f} s after the command, "
             f"all after {summary.seconds:.1f} s"
         )
 
@@ -55,10 +55,10 @@ def _scores(summary: Summary) -> Iterator[str]:
     if not summary.not_examples.tickets:
         return
     yield ""
-    yield f"Decisions of {summary.model}, against what a person would do:"
+    yield f"Decisions of {summary.model}, compared with the labels:"
     yield _line("tickets", "number", "right", "to a person", "wrong", "category right")
-    yield from _score("kept apart from all tuning", summary.apart)
-    yield from _score("all but the worked examples", summary.not_examples)
+    yield from _score("not used for tuning", summary.apart)
+    yield from _score("all but worked examples", summary.not_examples)
 
 
 def _score(which: str, score: Score) -> Iterator[str]:
@@ -67,7 +67,7 @@ def _score(which: str, score: Score) -> Iterator[str]:
     if score.tickets:
         commonest = score.commonest_tool
         rest = score.tickets - commonest
-        yield _line("  always the commonest", "", commonest, "", rest, score.commonest_category)
+        yield _line("  always the most common", "", commonest, "", rest, score.commonest_category)
 
 
 def _line(*cells: object) -> str:

@@ -1,4 +1,4 @@
-"""The application: a process of its own that writes tickets and knows nothing of agents.
+"""The demo's application: a separate process that writes tickets, without any use of walagent.
 
 DATABASE_URL=… python -m walagent.demo.writer --first 1 --count 90 --rate 4
 """
@@ -34,9 +34,9 @@ def write(dsn: str, first: int, count: int, rate: float) -> None:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(description="Write support tickets, one transaction each.")
-    parser.add_argument("--first", type=int, default=1, help="the first ticket's number")
-    parser.add_argument("--count", type=int, default=1, help="how many")
-    parser.add_argument("--rate", type=float, default=4.0, help="how many a second")
+    parser.add_argument("--first", type=int, default=1, help="number of the first ticket")
+    parser.add_argument("--count", type=int, default=1, help="number of tickets")
+    parser.add_argument("--rate", type=float, default=4.0, help="tickets a second")
     given = parser.parse_args()
     write(os.environ.get("DATABASE_URL", ""), given.first, given.count, given.rate)
 

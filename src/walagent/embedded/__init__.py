@@ -1,1 +1,1 @@
-"""The PostgreSQL server that comes from the package index: found, started, joined, stopped."""
+"""The embedded PostgreSQL server, installed as a Python package."""

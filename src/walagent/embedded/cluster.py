@@ -1,4 +1,4 @@
-"""A data directory: made once, configured before every start."""
+"""Initialize a data directory, and write its configuration before every start."""
 
 import shutil
 import subprocess
@@ -9,11 +9,11 @@ from walagent.embedded.postmaster import SUPERUSER
 from walagent.errors import PreconditionError
 
 _SETTINGS = """\
-# Written by walagent at every start.  What ALTER SYSTEM sets wins over this file.
+# Written by walagent at every start.  Settings of ALTER SYSTEM take precedence.
 wal_level = logical
 max_replication_slots = 20
 max_wal_senders = 20
-max_slot_wal_keep_size = 1GB      # a reader that never comes back must not fill the disk
+max_slot_wal_keep_size = 1GB      # an abandoned slot must not fill the disk
 shared_buffers = 64MB
 unix_socket_permissions = 0700
 log_checkpoints = off
@@ -22,20 +22,20 @@ _BUILTIN_LOCALE_SINCE = 17
 
 
 def server_version(bindir: Path, identity: Identity) -> int:
-    """The major version of the server in *bindir*.
+    """Return the major version of the server in *bindir*.
 
     Raises:
-        PreconditionError: it cannot be run here.
+        PreconditionError: the server cannot run here.
     """
     result = _run(identity, bindir / "postgres", "--version")
     return int(result.split()[2].split(".")[0])
 
 
 def prepare(bindir: Path, data_dir: Path, identity: Identity, *, sync: bool) -> None:
-    """Make *data_dir* if it is not there, and write the settings.
+    """Initialize *data_dir* if it does not exist, and write the settings.
 
     Raises:
-        PreconditionError: initdb failed, or the directory is of another major version.
+        PreconditionError: initdb failed, or the directory has another major version.
     """
     version = server_version(bindir, identity)
     if not data_dir.exists():
@@ -43,12 +43,12 @@ def prepare(bindir: Path, data_dir: Path, identity: Identity, *, sync: bool) -> 
     found = _version_of(data_dir)
     if found != version:
         raise PreconditionError(
-            f"{data_dir} is of PostgreSQL {found}, the server is {version}",
-            hint="move it with pg_upgrade or pg_dump, or name another data directory",
+            f"{data_dir} was initialized by PostgreSQL {found}, the server is {version}",
+            hint="Upgrade it with pg_upgrade or pg_dump, or use another data directory.",
         )
     settings = data_dir / "walagent.conf"
     settings.write_text(_SETTINGS)
-    identity.give(settings)
+    identity.chown(settings)
 
 
 def _version_of(data_dir: Path) -> int:
@@ -56,17 +56,17 @@ def _version_of(data_dir: Path) -> int:
         return int((data_dir / "PG_VERSION").read_text())
     except (OSError, ValueError) as error:
         raise PreconditionError(
-            f"{data_dir} is not a PostgreSQL data directory", hint="name an empty or new folder"
+            f"{data_dir} is not a PostgreSQL data directory", hint="Use an empty or new folder."
         ) from error
 
 
 def _init(bindir: Path, data_dir: Path, identity: Identity, *, version: int, sync: bool) -> None:
-    """Run initdb beside its place, then rename: a crash in between leaves no half directory."""
+    """Run initdb in a temporary folder, then rename it: a crash leaves no partial directory."""
     building = data_dir.with_name(f"{data_dir.name}.new")
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(mode=0o700, parents=True)
-    identity.give(building)
-    # The builtin provider is the same on every system; before 17 there is only the C library.
+    identity.chown(building)
+    # The builtin provider is the same on every system; before 17 only libc exists.
     builtin = ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     _run(
         identity,
@@ -83,7 +83,7 @@ def _init(bindir: Path, data_dir: Path, identity: Identity, *, version: int, syn
 
 def _run(identity: Identity, *command: str | Path) -> str:
     try:
-        result = subprocess.run(  # noqa: S603 - the operator's own server binaries
+        result = subprocess.run(  # noqa: S603 - the operator's server binaries
             identity.command(*command), capture_output=True, text=True, check=False, cwd="/"
         )
     except OSError as error:
@@ -97,9 +97,9 @@ def _run(identity: Identity, *command: str | Path) -> str:
 
 def _hint(identity: Identity) -> str:
     if identity.owner is None:
-        return "the folder must be on this machine's disk, writable, and for this processor"
+        return "The folder must be on a local disk, writable, and the binaries for this processor."
     return (
-        "PostgreSQL does not run as root and no user namespace is allowed here, so it runs as "
-        f"uid {identity.owner[0]}; that user must be able to enter every parent folder of the "
-        "server and of the data directory (not one under a 0700 home): set WALAGENT_HOME"
+        "PostgreSQL cannot run as root and user namespaces are not allowed here, so it runs as "
+        f"UID {identity.owner[0]}. That user needs access to every parent folder of the server and "
+        "of the data directory (none with mode 0700, such as /root). Set WALAGENT_HOME."
     )

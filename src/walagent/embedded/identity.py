@@ -1,8 +1,8 @@
-"""As whom PostgreSQL runs.  It refuses uid 0, and in a container we often are uid 0.
+"""Choose the user as whom PostgreSQL runs.  It rejects UID 0, the usual user in a container.
 
-A shim, run by a fresh interpreter that then becomes the server (same pid), changes identity and
-asks the kernel to end the server with us.  A shim and not ``preexec_fn``, because we have threads;
-ctypes and not util-linux, because small images lack it.
+A wrapper script in a new interpreter changes identity, asks the kernel to signal the server when
+the parent ends, and then executes the server with the same PID.  ``preexec_fn`` is not safe with
+threads; util-linux is missing in small images, so the script uses ctypes.
 """
 
 import os
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from walagent.errors import PreconditionError
 
-# argv: identity ("same", "namespace" or "uid:gid"), pid of the parent to die with or 0, command.
+# argv: identity ("same", "namespace" or "uid:gid"), PID of the parent to end with or 0, command.
 # CLONE_NEWUSER is 0x10000000, PR_SET_PDEATHSIG is 1, SIGINT ("fast" shutdown) is 2.  The parent
-# may have died before prctl; then nobody would ever stop us, so look once more afterwards.
+# may have ended before prctl, and then no signal would be sent, so the script checks it again.
 _SHIM = """
 import ctypes, os, sys
 who, parent, command = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
@@ -45,57 +45,57 @@ os.execv(command[0], command)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a child process stops being root.
+    """How a child process runs as a user other than root.
 
-    `mode` is ``same`` (we are not root), ``namespace`` (root, in a user namespace where uid 0
-    looks like 65534: works under a 0700 home) or ``uid:gid`` (another user; it must be able to
-    reach the files, and owns the data).
+    `mode` is ``same`` (not root), ``namespace`` (root, in a user namespace where UID 0 appears as
+    65534: works below a 0700 home) or ``uid:gid`` (another user, who needs access to the files and
+    owns the data).
     """
 
     mode: str = "same"
 
     @property
     def owner(self) -> tuple[int, int] | None:
-        """Who must own the data directory, when that is not ourselves."""
+        """Return the user who must own the data directory, if not the current one."""
         uid, colon, gid = self.mode.partition(":")
         return (int(uid), int(gid)) if colon else None
 
-    def command(self, *command: str | Path, die_with_us: bool = False) -> list[str]:
-        """Wrap *command* so that it runs under this identity.
+    def command(self, *command: str | Path, die_with_parent: bool = False) -> list[str]:
+        """Wrap *command* so that it runs as this user.
 
         Args:
             command: an absolute program, then its arguments.
-            die_with_us: on Linux, SIGINT reaches it when the *thread* that starts it ends, so
-                start it from one that lives as long as the process.
+            die_with_parent: on Linux, the command receives SIGINT when the *thread* that starts it
+                ends, so start it from one that lives as long as the process.
         """
-        parent = os.getpid() if die_with_us else 0
+        parent = os.getpid() if die_with_parent else 0
         shim = [sys.executable, "-I", "-S", "-c", _SHIM, self.mode, str(parent)]
         return [*shim, *map(str, command)]
 
-    def give(self, path: Path) -> None:
-        """Make *path* belong to whoever the server runs as."""
+    def chown(self, path: Path) -> None:
+        """Make the server's user the owner of *path*."""
         if self.owner:
             os.chown(path, *self.owner)
 
 
 @cache
-def our_identity() -> Identity:
-    """Find out how the server can run here.
+def find_identity() -> Identity:
+    """Find how the server can run here.
 
     Raises:
-        PreconditionError: we are root, and there is no way to be somebody else.
+        PreconditionError: the current user is root, and no other user is available.
     """
     if os.geteuid() != 0:
         return Identity()
     namespace = Identity("namespace")
-    probe = subprocess.run(  # noqa: S603 - our own shim
+    probe = subprocess.run(  # noqa: S603 - the script above
         namespace.command(sys.executable, "-I", "-S", "-c", ""), capture_output=True, check=False
     )
     return namespace if probe.returncode == 0 else nobody()
 
 
 def nobody() -> Identity:
-    """The user ``nobody``, where user namespaces are forbidden (Docker's default profile).
+    """Use the user ``nobody``, if user namespaces are forbidden (Docker's default profile).
 
     Raises:
         PreconditionError: this system has no such user.
@@ -104,7 +104,7 @@ def nobody() -> Identity:
         entry = pwd.getpwnam("nobody")
     except KeyError as error:
         raise PreconditionError(
-            "PostgreSQL does not run as root, and there is no user nobody to run it as",
-            hint="start walagent as an ordinary user",
+            "PostgreSQL cannot run as root, and this system has no user nobody to run it as",
+            hint="Start walagent as an ordinary user.",
         ) from error
     return Identity(f"{entry.pw_uid}:{entry.pw_gid}")

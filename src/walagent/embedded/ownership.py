@@ -1,16 +1,16 @@
-"""The two files beside a data directory: who owns its server, and what the server logs."""
+"""Manage two files beside a data directory: the owner's lock and the server's log."""
 
 import fcntl
 from pathlib import Path
 from typing import IO
 
-_LOG_LIMIT = 10_000_000  # bytes; looked at when the server starts, one older file is kept
+_LOG_LIMIT = 10_000_000  # bytes; checked when the server starts; one older file is kept
 
 
 def try_lock(data_dir: Path) -> IO[bytes] | None:
-    """Take the owner's lock, or None when another process has it.
+    """Acquire the owner's lock; None if another process holds it.
 
-    The kernel gives it back when the owner dies, however it dies.
+    The kernel releases it when the owner ends, even after SIGKILL.
     """
     file = data_dir.with_name(f"{data_dir.name}.lock").open("wb")
     try:
@@ -22,12 +22,12 @@ def try_lock(data_dir: Path) -> IO[bytes] | None:
 
 
 def log_path(data_dir: Path) -> Path:
-    """Where the server on *data_dir* writes its log."""
+    """Return the path of the log of the server on *data_dir*."""
     return data_dir.with_name(f"{data_dir.name}.log")
 
 
 def open_log(data_dir: Path) -> IO[bytes]:
-    """Open the log to append; a large one is set aside first."""
+    """Open the log for appending; a large one is renamed first."""
     path = log_path(data_dir)
     if path.exists() and path.stat().st_size > _LOG_LIMIT:
         path.replace(path.with_suffix(".log.1"))

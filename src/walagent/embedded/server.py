@@ -1,7 +1,7 @@
-"""One embedded PostgreSQL: started by whoever comes first, joined by whoever comes later.
+"""Start and stop one embedded PostgreSQL, which several processes share.
 
-The owner holds a lock file for as long as it lives.  The server dies with its owner, also when
-that is killed; what was committed stays, and the next owner starts it again.
+The first process becomes the owner and holds a lock file while it runs; later ones join.  The
+server ends with its owner, even after SIGKILL; committed data stays, and the next owner restarts.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import IO
 
 from walagent.embedded.cluster import prepare
-from walagent.embedded.identity import Identity, our_identity
+from walagent.embedded.identity import Identity, find_identity
 from walagent.embedded.ownership import log_path, open_log, try_lock
 from walagent.embedded.paths import default_bindir, default_data_dir
 from walagent.embedded.postmaster import MARK, PORT, Postmaster, is_ours, read_postmaster
-from walagent.embedded.sockets import forget_socket_dir, socket_dir
+from walagent.embedded.sockets import remove_socket_dir, socket_dir
 from walagent.errors import PreconditionError
 
-# The kernel signals the server when the *thread* that started it ends.  This one ends with the
-# interpreter.  One thread for all servers: starting and stopping are rare.
+# The kernel signals the server when the *thread* that started it ends.  This thread ends with the
+# interpreter.  One thread for all servers is enough: starting and stopping are rare.
 _launcher = ThreadPoolExecutor(1, thread_name_prefix="postgres")
 
 
 class EmbeddedServer:
-    """A PostgreSQL on *data_dir*, reachable by a Unix socket of ours alone."""
+    """A PostgreSQL server on *data_dir* that listens only on a private Unix socket."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class EmbeddedServer:
         identity: Identity | None = None,
         timeout: float = 60.0,
     ) -> None:
-        """Remember what to start; nothing happens yet.
+        """Store the parameters; nothing is started yet.
 
         Args:
-            data_dir: made when it is not there; default `default_data_dir()`.
-            bindir: of a server's binaries; default those of the `local` extra.
-            settings: server settings for this start, over those of the data directory.
-            identity: as whom it runs; default whatever is possible here.
-            timeout: seconds for a start, crash recovery included, and for a stop.
+            data_dir: created if it does not exist; default `default_data_dir()`.
+            bindir: folder of the server's binaries; default those of the `local` extra.
+            settings: server settings for this start, which override those of the data directory.
+            identity: the user as whom it runs; default what is possible here.
+            timeout: seconds for a start, including crash recovery, and for a stop.
         """
         self.data_dir = (data_dir or default_data_dir()).absolute()
         self._bindir = bindir
@@ -59,29 +59,29 @@ class EmbeddedServer:
 
     @property
     def owned(self) -> bool:
-        """Whether this object started the server, and so will stop it."""
+        """Return whether this object started the server, and therefore stops it."""
         return self._process is not None
 
     def dsn(self, dbname: str = "postgres") -> str:
-        """How to connect to *dbname* as the superuser.
+        """Return the connection string for *dbname* as the superuser.
 
         Raises:
-            PreconditionError: the server is not started.
+            PreconditionError: the server is not running.
         """
         if self._postmaster is None:
-            raise PreconditionError(f"no server is started on {self.data_dir}")
+            raise PreconditionError(f"no server was started on {self.data_dir}")
         return self._postmaster.dsn(dbname)
 
     async def start(self) -> None:
-        """Start the server, or join the one that another process runs on the same directory.
+        """Start the server, or join it if another process runs it on the same directory.
 
         Raises:
-            PreconditionError: not installed, not for this machine, or it does not come up.
+            PreconditionError: it is not installed, not built for this machine, or does not start.
         """
         await asyncio.get_running_loop().run_in_executor(_launcher, self._start)
 
     async def stop(self) -> None:
-        """Stop the server if we started it; leave it alone if we joined it."""
+        """Stop the server if this object started it."""
         await asyncio.get_running_loop().run_in_executor(_launcher, self._stop)
 
     def _start(self) -> None:
@@ -90,37 +90,37 @@ class EmbeddedServer:
         self._stop()
         try:
             self.data_dir.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._wait_for(self._own_or_join, "another process holds it, but runs no server")
+            self._wait_for(self._own_or_join, "another process holds the lock without a server")
             if self._postmaster is None:
                 self._launch()
         except OSError as error:
             self._stop()
             raise PreconditionError(
-                f"no PostgreSQL on {self.data_dir}: {error}",
-                hint="that must be a folder that we may write to; WALAGENT_HOME names another",
+                f"cannot start PostgreSQL on {self.data_dir}: {error}",
+                hint="The folder must be writable. Use WALAGENT_HOME to choose another.",
             ) from error
         except BaseException:
             self._stop()
             raise
 
     def _own_or_join(self) -> bool:
-        """Take the lock, or find the server of whoever has it."""
+        """Acquire the lock, or find the server of the process that holds it."""
         self._lock = self._lock or try_lock(self.data_dir)
         found = read_postmaster(self.data_dir)
         running = found is not None and found.alive
         if self._lock is not None and not running:
             return True
         if self._lock is not None and found is not None and is_ours(self.data_dir):
-            # Its owner has died.  On Linux it is going down already; asking again does no harm.
+            # Its owner has ended.  On Linux it already shuts down; another signal is harmless.
             if found.status == "ready":
                 os.kill(found.pid, signal.SIGINT)
             return False
-        # Its owner lives, or somebody started it by hand: use it, and leave it running.
+        # Its owner runs, or an operator started it: join it, and do not stop it.
         self._postmaster = found if found is not None and found.answers else None
         return self._postmaster is not None
 
     def _launch(self) -> None:
-        identity = self._identity or our_identity()
+        identity = self._identity or find_identity()
         bindir = self._bindir or default_bindir()
         prepare(bindir, self.data_dir, identity, sync=self._settings.get("fsync") != "off")
         command = identity.command(
@@ -128,26 +128,26 @@ class EmbeddedServer:
             *("-k", socket_dir(self.data_dir, identity)),
             *_set({"listen_addresses": "", **self._settings}),
             *("-c", MARK),
-            die_with_us=True,
+            die_with_parent=True,
         )
         with open_log(self.data_dir) as log:
-            self._process = subprocess.Popen(  # noqa: S603 - the operator's own server binaries
+            self._process = subprocess.Popen(  # noqa: S603 - the operator's server binaries
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd="/",
                 env=os.environ | _forget(read_postmaster(self.data_dir)),
-                start_new_session=True,  # Ctrl-C is for us; we stop the server ourselves
+                start_new_session=True,  # Ctrl-C signals only walagent, which then stops the server
             )
         self._wait_for(self._is_up, f"it did not become ready; see {log_path(self.data_dir)}")
 
     def _is_up(self) -> bool:
-        """Whether *our* server is ready; after a crash an old file says "ready", too."""
-        assert self._process is not None  # noqa: S101 - called only while launching
+        """Return whether the *started* server is ready; an old file can also say "ready"."""
+        assert self._process is not None  # noqa: S101 - called only during a start
         if (code := self._process.poll()) is not None:
             raise PreconditionError(
-                f"PostgreSQL ended with {code} while starting on {self.data_dir}",
+                f"PostgreSQL exited with code {code} while starting on {self.data_dir}",
                 hint=f"read {log_path(self.data_dir)}",
             )
         found = read_postmaster(self.data_dir)
@@ -160,13 +160,13 @@ class EmbeddedServer:
         deadline = time.monotonic() + self._timeout
         while not done():
             if time.monotonic() > deadline:
-                raise PreconditionError(f"no PostgreSQL on {self.data_dir}: {otherwise}")
+                raise PreconditionError(f"cannot start PostgreSQL on {self.data_dir}: {otherwise}")
             time.sleep(0.02)
 
     def _stop(self) -> None:
         if self._process is not None:
             _shut_down(self._process, self._timeout)
-            forget_socket_dir(self.data_dir)
+            remove_socket_dir(self.data_dir)
         if self._lock is not None:
             self._lock.close()
         self._process = self._lock = self._postmaster = None
@@ -177,16 +177,16 @@ def _set(settings: Mapping[str, str]) -> list[str]:
 
 
 def _forget(stale: Postmaster | None) -> dict[str, str]:
-    """Tell the server that the pid in a crashed one's file is no server any more.
+    """Mark the PID in a crashed server's file as stale.
 
-    In a container pids repeat, and it would refuse to start as long as anybody has that pid.
-    Source: PostgreSQL's CreateLockFile(), which excepts this pid for the sake of pg_ctl.
+    In a container PIDs repeat, and the server would not start while any process has that PID.
+    Source: PostgreSQL's CreateLockFile(), which has this exception for pg_ctl.
     """
     return {"PG_GRANDPARENT_PID": str(stale.pid)} if stale else {}
 
 
 def _shut_down(process: subprocess.Popen[bytes], timeout: float) -> None:
-    """Ask for a fast shutdown; a reader that does not read can block it, so insist later."""
+    """Request a fast shutdown; then kill, because a reader that hangs can block the shutdown."""
     patience = {signal.SIGINT: timeout, signal.SIGQUIT: 10.0, signal.SIGKILL: 10.0}
     for sign, seconds in patience.items():
         if process.poll() is not None:

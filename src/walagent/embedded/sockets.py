@@ -1,4 +1,4 @@
-"""The folder of the server's Unix socket, whose path may have 103 bytes and no more."""
+"""Choose a folder for the server's Unix socket, whose path is limited to 103 bytes."""
 
 import hashlib
 import os
@@ -10,28 +10,28 @@ from walagent.embedded.identity import Identity
 from walagent.embedded.postmaster import PORT
 from walagent.errors import PreconditionError
 
-_LONGEST = 103  # bytes; sun_path has 108 on Linux and 104 on macOS, one for the closing zero
+_LONGEST = 103  # bytes; sun_path has 108 on Linux and 104 on macOS, including the terminator
 
 
 def socket_dir(data_dir: Path, identity: Identity) -> Path:
-    """The data directory itself where its path is short enough, else a folder of ours in /tmp.
+    """Return the data directory if its path is short enough, else a private folder in /tmp.
 
-    Both are 0700: whoever can enter connects without a password.
+    Both have mode 0700: any user with access connects without a password.
 
     Raises:
-        PreconditionError: the folder in /tmp belongs to somebody else.
+        PreconditionError: the folder in /tmp belongs to another user.
     """
     folder = _folder(data_dir)
     if folder == data_dir:
         return data_dir
     folder.mkdir(mode=0o700, exist_ok=True)
     _check_owner(folder, {os.geteuid(), identity.owner[0] if identity.owner else os.geteuid()})
-    identity.give(folder)
+    identity.chown(folder)
     return folder
 
 
-def forget_socket_dir(data_dir: Path) -> None:
-    """Remove the folder in /tmp, if there is one and the server has left it empty."""
+def remove_socket_dir(data_dir: Path) -> None:
+    """Remove the folder in /tmp, if it exists and is empty."""
     folder = _folder(data_dir)
     if folder != data_dir:
         with suppress(OSError):
@@ -50,5 +50,5 @@ def _check_owner(folder: Path, owners: set[int]) -> None:
     if stat.S_ISDIR(found.st_mode) and found.st_uid in owners and not found.st_mode & 0o077:
         return
     raise PreconditionError(
-        f"{folder} is not a folder of ours alone", hint="remove it, or set WALAGENT_HOME"
+        f"{folder} is not a private folder of this user", hint="Remove it, or set WALAGENT_HOME."
     )

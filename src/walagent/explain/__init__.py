@@ -1,1 +1,1 @@
-"""Why a row has a run, or none."""
+"""Explain why a row has a run, or none."""

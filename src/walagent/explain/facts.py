@@ -1,7 +1,7 @@
-"""Why a row has a run, or none: what is known, in sentences.
+"""Collect the facts that explain why a row has a run, or none, and format them.
 
-What a change was like is not kept once the WAL has passed, so where there is no run, some reasons
-are certain and others can only be named as possible.
+Changes are not kept once the WAL is recycled.  Without a run, some reasons are therefore certain
+and others only possible.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,13 @@ from walagent.attachment import Attachment
 from walagent.change import Change, Op
 from walagent.config import Config
 from walagent.errors import ConfigError
-from walagent.explain.verdict import Facts, Reason, Verdict, explain_attachment, reader_reasons
+from walagent.explain.verdict import (
+    AttachmentFacts,
+    Reason,
+    Verdict,
+    explain_attachment,
+    reader_reasons,
+)
 from walagent.intake.conditions import Deferred, Evaluator, Raised
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
@@ -27,7 +33,7 @@ ConditionState = Literal["none", "true", "false", "raises"]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All that is known about a row's runs."""
+    """The runs of a row, and the reasons for and against them."""
 
     table: Table
     key: str
@@ -35,28 +41,28 @@ class Explanation:
     runs: Sequence[RowRun]
     verdicts: Sequence[Verdict]
     reader: ReaderState
-    reasons: Sequence[Reason]  # of the reader, for all attachments alike
+    reasons: Sequence[Reason]  # that concern the reader, and so all attachments
 
 
 async def explain(conn: Connection, config: Config, name: str, key: str) -> Explanation:
-    """Look at everything that decides whether a change of a row starts runs.
+    """Check everything that determines whether a change of a row starts runs.
 
     Args:
-        conn: in autocommit, outside any transaction: conditions are evaluated in their own.
-        key: the primary key's value; of several columns, the values with commas between.
+        conn: in autocommit, without a transaction: conditions are evaluated in their own.
+        key: the primary key's value; with several columns, the values separated by commas.
 
     Raises:
-        ConfigError: there is no such table, or *key* is no key of it.
+        ConfigError: the table does not exist, or *key* does not fit its primary key.
     """
     relation, guess = (await applying.find_tables(conn, [name]))[name]
     if relation is None:
-        raise ConfigError(f'there is no table "{name}"', hint=guess)
+        raise ConfigError(f'table "{name}" does not exist', hint=guess)
     table = await explaining.describe_table(conn, relation)
     row = await _present(conn, table, key)
     runs = await explaining.runs_of(conn, table, key)
     verdicts = [
         explain_attachment(
-            Facts(
+            AttachmentFacts(
                 attached,
                 [run for run in runs if run.attachment_id == attached.attachment.id],
                 row,
@@ -77,14 +83,14 @@ async def _present(conn: Connection, table: Table, key: str) -> PresentRow | Non
     values = split_key(key) if len(table.key_columns) > 1 else [key]
     if len(values) != len(table.key_columns):
         raise ConfigError(
-            f"{table.name} is keyed by {len(table.key_columns)} columns, {key!r} has {len(values)}",
+            f"{table.name} has {len(table.key_columns)} key columns, {key!r} has {len(values)}",
             hint=f"give {','.join(table.key_columns)}",
         )
     return await explaining.present_row(conn, table, values)
 
 
 def split_key(text: str) -> list[str]:
-    r"""Split ``a,b\,c`` into its values, as `matching.document.joined` put them together."""
+    r"""Split ``a,b\,c`` into its values; the inverse of `matching.document.joined`."""
     parts, escaped = [""], False
     for letter in text:
         if not escaped and letter == ",":
@@ -98,7 +104,7 @@ def split_key(text: str) -> list[str]:
 async def _condition(
     conn: Connection, attachment: Attachment, row: PresentRow | None
 ) -> tuple[ConditionState, str]:
-    """Evaluator the condition on the row as it is now, as if it had just been inserted."""
+    """Evaluate the condition on the current row, as if it had just been inserted."""
     if attachment.trigger.condition is None or row is None:
         return "none", ""
     relation = attachment.target.as_relation()
@@ -116,20 +122,20 @@ async def _condition(
 
 
 def sentences(explanation: Explanation) -> Iterator[str]:
-    """Tell the explanation."""
+    """Format the explanation as lines."""
     table = f"{explanation.table.schema}.{explanation.table.name}"
-    there = "is there" if explanation.present else "is not there now"
+    there = "exists" if explanation.present else "does not exist now"
     if not explanation.table.key_columns:
         there = "cannot be found: the table has no primary key"
     yield f"{table} {explanation.key}: the row {there}"
     if not explanation.verdicts:
-        yield "nothing is attached to this table"
+        yield "no attachment on this table"
     for verdict in explanation.verdicts:
         yield f"{verdict.attachment}: {verdict.verdict}"
         for reason in verdict.reasons:
             yield f"  {'' if reason.certain else 'maybe: '}{reason.text}"
     for run in explanation.runs:
         if run.attachment is None:
-            yield f"run {run.id} ({run.state}) is of an attachment that has ended"
+            yield f"run {run.id} ({run.state}) belongs to a removed attachment"
     for reason in explanation.reasons:
         yield f"reader: {reason.text}"

@@ -1,4 +1,4 @@
-"""Facts about a row and an attachment in, verdict and reasons out; nothing here does I/O."""
+"""Derive verdict and reasons from facts about a row and an attachment.  Pure."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from walagent.attachment import Attachment
 from walagent.change import Op
 from walagent.store.explaining import Attached, PresentRow, ReaderState, RowRun
 
-_CLOSE = 16 << 10  # bytes; the checkpoint moves when runs are ingested, so a little behind is usual
+_CLOSE = 16 << 10  # bytes; the checkpoint advances when runs are ingested, so a short lag is usual
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why, as a word for programs and a sentence for people."""
+    """A reason, as a code for programs and a sentence for people."""
 
     rule: str
     text: str
@@ -22,7 +22,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one attachment made of the row."""
+    """The verdict on one attachment."""
 
     attachment: str
     verdict: Literal["matched", "no run"]
@@ -30,18 +30,18 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """All that is known about one attachment and the row."""
+class AttachmentFacts:
+    """The facts about one attachment and the row."""
 
     attached: Attached
     runs: Sequence[RowRun]
     row: PresentRow | None
-    condition: Literal["none", "true", "false", "raises"]  # on the row as it is now
-    problem: str = ""  # what it raises
+    condition: Literal["none", "true", "false", "raises"]  # on the current row
+    problem: str = ""  # the error that it raises
 
 
-def explain_attachment(facts: Facts) -> Verdict:
-    """Evaluator one attachment."""
+def explain_attachment(facts: AttachmentFacts) -> Verdict:
+    """Derive the verdict on one attachment."""
     name = facts.attached.attachment.name
     if facts.runs:
         return Verdict(name, "matched", [*_told_runs(facts), *_pause(facts.attached)])
@@ -49,26 +49,26 @@ def explain_attachment(facts: Facts) -> Verdict:
 
 
 def reader_reasons(reader: ReaderState) -> Iterator[Reason]:
-    """Say what the reader has to do with it."""
+    """Yield the reasons that concern the reader."""
     if reader.taken_in is None:
-        yield Reason("slot_missing", "the WAL was never followed: walagent init, walagent run")
+        yield Reason("slot_missing", "no WAL was read yet: walagent init, walagent run")
     elif not reader.slot_exists:
-        yield Reason("slot_missing", "the slot is gone: walagent doctor")
+        yield Reason("slot_missing", "the slot does not exist: walagent doctor")
     elif not reader.reading:
-        yield Reason("slot_behind", f"nobody follows the WAL; it is at {reader.taken_in}")
+        yield Reason("slot_behind", f"no reader is active; the checkpoint is at {reader.taken_in}")
     elif reader.behind is not None and reader.behind > _CLOSE:
         yield Reason(
             "slot_behind",
             f"{reader.behind} bytes behind (at {reader.taken_in} of {reader.written}): the change "
-            "may not be ingested yet",
+            "might not be ingested yet",
             certain=False,
         )
     if reader.gaps:
-        text = "WAL was lost (walagent gaps --all): the change may lie there"
+        text = "WAL was lost (walagent gaps --all): the change might be in it"
         yield Reason("gap", text, certain=False)
 
 
-def _told_runs(facts: Facts) -> Iterator[Reason]:
+def _told_runs(facts: AttachmentFacts) -> Iterator[Reason]:
     for run in facts.runs:
         when = f" committed {run.committed_at:%Y-%m-%d %H:%M:%S %Z}" if run.committed_at else ""
         what = "the backfill" if run.reason == "backfill" else f"the {run.op}{when}"
@@ -79,41 +79,41 @@ def _told_runs(facts: Facts) -> Iterator[Reason]:
 
 
 def _pause(attached: Attached) -> Iterator[Reason]:
-    """Say why nothing of it starts, whether anybody has paused it yet or not."""
+    """Yield why the attachment starts no runs, if it is paused or about to be."""
     if attached.paused:
         why = f": {attached.paused_reason}" if attached.paused_reason else ""
-        yield Reason("paused", f"paused{why}; runs that wait start after walagent resume")
+        yield Reason("paused", f"paused{why}; queued runs start after walagent resume")
     elif attached.lost:
         yield Reason("paused", f"about to be paused: {attached.lost}")
 
 
-def _missing(facts: Facts) -> Iterator[Reason]:
-    """Name what can have kept a change from starting a run, the certain reasons first."""
+def _missing(facts: AttachmentFacts) -> Iterator[Reason]:
+    """Yield what might have kept a change from starting a run, certain reasons first."""
     attachment = facts.attached.attachment
     if not facts.attached.active:
-        text = f"version {attachment.version} waits for the reader to come to it"
+        text = f"version {attachment.version} is not active: the reader has not reached it"
         yield Reason("not_active", text)
     yield from _pause(facts.attached)
     if facts.condition == "raises":
-        yield Reason("condition", f"its condition raises an error on this row: {facts.problem}")
+        yield Reason("condition", f"the condition raises an error on this row: {facts.problem}")
     if facts.condition == "false":
-        text = f"its condition is not true of the row now: {attachment.trigger.condition}"
+        text = f"the condition is not true for the current row: {attachment.trigger.condition}"
         yield Reason("condition", text)
     yield from _earlier(facts.attached, facts.row)
     yield from _possible(attachment)
 
 
 def _earlier(attached: Attached, row: PresentRow | None) -> Iterator[Reason]:
-    """Tell of a row that was there before the attachment, where the server knows its age."""
+    """Yield the reason of a row older than the attachment, if the server knows its age."""
     if attached.backfill in {"pending", "running"}:
-        yield Reason("backfill", "its backfill is not done yet", certain=False)
+        yield Reason("backfill", "the backfill is not finished", certain=False)
     if row is None or attached.backfill is not None:
         return
     if row.changed_at is None or row.changed_at < attached.attached_at:
         since = f"{attached.attached_at:%Y-%m-%d %H:%M:%S %Z}"
         yield Reason(
             "before_attach",
-            f"the row was last changed before it was attached ({since})",
+            f"the last change of the row is older than the attachment ({since})",
             certain=row.changed_at is not None,
         )
 
@@ -121,16 +121,16 @@ def _earlier(attached: Attached, row: PresentRow | None) -> Iterator[Reason]:
 def _possible(attachment: Attachment) -> Iterator[Reason]:
     wanted = ", ".join(op.value for op in Op if op in attachment.trigger.ops)
     if attachment.trigger.ops < {Op.INSERT, Op.UPDATE, Op.DELETE}:
-        yield Reason("operation", f"it acts on {wanted} alone", certain=False)
+        yield Reason("operation", f"the attachment acts only on {wanted}", certain=False)
     if attachment.target.columns is not None and Op.UPDATE in attachment.trigger.ops:
         columns = ", ".join(sorted(attachment.target.columns))
-        yield Reason("columns", f"an update must touch one of {columns}", certain=False)
+        yield Reason("columns", f"an update must change one of {columns}", certain=False)
     if Op.UPDATE in attachment.trigger.ops or Op.DELETE in attachment.trigger.ops:
-        yield Reason("own_write", "it does not act on what its own runs write", certain=False)
+        yield Reason("own_write", "the attachment ignores its own runs' writes", certain=False)
     yield Reason(
         "depth",
-        f"it acts on agents' writes up to {attachment.trigger.max_depth} agents deep"
+        f"the attachment acts on agents' writes up to depth {attachment.trigger.max_depth}"
         if attachment.trigger.max_depth
-        else "it does not act on what agents write",
+        else "the attachment ignores agents' writes",
         certain=False,
     )

@@ -1,4 +1,4 @@
-"""What is known to be harmless.  Anything that is not listed here is refused, with its name.
+"""The functions, relations and node types that are safe.  All others are rejected by name.
 
 Sources: pg_proc.dat, parsenodes.h and primnodes.h of PostgreSQL 15 to 18.
 """
@@ -25,8 +25,8 @@ NODES: Final = _words(
     """
 )
 
-# Fields that name functions, operators and types.  The type of a column that is only read (VAR)
-# says nothing: reading a value checks no domain.
+# Fields that name functions, operators and types.  The type of a column reference (VAR) is not
+# checked: reading a value runs no domain constraint.
 FUNCTION_FIELDS: Final = (
     "funcid", "opfuncid", "hashfuncid", "negfuncid", "aggfnoid", "winfnoid", "tsmhandler",
     "startInRangeFunc", "endInRangeFunc",
@@ -39,7 +39,7 @@ TYPE_FIELDS: Final = (
     "typeId",
 )  # fmt: skip
 
-# Functions of pg_catalog that are volatile or begin with pg_, and harmless all the same.
+# Functions of pg_catalog that are volatile or start with pg_, but safe.
 ALLOWED_FUNCTIONS: Final = _words(
     """
     clock_timestamp gen_random_uuid random random_normal statement_timestamp timeofday uuidv4
@@ -53,8 +53,8 @@ ALLOWED_FUNCTIONS: Final = _words(
     pg_table_size pg_total_relation_size pg_type_is_visible pg_typeof
     """
 )
-# And those that are neither, and yet not harmless: they read relations or settings by name, run
-# SQL given as text, or leave a trace.
+# Functions of pg_catalog that are neither, but not safe: they read relations or settings by name,
+# run SQL given as text, or have a side effect.
 DENIED_FUNCTIONS: Final = _words(
     """
     current_setting txid_current ts_stat ts_rewrite database_to_xml
@@ -64,12 +64,12 @@ DENIED_FUNCTIONS: Final = _words(
     cursor_to_xmlschema setseed
     """
 )
-# Of ts_rewrite, this one takes no SQL; the others draw samples.
+# This variant of ts_rewrite takes no SQL; the other functions take samples.
 ALLOWED_SIGNATURES: Final = frozenset(
     {"ts_rewrite(tsquery,tsquery,tsquery)", "bernoulli(internal)", "system(internal)"}
 )
 
-# Extensions whose functions in C compute, and no more.
+# Extensions whose C functions only compute.
 TRUSTED_EXTENSIONS: Final = _words(
     """
     btree_gin btree_gist citext cube earthdistance fuzzystrmatch hstore intarray isn ltree

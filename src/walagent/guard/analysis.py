@@ -1,12 +1,12 @@
-"""Evaluating a statement by the rule that PostgreSQL itself makes of it.
+"""Check a statement through the rule that PostgreSQL stores for it.
 
-The server parses the statement twice: first in a read-only transaction, because making a value
-from a literal can already run a domain's check; then as a view, in a transaction that is rolled
-back.  The view's stored rule holds each function, operator, type and relation by its OID, however
-the text spelled it.  Views inside are opened in the same way, and so are the checks of domains.
+The server parses the statement twice: first in a read-only transaction, because converting a
+literal can already run a domain's CHECK; then as a view, in a transaction that is rolled back.
+The view's stored rule identifies each function, operator, type and relation by OID, however the
+text spells it.  Views inside it and CHECK constraints of domains are analyzed in the same way.
 
-Not looked at: policies of row level security and masking rules of the administrator's own, which
-PostgreSQL adds when the statement runs, not when it is written.
+Not checked: row level security policies and masking rules of the administrator, which PostgreSQL
+adds when the statement runs.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.querytree import Node, read_nodes
 from walagent.guard.statement import Statement
-from walagent.rows.rows import Column
+from walagent.rows.rows import ResultColumn
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -37,12 +37,12 @@ select ev_class::int8, ev_action::text
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
-    """What the operator adds to what is known: functions by signature, and which relations.
+class Allowlist:
+    """What the operator allows in addition: functions by signature, and the readable relations.
 
     Args:
         functions: as `regprocedure` prints them with an empty search_path: `public.age_of(date)`.
-        relations: `schema.name`; None allows whatever the role may read.
+        relations: `schema.name`; None allows every relation that the role can read.
     """
 
     functions: Collection[str] = ()
@@ -51,7 +51,7 @@ class Allowed:
 
 @dataclass(slots=True)
 class _Found:
-    """What a stored rule refers to and has not been evaluated yet."""
+    """References in a stored rule that are not checked yet."""
 
     functions: set[int] = field(default_factory=set[int])
     operators: set[int] = field(default_factory=set[int])
@@ -59,76 +59,75 @@ class _Found:
     relations: set[int] = field(default_factory=set[int])
 
 
-async def describe(conn: Connection, statement: Statement) -> Sequence[Column]:
-    """Let the server parse a statement and tell the columns of its answer; nothing is run.
+async def describe(conn: Connection, statement: Statement) -> Sequence[ResultColumn]:
+    """Let the server parse a statement and return its result columns, without running it.
 
     Call it in a read-only transaction.
 
     Raises:
-        StatementRefusedError: it is no single statement that the server understands, or parsing it
-            would already have an effect.
+        StatementRefusedError: it is not a single valid statement, or parsing it would write.
     """
     await _ask(conn, "prepare", statement.text)
     described = await _ask(conn, "describe", "")
     return [
-        Column((described.fname(n) or b"").decode(errors="replace"), described.ftype(n))
+        ResultColumn((described.fname(n) or b"").decode(errors="replace"), described.ftype(n))
         for n in range(described.nfields)
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Why there may be rows that a statement cannot see.
+class HiddenRows:
+    """Reasons why a statement might not see all rows.
 
     Args:
-        policies: where row level security is in force, and for whom.
-        views: that it reads; each shows what its definition lets through.
+        policies: the relations with row level security in effect, and for which role.
+        views: the views that it reads, each of which shows what its definition selects.
     """
 
     policies: Sequence[str] = ()
     views: Sequence[str] = ()
 
 
-async def analyse(conn: Connection, statement: Statement, allowed: Allowed) -> Scope:
-    """Evaluator a statement; the transaction that this is called in must be rolled back.
+async def analyze(conn: Connection, statement: Statement, allowed: Allowlist) -> HiddenRows:
+    """Check a statement; the caller must roll the transaction back.
 
     Returns:
-        what it can see of the relations that it reads.
+        Why rows of the relations that it reads might be hidden.
 
     Raises:
-        StatementRefusedError: it is no query, or holds something that is not known to be harmless.
+        StatementRefusedError: it is not a query, or uses something that is not on the allowlist.
     """
     try:
         await _ask(conn, "run", statement.wrapped(f"create temp view {_VIEW} as select"))
     except StatementRefusedError as error:
-        if error.sqlstate == "42601":  # syntax: alone it was understood
-            raise StatementRefusedError("only a query may run: SELECT, VALUES, TABLE") from error
+        if error.sqlstate == "42601":  # a syntax error only inside the view: it is not a query
+            raise StatementRefusedError("only SELECT, VALUES and TABLE are allowed") from error
         raise
     (found,) = await (await conn.execute(_RULE)).fetchall()
-    evaluate = _Judge(conn, allowed, found[0])
+    evaluate = _RuleChecker(conn, allowed, found[0])
     await evaluate.look_into(found[1], "")
     return await evaluate.scope()
 
 
-class _Judge:
-    """Goes through rules and all that they lead to, each once."""
+class _RuleChecker:
+    """Checks rules and everything that they refer to, each once."""
 
-    def __init__(self, conn: Connection, allowed: Allowed, view: int) -> None:
+    def __init__(self, conn: Connection, allowed: Allowlist, view: int) -> None:
         self._conn = conn
         self._allowed = allowed
-        self._relations = {(view, 0)}  # each with who reads it
-        self._read: dict[tuple[int, int], str] = {}  # the same, without views, as it is called
+        self._relations = {(view, 0)}  # (relation, role that reads it)
+        self._read: dict[tuple[int, int], str] = {}  # the same with names, without views
         self._views: list[str] = []
         self._functions: set[int] = set()
         self._operators: set[int] = set()
         self._types: set[int] = set()
 
     async def look_into(self, rule: str, where: str, reader: int = 0) -> None:
-        """Evaluator a rule.
+        """Check a rule.
 
         Args:
-            where: what it is the rule of, for messages; "" for the statement itself.
-            reader: with whose rights relations in it are read; 0: the present role.
+            where: the object that has the rule, for messages; "" for the statement itself.
+            reader: the role that reads the relations; 0: the current role.
         """
         found = _Found()
         for node in read_nodes(rule):
@@ -143,8 +142,8 @@ class _Judge:
         await self._check_types(found.types, where)
         await self._check_relations(found.relations, where, reader)
 
-    async def scope(self) -> Scope:
-        """Say what the statement can see, once all is evaluated."""
+    async def scope(self) -> HiddenRows:
+        """Return why rows might be hidden, once everything is checked."""
         asked = {
             "relations": [relation for relation, _ in self._read],
             "readers": [reader for _, reader in self._read],
@@ -152,10 +151,10 @@ class _Judge:
         cursor = await self._conn.execute(query("guard_scope"), asked)
         names = list(self._read.values())
         policies = [
-            f"{names[ord_ - 1]}: only rows that {reader} may see (row level security)"
+            f"{names[ord_ - 1]}: only rows that {reader} can see (row level security)"
             for ord_, reader in await cursor.fetchall()
         ]
-        return Scope(tuple(policies), tuple(dict.fromkeys(self._views)))
+        return HiddenRows(tuple(policies), tuple(dict.fromkeys(self._views)))
 
     async def _rows(self, name: str, **parameters: Collection[int]) -> list[dict[str, Any]]:
         async with self._conn.cursor(row_factory=dict_row) as cursor:
@@ -184,7 +183,7 @@ class _Judge:
         trusted = row["extension"] in allowlist.TRUSTED_EXTENSIONS
         if trusted and (row["aggregate"] or (row["compiled"] and not row["volatile"])):
             return ""
-        return f"the function {signature} is not known to be harmless"
+        return f"function {signature} is not on the allowlist"
 
     async def _check_types(self, types: Collection[int], where: str) -> None:
         types = set(types) - self._types
@@ -212,7 +211,7 @@ class _Judge:
                 continue
             self._views.append(f"{row['schema']}.{row['name']}")
             inside = f"{where}view {row['title']}: "
-            # An invoker's view is read as the present role, also inside another view.
+            # A security_invoker view is read as the current role, also inside another view.
             await self.look_into(row["rule"], inside, 0 if row["invoker"] else row["owner"])
 
     def _against_relation(self, row: dict[str, Any]) -> str:
@@ -225,20 +224,20 @@ class _Judge:
         elif schema in {"agent", "agent_internal"} or schema.startswith(("pg_toast", "pg_temp")):
             harmless = listed is not None and f"{schema}.{name}" in listed
         elif kind == "f" or row["foreign_parts"]:
-            return f"{row['title']} leads to another server"
+            return f"{row['title']} is on another server"
         else:
             harmless = kind in "rpmvS" and (listed is None or f"{schema}.{name}" in listed)
-        return "" if harmless else f"{row['title']} may not be read"
+        return "" if harmless else f"{row['title']} must not be read"
 
 
 def _check_node(node: Node, where: str) -> None:
-    """Refuse what no list of functions and relations would show."""
+    """Reject what no list of functions and relations contains."""
     if node.kind == "ROWMARKCLAUSE":
-        raise StatementRefusedError(f"{where}it locks rows (FOR UPDATE, FOR SHARE)")
+        raise StatementRefusedError(f"{where}FOR UPDATE and FOR SHARE are not allowed")
     if node.kind not in allowlist.NODES:
-        raise StatementRefusedError(f"{where}it uses {node.kind}, which is not known")
+        raise StatementRefusedError(f"{where}{node.kind} is not on the allowlist")
     if node.kind == "QUERY" and not node.has("commandType", "1"):
-        raise StatementRefusedError(f"{where}it writes")
+        raise StatementRefusedError(f"{where}data-modifying statements are not allowed")
 
 
 def _against_catalog_function(row: dict[str, Any]) -> str:
@@ -246,14 +245,14 @@ def _against_catalog_function(row: dict[str, Any]) -> str:
     if name in allowlist.ALLOWED_FUNCTIONS or signature in allowlist.ALLOWED_SIGNATURES:
         return ""
     if name in allowlist.DENIED_FUNCTIONS or name.startswith("pg_") or name.endswith("_validator"):
-        return f"the function {signature} may not be called"
-    return f"the function {signature} is volatile" if row["volatile"] else ""
+        return f"function {signature} must not be called"
+    return f"function {signature} is volatile" if row["volatile"] else ""
 
 
 async def _ask(conn: Connection, what: str, text: str) -> PGresult:
-    """Send one message of the extended protocol, which takes one statement and no more.
+    """Send one message of the extended protocol, which accepts a single statement.
 
-    psycopg would send a statement without parameters by the simple protocol, which takes several.
+    psycopg uses the simple protocol for a statement without parameters, which accepts several.
     """
     pgconn = conn.pgconn
     async with conn.lock:
@@ -275,7 +274,7 @@ def _error(result: PGresult, conn: Connection) -> Error:
 
 
 def refused_by_server(error: Error) -> StatementRefusedError:
-    """Make a refusal of an error; its detail, which may quote rows, stays out."""
+    """Convert an error; its detail, which can quote rows, is dropped."""
     return StatementRefusedError(
         error.diag.message_primary or str(error),
         sqlstate=error.sqlstate,

@@ -1,4 +1,4 @@
-"""Reading with a statement that was evaluated: read-only, bounded in cost, time, rows and bytes."""
+"""Run a checked statement: read-only, with limits of cost, time, rows and bytes."""
 
 import asyncio
 import json
@@ -10,29 +10,29 @@ from typing import Any, Final, cast
 from psycopg import AsyncConnection, Error, sql
 
 from walagent.errors import StatementRefusedError
-from walagent.guard.analysis import Allowed, Scope, analyse, describe, refused_by_server
+from walagent.guard.analysis import Allowlist, HiddenRows, analyze, describe, refused_by_server
 from walagent.guard.statement import Statement, read_statement
 from walagent.message import Json
-from walagent.rows.rows import Column, Rows, Texts
+from walagent.rows.rows import ResultColumn, Rows, Texts
 from walagent.store.errors import is_passing
 
 Connection = AsyncConnection[Any]
 
-_BATCH: Final = 50  # rows that are fetched at once
-_TEXT: Final = 25  # the type text
+_BATCH: Final = 50  # rows per fetch
+_TEXT: Final = 25  # OID of type text
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much one statement may take.
+class ReadLimits:
+    """ReadLimits of one statement.
 
     Args:
-        rows: that are given back at most.
-        cell: characters of one value; a longer one is cut.
+        rows: that are returned.
+        cell: characters of one value; a longer value is truncated.
         total: bytes of all values together; reading stops beyond.
         seconds: that the statement may run.
         lock_seconds: that it may wait for a lock.
-        cost: of the plan, in the planner's own units; a dearer one is refused.
+        cost: of the plan, in the planner's units; a more expensive statement is rejected.
     """
 
     rows: int = 1000
@@ -44,90 +44,90 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A statement that may run, and what it can see."""
+class CheckedStatement:
+    """A statement that may run, and why rows might be hidden from it."""
 
     statement: Statement
-    columns: Sequence[Column]
-    scope: Scope
+    columns: Sequence[ResultColumn]
+    scope: HiddenRows
 
     def within_scope(self, rows: Rows) -> Rows:
-        """Say of rows why there may be others.
+        """Add to rows the reasons why others might be hidden.
 
-        That a view has let nothing through matters where nothing came; else its rows are what was
-        asked for.
+        Views are listed only for an empty result; otherwise the view's rows are what was asked
+        for.
         """
         said = list(self.scope.policies)
         if not rows.texts:
-            said += [f"{view}: only rows that this view lets through" for view in self.scope.views]
+            said += [f"{view}: only rows that this view selects" for view in self.scope.views]
         return replace(rows, scope=tuple(said))
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Evaluates and runs statements with the rights of the connection's role.
+    """Checks and runs statements as the connection's role.
 
     Args:
-        conn: in autocommit, of a role that `check_role` found harmless, and used by nobody else.
-        analyst: a connection to the primary, where *conn* leads to a standby: a standby cannot
-            make the view.  The same role, on the same database.
+        conn: in autocommit, for this object alone, of a role that passed `check_role`.
+        analyst: if *conn* is connected to a standby, a connection to the primary with the same
+            role and database: a standby cannot create the view.
         search_path: of the statements.
     """
 
     conn: Connection
     analyst: Connection | None = None
-    allowed: Allowed = field(default_factory=Allowed)
-    limits: Limits = field(default_factory=Limits)
+    allowed: Allowlist = field(default_factory=Allowlist)
+    limits: ReadLimits = field(default_factory=ReadLimits)
     search_path: str = '"$user", public'
 
-    async def evaluate(self, text: str) -> "Evaluated":
-        """Say what a statement is, if it may run.
+    async def evaluate(self, text: str) -> "CheckedStatement":
+        """Check a statement.
 
         Raises:
-            StatementRefusedError: it may not.
+            StatementRefusedError: it must not run.
         """
         statement = read_statement(text)
         try:
-            async with _Undone(self, self.conn, "read only"):
+            async with _RolledBack(self, self.conn, "read only"):
                 columns = await describe(self.conn, statement)
             analyst = self.analyst or self.conn
-            async with _Undone(self, analyst, "read write"):
-                scope = await analyse(analyst, statement, self.allowed)
-            async with _Undone(self, self.conn, "read only"):
+            async with _RolledBack(self, analyst, "read write"):
+                scope = await analyze(analyst, statement, self.allowed)
+            async with _RolledBack(self, self.conn, "read only"):
                 await self._check_cost(statement)
         except Error as error:
             if is_passing(error):
                 raise
             raise refused_by_server(error) from error
-        return Evaluated(statement, columns, scope)
+        return CheckedStatement(statement, columns, scope)
 
     async def read(self, text: str) -> Rows:
-        """Run a statement, if it may run.
+        """Check and run a statement.
 
         Raises:
-            StatementRefusedError: it may not, or PostgreSQL stopped it.
+            StatementRefusedError: it must not run, or PostgreSQL canceled it.
         """
         evaluated = await self.evaluate(text)
         statement = evaluated.statement
         try:
-            async with _Undone(self, self.conn, "read only"):
+            async with _RolledBack(self, self.conn, "read only"):
                 if statement.explain is not None:
                     return await self._explain(statement)
                 return evaluated.within_scope(await self._read(statement, evaluated.columns))
         except Error as error:
-            if is_passing(error) and error.sqlstate != "57014":  # its own time-out
+            if is_passing(error) and error.sqlstate != "57014":  # its own timeout
                 raise
             raise refused_by_server(error) from error
 
     async def _check_cost(self, statement: Statement) -> None:
-        """Ask the planner; it also checks the role's privileges."""
+        """Check the planner's cost estimate; planning also checks the role's privileges."""
         text = f"explain (format json)\n{statement.text}"
         cursor = self.conn.cursor()
         async for (plan,) in cursor.stream(text):  # pyright: ignore[reportArgumentType]
             cost: float = plan[0]["Plan"]["Total Cost"]
             if cost > self.limits.cost:
                 raise StatementRefusedError(
-                    f"the planner puts the cost at {cost:,.0f}; {self.limits.cost:,.0f} are allowed"
+                    f"estimated cost {cost:,.0f} exceeds the limit of {self.limits.cost:,.0f}"
                 )
 
     async def _explain(self, statement: Statement) -> Rows:
@@ -136,15 +136,15 @@ class Guard:
         text = f"explain{options}\n{statement.text}"
         stream = cursor.stream(text)  # pyright: ignore[reportArgumentType]
         rows = [(line if isinstance(line, str) else json.dumps(line),) async for (line,) in stream]
-        return Rows([Column("QUERY PLAN", _TEXT)], rows)
+        return Rows([ResultColumn("QUERY PLAN", _TEXT)], rows)
 
-    async def _read(self, statement: Statement, columns: Sequence[Column]) -> Rows:
-        """Read the statement as a subquery, so that the server itself cuts what is too long."""
+    async def _read(self, statement: Statement, columns: Sequence[ResultColumn]) -> Rows:
+        """Run the statement as a subquery, so that the server truncates long values."""
         names = [f"c{n}" for n in range(len(columns))]
         wanted = ", ".join(f"left({name}::text, {self.limits.cell + 1})" for name in names)
         alias = f"q ({', '.join(names)})" if names else "q"
         text = f"{statement.wrapped(f'select {wanted}', alias)} limit {self.limits.rows + 1}"
-        reading = _Reading(columns, self.limits)
+        reading = _RowBuffer(columns, self.limits)
         stream = self.conn.cursor().stream(text, size=_BATCH)  # pyright: ignore[reportArgumentType]
         async with aclosing(cast("AsyncGenerator[Texts]", stream)) as found:
             async for row in found:
@@ -153,10 +153,10 @@ class Guard:
         return reading.rows()
 
 
-class _Reading:
-    """Rows as they come in, until there are enough."""
+class _RowBuffer:
+    """Collects rows up to the limits."""
 
-    def __init__(self, columns: Sequence[Column], limits: Limits) -> None:
+    def __init__(self, columns: Sequence[ResultColumn], limits: ReadLimits) -> None:
         self._columns = columns
         self._limits = limits
         self._rows: list[Texts] = []
@@ -165,7 +165,7 @@ class _Reading:
         self._cut: list[str] = []
 
     def take(self, row: Texts) -> bool:
-        """Take a row in; False when it was one too many."""
+        """Add a row; False if it exceeds a limit."""
         if len(self._rows) == self._limits.rows:
             self._cut.append(f"only the first {self._limits.rows:,} rows")
             return False
@@ -183,13 +183,13 @@ class _Reading:
         return text[: self._limits.cell] + "…"
 
     def rows(self) -> Rows:
-        """Give what came."""
+        """Return the collected rows."""
         long = [f"long values of {name}" for name in sorted(self._long)]
         return Rows(self._columns, self._rows, (*self._cut, *long))
 
 
-class _Undone:
-    """A transaction that is always rolled back, with the guard's settings in it."""
+class _RolledBack:
+    """A transaction with the guard's settings that is always rolled back."""
 
     def __init__(self, guard: Guard, conn: Connection, mode: str) -> None:
         self._conn = conn
@@ -204,7 +204,7 @@ class _Undone:
             "row_security": "on",
             "jit": "off",
             "client_min_messages": "error",
-            # Values are read from their texts, so those must be exact and of one form.
+            # Values are parsed from their text, so the text must be exact and in one format.
             "datestyle": "ISO",
             "intervalstyle": "postgres",
             "bytea_output": "hex",

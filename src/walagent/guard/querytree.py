@@ -1,7 +1,7 @@
-"""Reading a stored rule: `pg_node_tree` as text, node by node.
+"""Parse a stored rule (`pg_node_tree` text) into nodes.
 
-Node types are words in capitals after `{`, fields begin with a colon, and every name that a user
-chose has its special characters escaped, so nothing in a name can look like a node.
+A node type is in capitals after `{`, a field starts with a colon, and the special characters of
+user-defined names are escaped, so no name can look like a node.
 
 Source: src/backend/nodes/outfuncs.c, outToken(); the same from 15 to 18.
 """
@@ -17,25 +17,25 @@ _TOKEN = re.compile(
 
 @dataclass(slots=True)
 class Node:
-    """One node.  A field holds the words that stand right under it, as in `:opnos (o 96 97)`."""
+    """One node.  A field has the words directly below it, as in `:opnos (o 96 97)`."""
 
     kind: str
     fields: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def numbers(self, *names: str) -> Iterator[int]:
-        """The numbers in some fields: OIDs, where the field holds OIDs; 0 stands for none."""
+        """Yield the numbers in these fields: OIDs, if the field has OIDs; 0 means none."""
         for name in names:
             for word in self.fields.get(name, ()):
                 if word.isdecimal() and word != "0":
                     yield int(word)
 
     def has(self, name: str, value: str) -> bool:
-        """Whether a field is exactly one word."""
+        """Return whether a field is exactly this word."""
         return self.fields.get(name) == [value]
 
 
 def read_nodes(text: str) -> Iterator[Node]:
-    """Give every node, inner ones first."""
+    """Yield every node, inner ones first."""
     open_: list[tuple[Node, list[str]]] = []
     for token in _TOKEN.finditer(text):
         if (kind := token["kind"]) is not None:

@@ -1,4 +1,4 @@
-"""What a model is told of a statement that failed: why and where, and no value of any row."""
+"""Describe a failed statement to a model: why and where, without values from rows."""
 
 from typing import Final
 
@@ -6,13 +6,13 @@ from psycopg import errors as pg_errors
 
 from walagent.errors import WalagentError
 
-# Messages of these classes quote what the rows hold: cardinality, data, integrity, what a function
-# raises itself, internal errors.
+# Messages of these classes quote values: cardinality, data, integrity, errors raised by functions,
+# internal errors.
 _QUOTING: Final = ("21", "22", "23", "44", "P0", "XX")
 
 
 def without_values(error: WalagentError) -> str:
-    """Say what went wrong without a value of any row: errors of some classes quote them."""
+    """Describe an error without values from rows, which messages of some classes quote."""
     state = getattr(error, "sqlstate", None)
     if state is None:
         return str(error)

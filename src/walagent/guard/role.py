@@ -1,4 +1,4 @@
-"""Whose rights somebody else's SQL may have: a role that can read and nothing else."""
+"""Check that the role of untrusted SQL is read-only."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,28 +13,28 @@ from walagent.store.roles import reset_role, set_role
 
 
 async def check_role(conn: AsyncConnection[Any]) -> None:
-    """See that the present role could write nothing, even if everything else failed.
+    """Check that the current role cannot write, even if all other checks failed.
 
     Raises:
-        PreconditionError: it could, or may not do what the analysis needs; the hint has the mend.
+        PreconditionError: it can, or cannot create the view for analysis; the hint has the fix.
     """
     rows = await (await conn.execute(query("guard_role"))).fetchall()
     if rows:
         raise PreconditionError(
             "; ".join(reason for reason, _ in rows),
-            hint="\n".join(dict.fromkeys(mend for _, mend in rows)),
+            hint="\n".join(dict.fromkeys(fix for _, fix in rows)),
         )
 
 
 @asynccontextmanager
 async def reading_as(conn: AsyncConnection[Any], role: str) -> AsyncGenerator[None]:
-    """Act as *role* for the block, if it can read and nothing else; never as the login.
+    """Run the block as *role* if it is read-only; never as the login.
 
     Args:
-        conn: in autocommit; closed where the role cannot be laid down again.
+        conn: in autocommit; closed if the role cannot be reset.
 
     Raises:
-        RoleRefusedError: there is no such role, the login is no member of it, or it could write.
+        RoleRefusedError: the role does not exist, it can write, or the login is no member of it.
     """
     try:
         await _take_on(conn, role)
@@ -53,15 +53,14 @@ async def _take_on(conn: AsyncConnection[Any], role: str) -> None:
         await check_role(conn)
     except PreconditionError as error:
         raise RoleRefusedError(
-            f'role "{role}" is not one for SQL that a model writes: {error}',
-            hint=f"{error.hint}\nthen: walagent resume",
+            f'role "{role}" must be read-only: {error}',
+            hint=f"{error.hint}\nThen run walagent resume.",
         ) from error
     except Error as error:
         if is_passing(error) or error.sqlstate is None:
             raise
         raise RoleRefusedError(
-            f'cannot read as role "{role}": {error.diag.message_primary}'
-            f" (SQLSTATE {error.sqlstate})",
-            hint=f'grant "{role}" to "{conn.info.user}"; then: walagent resume',
+            f'cannot set role "{role}": {error.diag.message_primary} (SQLSTATE {error.sqlstate})',
+            hint=f'grant "{role}" to "{conn.info.user}"; then run walagent resume',
             sqlstate=error.sqlstate,
         ) from error

@@ -1,7 +1,7 @@
-"""A statement as text: one closing semicolon taken off, and EXPLAIN unwrapped.
+"""Prepare the text of a statement: remove the closing semicolon and unwrap EXPLAIN.
 
-Whatever this makes of a text, the very same text is analysed and run; so a misreading here can
-refuse a statement, and cannot let another one through.
+The resulting text is both checked and run, so a parsing error here can reject a statement but
+cannot let another one pass.
 """
 
 import re
@@ -12,7 +12,7 @@ from walagent.errors import StatementRefusedError
 
 LONGEST = 100_000  # characters
 
-# What a semicolon or a word may hide in.
+# Where a semicolon or a keyword does not count.
 _OPAQUE = re.compile(
     r"""
       --[^\n\r]*
@@ -40,35 +40,35 @@ class Statement:
 
     Args:
         text: the query, without EXPLAIN and without a closing semicolon.
-        explain: the options of EXPLAIN, as we write them; None when it is a plain query.
+        explain: the options of EXPLAIN, normalized; None for a plain query.
     """
 
     text: str
     explain: tuple[str, ...] | None = None
 
     def wrapped(self, head: str, alias: str = "q") -> str:
-        """Put the query into the FROM clause of *head*; a comment at its end ends with the line."""
+        """Insert the query into the FROM clause of *head*; a newline ends a trailing comment."""
         return f"{head} from (\n{self.text}\n) as {alias}"
 
 
 def read_statement(text: str) -> Statement:
-    """Read one statement.
+    """Parse one statement.
 
     Raises:
-        StatementRefusedError: it is empty, too long, or an EXPLAIN with unknown options.
+        StatementRefusedError: it is empty, too long, or an EXPLAIN with invalid options.
     """
     if len(text) > LONGEST:
         raise StatementRefusedError(
-            f"the statement has {len(text):,} characters; {LONGEST:,} are allowed"
+            f"the statement has {len(text):,} characters, the limit is {LONGEST:,}"
         )
     if "\x00" in text:
-        raise StatementRefusedError("the statement holds a NUL character")
+        raise StatementRefusedError("the statement contains a NUL character")
     if any("\ud800" <= char <= "\udfff" for char in text):
-        raise StatementRefusedError("the statement holds half of a character")
+        raise StatementRefusedError("the statement contains an unpaired surrogate")
     body = _without_semicolon(text)
     start = _skip_blank(body, 0)
     if start == len(body):
-        raise StatementRefusedError("there is no statement")
+        raise StatementRefusedError("the statement is empty")
     if not (word := _EXPLAIN.match(body, start)):
         return Statement(body)
     options, start = _explain_options(body, _skip_blank(body, word.end()))
@@ -76,7 +76,7 @@ def read_statement(text: str) -> Statement:
 
 
 def _without_semicolon(text: str) -> str:
-    """Cut at the first semicolon if nothing but blanks, comments and semicolons follows."""
+    """Cut at the first semicolon if only whitespace, comments and semicolons follow."""
     for at, char in _visible(text):
         if char == ";":
             rest = text[at:].replace(";", " ")
@@ -85,7 +85,7 @@ def _without_semicolon(text: str) -> str:
 
 
 def _visible(text: str) -> Iterator[tuple[int, str]]:
-    """Characters that are outside of comments and quotes, with their places."""
+    """Yield the characters outside comments and quotes, with their positions."""
     at = 0
     while at < len(text):
         if text.startswith("/*", at):
@@ -111,7 +111,7 @@ def _skip_blank(text: str, at: int) -> int:
 
 
 def _end_of_comment(text: str, at: int) -> int:
-    """Where a block comment ends; they nest."""
+    """Return where a block comment ends; they nest."""
     depth = 0
     for mark in re.compile(r"/\*|\*/").finditer(text, at):
         depth += 1 if mark.group() == "/*" else -1
@@ -121,7 +121,7 @@ def _end_of_comment(text: str, at: int) -> int:
 
 
 def _explain_options(body: str, at: int) -> tuple[tuple[str, ...], int]:
-    """Read what stands between EXPLAIN and the query; return where the query begins."""
+    """Parse the options between EXPLAIN and the query; return where the query starts."""
     if body.startswith("(", at) and not re.match(
         r"\(\s*(select|with|values|table|\()", body[at:], re.IGNORECASE
     ):
@@ -138,6 +138,6 @@ def _listed_options(body: str, at: int) -> tuple[tuple[str, ...], int]:
     options: list[str] = []
     for part in body[at + 1 : end].split(",") if end > 0 else [body[at:]]:
         if not (known := _OPTION.fullmatch(part)):
-            raise StatementRefusedError(f"EXPLAIN has an option that may not be: {part.strip()}")
+            raise StatementRefusedError(f"EXPLAIN option not allowed: {part.strip()}")
         options.append(" ".join(word.lower() for word in known.groups() if word))
     return tuple(options), _skip_blank(body, end + 1)

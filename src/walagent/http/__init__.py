@@ -1,5 +1,5 @@
-"""What is served over HTTP: health and metrics.
+"""Serve health and metrics over HTTP.
 
-In: how the daemon is doing, as `Health`, and the registry of metrics.  Out: a Starlette app, and
-a coroutine that serves it inside the daemon's own event loop.
+Input: the state of the daemon as `Health`, and the registry of metrics.  Output: a Starlette app,
+and a coroutine that serves it inside the daemon's event loop.
 """

@@ -1,48 +1,48 @@
-"""How the daemon is doing, and whether that is good enough to be called ready."""
+"""The state of the daemon, and whether it is ready."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
 class Health(Protocol):
-    """The daemon, as a health check sees it; read anew for every request."""
+    """The state of the daemon, read again for every request."""
 
     @property
     def streaming(self) -> bool:
-        """Whether this process holds the slot and reads from it."""
+        """Whether this process reads from the slot."""
         ...
 
     @property
     def progress_age(self) -> float:
-        """Seconds since the position last moved or was known to be the newest."""
+        """Seconds since the position last advanced or was known to be current."""
         ...
 
     @property
     def lag_bytes(self) -> int:
-        """WAL between the server's last position and the one that is durable on our side."""
+        """Bytes of WAL between the server's position and the durable one."""
         ...
 
     @property
     def retained_bytes(self) -> int:
-        """WAL that the server keeps because our slot still needs it."""
+        """Bytes of WAL that the server retains for the slot."""
         ...
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a person should know although the daemon does its work, a sentence each."""
+        """Conditions that need attention although the daemon works, one sentence each."""
         ...
 
     @property
     def reasons(self) -> Sequence[str]:
-        """What else keeps the daemon from its work, a sentence each; empty when nothing does."""
+        """Other conditions that stop the daemon from working, one sentence each."""
         ...
 
 
 def unready_reasons(health: Health, max_progress_age: float) -> list[str]:
-    """Say why the daemon is not ready; empty when it is.
+    """Return the reasons why the daemon is not ready; empty if it is.
 
     Args:
-        max_progress_age: seconds without progress from which on the reader counts as stuck.
+        max_progress_age: seconds without progress after which the reader counts as stuck.
     """
     reasons = list(health.reasons)
     if not health.streaming:

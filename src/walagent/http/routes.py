@@ -1,10 +1,10 @@
-"""The routes that operators and their tools ask.
+"""Routes for operators and monitoring.
 
-`/healthz`  the event loop turns: restart the process when this fails
-`/readyz`   changes are being ingested: alert when this fails, and read the reasons
+`/healthz`  the event loop runs: restart the process if this fails
+`/readyz`   changes are ingested: alert if this fails, and read the reasons
 `/metrics`  counters and gauges for Prometheus
 
-None of them touches the database, so they answer while it is gone.
+None of them uses the database, so they respond while it is down.
 """
 
 from functools import partial
@@ -18,18 +18,18 @@ from starlette.routing import Route
 
 from walagent.http.health import Health, unready_reasons
 
-# After 30 s of silence the reader asks the server for a sign of life and gives it 10 s, so a
-# minute without any progress is no accident.
+# The reader probes the server after 30 s of silence and waits 10 s for the reply, so 60 s without
+# progress is a fault.
 MAX_PROGRESS_AGE = 60.0
 
 
 def build_app(
     health: Health, registry: CollectorRegistry, *, max_progress_age: float = MAX_PROGRESS_AGE
 ) -> Starlette:
-    """Build the app from what it shows.
+    """Build the app.
 
     Args:
-        max_progress_age: seconds without progress from which on `/readyz` answers 503.
+        max_progress_age: seconds without progress after which `/readyz` responds with 503.
     """
     return Starlette(
         routes=[

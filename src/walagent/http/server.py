@@ -1,7 +1,7 @@
-"""Serving an app inside the daemon's own event loop.
+"""Serve an app inside the daemon's event loop.
 
-uvicorn would take the signals, leave the process on a busy port, and outlive a cancellation;
-here the daemon does the first, and gets an error and an end for the others.
+On its own, uvicorn would handle signals, exit the process if the port is in use, and ignore
+cancellation.  Here the daemon handles signals, and receives an error or ends as usual.
 """
 
 import asyncio
@@ -16,29 +16,29 @@ from starlette.types import ASGIApp
 from walagent.errors import ConfigError
 from walagent.log import log
 
-_GRACE = 2  # seconds that open requests get when we stop; systemd kills after 90
+_GRACE = 2  # seconds for open requests after a stop; systemd kills after 90
 
 _HINTS = {
-    errno.EADDRINUSE: "see who has it with `ss -ltnp`, stop that, or set another http port",
-    errno.EADDRNOTAVAIL: "set the http host to an address of this machine, or to 0.0.0.0",
-    errno.EACCES: "ports below 1024 need a privilege; set a higher http port",
+    errno.EADDRINUSE: "Find the process with ss -ltnp and stop it, or set another HTTP port.",
+    errno.EADDRNOTAVAIL: "Set the HTTP host to an address of this machine, or to 0.0.0.0.",
+    errno.EACCES: "Ports below 1024 need a privilege; set a higher HTTP port.",
 }
 
 
 async def serve_http(app: ASGIApp, host: str, port: int) -> None:
-    """Serve *app* until cancelled; open requests then get two seconds to end.
+    """Serve *app* until cancelled; open requests then have two seconds to end.
 
     Raises:
-        ConfigError: nobody can listen there; says what to do.
+        ConfigError: the address is not available; the hint has the fix.
     """
     await serve_on(app, await listen(host, port))
 
 
 async def listen(host: str, port: int) -> Sequence[socket.socket]:
-    """Listen on every address that *host* stands for.
+    """Listen on every address that *host* resolves to.
 
     Raises:
-        ConfigError: nobody can listen there; says what to do.
+        ConfigError: the address is not available; the hint has the fix.
     """
     loop = asyncio.get_running_loop()
     sockets: list[socket.socket] = []
@@ -52,7 +52,7 @@ async def listen(host: str, port: int) -> Sequence[socket.socket]:
             listener.close()
         raise ConfigError(
             f"cannot listen on {host} port {port}: {error.strerror}",
-            hint=_HINTS.get(error.errno or 0, "set http host and port to a free local address"),
+            hint=_HINTS.get(error.errno or 0, "Set HTTP host and port to a free local address."),
         ) from error
     return sockets
 
@@ -85,7 +85,7 @@ async def serve_on(app: ASGIApp, sockets: Sequence[socket.socket]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals to the daemon."""
+    """An HTTP server that does not handle signals."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

@@ -1,1 +1,1 @@
-"""Rows of a result, and the tabular forms they are given in."""
+"""Result rows and their conversions."""

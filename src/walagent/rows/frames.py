@@ -1,6 +1,6 @@
-"""Rows as a data frame of pandas or polars: each value of its own type, or as PostgreSQL wrote it.
+"""Convert rows to a data frame of pandas or polars, with native types where they are exact.
 
-Neither library is a dependency: whoever wants a frame has one of them.
+Neither library is a dependency; the caller installs the one it uses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from walagent.errors import PreconditionError
 if TYPE_CHECKING:
     from walagent.rows.rows import Rows
 
-# Types that keep NULL apart from every value; what is not here stays an object of Python's.
+# Types that distinguish NULL from every value; columns of other types are of Python objects.
 _PANDAS: Final[Mapping[int, str]] = {
     pgtypes.BOOL: "boolean",
     pgtypes.INT8: "Int64",
@@ -44,11 +44,11 @@ _PYTHON: Final[Mapping[int, type]] = {
     pgtypes.INTERVAL: timedelta,
     **dict.fromkeys(pgtypes.TEXTS, str),
 }
-_DIGITS: Final = 38  # of the widest decimal that polars has
+_DIGITS: Final = 38  # precision of polars' widest decimal
 
 
 def to_pandas(rows: "Rows") -> Any:  # noqa: ANN401 - a pandas.DataFrame
-    """Make a DataFrame of pandas; NULL is NA, NaT, NaN, or None in a column of objects.
+    """Convert to a pandas DataFrame; NULL is NA, NaT, NaN, or None in a column of objects.
 
     Raises:
         PreconditionError: pandas is not installed.
@@ -62,7 +62,7 @@ def to_pandas(rows: "Rows") -> Any:  # noqa: ANN401 - a pandas.DataFrame
 
 
 def to_polars(rows: "Rows") -> Any:  # noqa: ANN401 - a polars.DataFrame
-    """Make a DataFrame of polars; a type that it does not have, such as uuid, is text.
+    """Convert to a polars DataFrame; a type that polars lacks, such as uuid, becomes text.
 
     Raises:
         PreconditionError: polars is not installed.
@@ -80,7 +80,7 @@ def to_polars(rows: "Rows") -> Any:  # noqa: ANN401 - a polars.DataFrame
 
 
 def _pandas_type(oid: int, values: list[Any]) -> str:
-    """Say which type a column has in pandas; to its float64, NULL and NaN are the same."""
+    """Return the pandas type of a column; float64 does not distinguish NULL from NaN."""
     if oid in pgtypes.FLOATS:
         has_both = None in values and any(value != value for value in values)  # noqa: PLR0124 - NaN
         return "object" if has_both else "float64"
@@ -88,7 +88,7 @@ def _pandas_type(oid: int, values: list[Any]) -> str:
 
 
 def _columns(rows: "Rows") -> Sequence[tuple[str, int, list[Any], bool]]:
-    """Give name, type and values of each column, and whether all values are of Python's type."""
+    """Return name, type and values of each column, and whether all values were converted."""
     given: list[tuple[str, int, list[Any], bool]] = []
     for n, (name, column) in enumerate(zip(rows.distinct_names, rows.columns, strict=True)):
         values = [row[n] for row in rows.values]
@@ -98,8 +98,8 @@ def _columns(rows: "Rows") -> Sequence[tuple[str, int, list[Any], bool]]:
     return given
 
 
-def _polars_types(polars: Any) -> Mapping[int, Callable[[list[Any]], Any]]:  # noqa: ANN401 - the module
-    """Say which type the values of a column have in polars; None: none."""
+def _polars_types(polars: Any) -> Mapping[int, Callable[[list[Any]], Any]]:  # noqa: ANN401 - a module
+    """Return, by type OID, what determines the polars type of a column; it can return None."""
     fixed = {
         pgtypes.BOOL: polars.Boolean,
         pgtypes.BYTEA: polars.Binary,
@@ -127,7 +127,7 @@ def _polars_types(polars: Any) -> Mapping[int, Callable[[list[Any]], Any]]:  # n
 
 
 def _shape(values: Sequence[Decimal]) -> tuple[int, int] | None:
-    """Give precision and scale that hold all values exactly; None where there are none."""
+    """Return a precision and scale that represent all values exactly; None without values."""
     if not all(value.is_finite() for value in values):
         return None
     scale = max((max(0, -int(value.as_tuple().exponent)) for value in values), default=0)
@@ -140,5 +140,5 @@ def _library(name: str) -> Any:  # noqa: ANN401 - a module
         return import_module(name)
     except ModuleNotFoundError as error:
         raise PreconditionError(
-            f"{name} is not installed, which a frame needs", hint=f"pip install {name}"
+            f"{name} is not installed", hint=f"Run pip install {name}"
         ) from error

@@ -1,4 +1,4 @@
-"""Rows as PostgreSQL printed them: exact, whatever the type, and loaded when values are wanted."""
+"""Rows in PostgreSQL's text format: exact for every type, converted to Python on access."""
 
 import re
 from collections import Counter
@@ -14,14 +14,14 @@ from walagent import pgtypes
 from walagent.message import Json
 from walagent.rows import frames
 
-_HAS_MONTHS: Final = re.compile(r"mon|year").search  # how long one is depends on the calendar
+_HAS_MONTHS: Final = re.compile(r"mon|year").search  # their length depends on the calendar
 
 Texts = tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """A column: its name, and its type in PostgreSQL."""
+class ResultColumn:
+    """A column of a result: its name and PostgreSQL type."""
 
     name: str
     type_oid: int
@@ -29,25 +29,25 @@ class Column:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a statement gave.
+    """The result of a statement.
 
     Args:
-        texts: one tuple a row, one text a column; None is NULL.
-        cut: what was left out, in words; empty when everything is here.
-        scope: why there may be rows that this reader is not shown; empty where nothing hides any.
+        texts: one tuple for each row, one text for each column; None is NULL.
+        cut: what was truncated or omitted, in words; empty if nothing was.
+        scope: reasons why rows can be hidden from this reader; empty if none are.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[ResultColumn]
     texts: Sequence[Texts] = ()
     cut: Sequence[str] = ()
     scope: Sequence[str] = ()
 
     @cached_property
     def values(self) -> Sequence[tuple[Any, ...]]:
-        """The rows as Python's own types; a text where Python's type lacks the value.
+        """Return the values as Python types, or as text where the Python type lacks the value.
 
-        Infinite dates and those before Christ are such, intervals with months, and values that
-        were cut.
+        Python lacks infinite dates and dates BC, and intervals with months.  Truncated values are
+        text too.
         """
         types = Transformer(None)
         loaders = [types.get_loader(each.type_oid, Format.TEXT).load for each in self.columns]
@@ -67,17 +67,17 @@ class Rows:
         return iter(self.values)
 
     def __len__(self) -> int:
-        """Count the rows that are here."""
+        """Return the number of rows."""
         return len(self.texts)
 
     @property
     def names(self) -> Sequence[str]:
-        """The names of the columns; they may repeat."""
+        """Return the names of the columns; they can repeat."""
         return [column.name for column in self.columns]
 
     @property
     def distinct_names(self) -> Sequence[str]:
-        """The same, with a number behind those that a join has made twice."""
+        """Return the names of the columns, with a number appended to repeated ones."""
         counts, seen = Counter(self.names), Counter[str]()
         found: list[str] = []
         for name in self.names:
@@ -89,19 +89,19 @@ class Rows:
         return found
 
     def dicts(self) -> Sequence[dict[str, Any]]:
-        """Give each row as a dictionary, by the columns' distinct names."""
+        """Return each row as a dictionary, by distinct column names."""
         return [dict(zip(self.distinct_names, row, strict=True)) for row in self.values]
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - a pandas.DataFrame
-        """Make a DataFrame of pandas; see `frames.to_pandas`."""
+        """Convert to a pandas DataFrame; see `frames.to_pandas`."""
         return frames.to_pandas(self)
 
     def to_polars(self) -> Any:  # noqa: ANN401 - a polars.DataFrame
-        """Make a DataFrame of polars; see `frames.to_polars`."""
+        """Convert to a polars DataFrame; see `frames.to_polars`."""
         return frames.to_polars(self)
 
     def to_json(self) -> dict[str, Json]:
-        """Write them as JSON, losing nothing."""
+        """Convert to JSON without loss."""
         return {
             "columns": [[column.name, column.type_oid] for column in self.columns],
             "rows": [list(row) for row in self.texts],
@@ -111,9 +111,9 @@ class Rows:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Json]) -> "Rows":
-        """Read what `to_json` wrote."""
+        """Convert the output of `to_json` back."""
         return cls(
-            [Column(name, oid) for name, oid in document["columns"]],
+            [ResultColumn(name, oid) for name, oid in document["columns"]],
             [tuple(row) for row in document["rows"]],
             tuple(document["cut"]),
             tuple(document.get("scope", ())),

@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 
 from walagent import pgtypes
 from walagent.errors import StatementRefusedError
-from walagent.guard.query import Guard, Limits
+from walagent.guard.query import Guard, ReadLimits
 from walagent.guard.redact import without_values
 from walagent.guard.role import reading_as
 from walagent.message import Json, ToolCall
@@ -23,7 +23,7 @@ from walagent.tool import Tool
 
 # Less than what is kept of any tool's answer, so that what is cut is cut between two rows.
 _MOST: Final = 60_000  # bytes of an answer
-LIMITS: Final = Limits(rows=1000, cell=4000, total=1 << 20)
+LIMITS: Final = ReadLimits(rows=1000, cell=4000, total=1 << 20)
 # Types that JSON has, too.
 _PLAIN: Final = {pgtypes.BOOL: "t".__eq__, **dict.fromkeys(pgtypes.INTEGERS, int)}
 
@@ -32,7 +32,7 @@ _PLAIN: Final = {pgtypes.BOOL: "t".__eq__, **dict.fromkeys(pgtypes.INTEGERS, int
 class Bounds:
     """How much a statement may read, and where its names are looked up."""
 
-    limits: Limits = LIMITS
+    limits: ReadLimits = LIMITS
     search_path: str = ""
 
 

@@ -34,7 +34,7 @@ from walagent.errors import (
     ToolFailedError,
     WalagentError,
 )
-from walagent.guard.query import Limits
+from walagent.guard.query import ReadLimits
 from walagent.message import Json, ToolCall
 from walagent.moves import Call, Log
 from walagent.run import Claim, RunSpec, StepKind
@@ -62,7 +62,7 @@ class Toolbox:
         self,
         pool: Pool,
         python: Mapping[str, PythonTool],
-        reading: Limits = LIMITS,
+        reading: ReadLimits = LIMITS,
         servers: Servers | None = None,
     ) -> None:
         """Take what tools are carried out with.

@@ -23,7 +23,7 @@ from tests.faults.rig.waiting import DEADLINE, until, until_true
 from tests.servers import SETTINGS, debian_bindir
 from walagent.app.migrate import migrate
 from walagent.embedded.cluster import server_version
-from walagent.embedded.identity import our_identity
+from walagent.embedded.identity import find_identity
 from walagent.embedded.paths import default_bindir
 from walagent.embedded.postmaster import PORT, read_postmaster
 from walagent.embedded.server import EmbeddedServer
@@ -57,7 +57,7 @@ def bindir_of(which: str) -> Path:
 
 def version_of(which: str) -> int:
     """The major version of a server's binaries, as in server_version_num."""
-    return server_version(bindir_of(which), our_identity()) * 10000
+    return server_version(bindir_of(which), find_identity()) * 10000
 
 
 class OwnServer:
@@ -91,7 +91,7 @@ class OwnServer:
     @property
     def socket(self) -> Path:
         """Where its socket is, also while it is down."""
-        return Path(socket_dir(self.folder, our_identity())) / f".s.PGSQL.{PORT}"
+        return Path(socket_dir(self.folder, find_identity())) / f".s.PGSQL.{PORT}"
 
     async def start(self) -> None:
         """Start it."""
@@ -296,14 +296,14 @@ async def base_backup(primary: OwnServer, folder: Path, *, standby: bool) -> Non
     await asyncio.to_thread(_copy, primary, folder)
     if standby:
         (folder / "standby.signal").touch()
-        our_identity().give(folder / "standby.signal")
+        find_identity().chown(folder / "standby.signal")
 
 
 def _copy(primary: OwnServer, folder: Path) -> None:
     folder.mkdir(mode=0o700)
-    our_identity().give(folder)
+    find_identity().chown(folder)
     command = [str(primary.bindir / "pg_basebackup"), "-D", str(folder), "-d", primary.dsn]
-    _run(*our_identity().command(*command, "-c", "fast", "-X", "stream", "--no-sync"))
+    _run(*find_identity().command(*command, "-c", "fast", "-X", "stream", "--no-sync"))
     for path in folder.glob(".s.PGSQL.*"):  # the primary's socket lives in its data directory
         path.unlink()
 

@@ -487,7 +487,7 @@ async def test_none_that_you_may_see_is_not_none(conn: AsyncConnection, dsn: str
         )
         found = await on.ask("Who is from XX?")
         analyst = f"analyst_{conn.info.dbname}"
-        said = f"public.customer: only rows that {analyst} may see (row level security)"
+        said = f"public.customer: only rows that {analyst} can see (row level security)"
         assert list(found.scope) == [said]
         assert said in found.caveats
         assert found.to_json()["scope"] == [said]

@@ -193,7 +193,7 @@ async def test_a_chat_outlives_its_connections(
 @pytest.mark.parametrize(
     ("spoil", "code", "says"),
     [
-        ("grant insert on customer to {role}", 3, "may write to customer"),
+        ("grant insert on customer to {role}", 3, "can write to customer"),
         ("delete from agent.model", 3, "no registered model can answer"),
     ],
 )

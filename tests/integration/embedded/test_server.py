@@ -198,7 +198,7 @@ async def test_a_directory_of_another_version_is_refused(running: EmbeddedServer
     """The server is never started on files it cannot read."""
     await running.stop()
     (running.data_dir / "PG_VERSION").write_text("14\n")
-    with pytest.raises(PreconditionError, match="is of PostgreSQL 14"):
+    with pytest.raises(PreconditionError, match="PostgreSQL 14"):
         await running.start()
 
 
@@ -254,7 +254,7 @@ async def test_a_pid_that_somebody_else_has_now_does_not_stop_the_start(folder: 
         wait_until(lambda: owner_of(Path(f"/proc/{bystander.pid}")) == owner_of(server.data_dir))
         stale = server.data_dir / "postmaster.pid"
         stale.write_text("\n".join([str(bystander.pid), *record[1:], ""]))
-        nobody().give(stale)
+        nobody().chown(stale)
         await server.start()
         assert bystander.returncode is None
         assert server.owned

@@ -17,7 +17,7 @@ create view all_orders as select * from order_;
 create view my_orders with (security_invoker = on) as select * from order_ where total > 15;
 create view mine_in_all as select * from my_orders;
 """
-LIMITED = "public.order_: only rows that {} may see (row level security)"
+LIMITED = "public.order_: only rows that {} can see (row level security)"
 
 
 async def made(conn: AsyncConnection, reader: AsyncConnection, more: str = "") -> str:
@@ -71,7 +71,7 @@ async def test_row_security_without_a_policy_hides_everything(
     name = await made(conn, reader, "alter table note enable row level security;")
     found = await Guard(reader).read("select * from note")
     assert found.texts == []
-    assert found.scope == (f"public.note: only rows that {name} may see (row level security)",)
+    assert found.scope == (f"public.note: only rows that {name} can see (row level security)",)
 
 
 async def test_a_view_reads_with_the_rights_of_its_owner(
@@ -121,7 +121,7 @@ async def test_no_rows_of_a_view_are_none_that_it_lets_through(
     await made(conn, reader)
     assert await scope(reader, "select * from all_orders") == []
     none = await scope(reader, "select * from all_orders where id = 7")
-    assert none == ["public.all_orders: only rows that this view lets through"]
+    assert none == ["public.all_orders: only rows that this view selects"]
 
 
 def test_a_scope_is_kept_with_its_rows() -> None:

@@ -285,4 +285,4 @@ async def test_what_is_missing_is_said_at_the_start(
         await run_all(conn, f"grant insert on customer to {on.role}")
         ended = await on.types("mcp")
         assert (ended.code, ended.out) == (3, "")
-        assert "may write to customer" in ended.err
+        assert "can write to customer" in ended.err

@@ -9,13 +9,18 @@ from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.errors import InvalidCallError
 from walagent.message import Json
-from walagent.rows.rows import Column, Rows, Texts
+from walagent.rows.rows import ResultColumn, Rows, Texts
 
 SALES = StepResult(
     "sales",
     StepType.SQL,
     Rows(
-        [Column("shop", 25), Column("sold", 23), Column("total", 1700), Column("on", 1082)],
+        [
+            ResultColumn("shop", 25),
+            ResultColumn("sold", 23),
+            ResultColumn("total", 1700),
+            ResultColumn("on", 1082),
+        ],
         [
             ("a", "1", "10.50", "2026-01-01"),
             ("a", "2", "0.25", "2026-02-01"),
@@ -28,7 +33,9 @@ SALES = StepResult(
 
 def one(oid: int, *texts: str | None, name: str = "v") -> StepResult:
     """A result with one column."""
-    return StepResult("t", StepType.SQL, Rows([Column(name, oid)], [(text,) for text in texts]))
+    return StepResult(
+        "t", StepType.SQL, Rows([ResultColumn(name, oid)], [(text,) for text in texts])
+    )
 
 
 def ran(*inputs: StepResult, limits: AnalysisLimits | None = None, **given: Json) -> StepResult:
@@ -47,7 +54,7 @@ def texts(result: StepResult) -> list[Texts]:
 
 def test_sql_runs_over_earlier_rows() -> None:
     """Each step's rows are a table of its name, with the types that PostgreSQL gave them."""
-    stock = StepResult("stock", StepType.SQL, Rows([Column("shop", 25)], [("a",), ("c",)]))
+    stock = StepResult("stock", StepType.SQL, Rows([ResultColumn("shop", 25)], [("a",), ("c",)]))
     found = ran(
         SALES,
         stock,
@@ -124,7 +131,9 @@ def test_columns_of_the_same_name_are_told_apart() -> None:
     twice = StepResult(
         "t",
         StepType.SQL,
-        Rows([Column("n", 23), Column("n", 23), Column('"', 23)], [("1", "2", "3")]),
+        Rows(
+            [ResultColumn("n", 23), ResultColumn("n", 23), ResultColumn('"', 23)], [("1", "2", "3")]
+        ),
     )
     assert texts(ran(twice, sql='select n, n_2, """" from t')) == [("1", "2", "3")]
 

@@ -6,7 +6,7 @@ import pytest
 
 from walagent.ask.charts import MOST_BARS, Chart, NoChart, chart_of
 from walagent.cli.plotting import draw, paint
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 
 TEXT, INT, NUMERIC, FLOAT, DATE, TIMESTAMPTZ = 25, 20, 1700, 701, 1082, 1184
 DAY = 86_400.0
@@ -14,7 +14,7 @@ DAY = 86_400.0
 
 def rows(columns: dict[str, int], *texts: tuple[str | None, ...]) -> Rows:
     """Rows."""
-    return Rows([Column(*each) for each in columns.items()], texts)
+    return Rows([ResultColumn(*each) for each in columns.items()], texts)
 
 
 def chart(columns: dict[str, int], *texts: tuple[str | None, ...]) -> Chart:

@@ -12,10 +12,10 @@ from walagent.ask.plan import StepType
 from walagent.ask.results import StepResult
 from walagent.message import Json, Reply, Stop, Text, ToolCall
 from walagent.moves import Act, Ask, End, Move, Prompt, fail
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 from walagent.run import RunState, Step, StepKind
 
-ONE_ROW = Rows([Column("n", 20)], [("7",)])
+ONE_ROW = Rows([ResultColumn("n", 20)], [("7",)])
 
 
 def replied(
@@ -233,7 +233,9 @@ def of(number: int, content: dict[str, Json] | StepResult) -> Step:
 
 def rows(*texts: str | None, oid: int = 20) -> StepResult:
     """A result of step a, with one column of a name that only this plan has."""
-    return StepResult("a", StepType.SQL, Rows([Column(f"n{texts}", oid)], [(x,) for x in texts]))
+    return StepResult(
+        "a", StepType.SQL, Rows([ResultColumn(f"n{texts}", oid)], [(x,) for x in texts])
+    )
 
 
 def several(*given: Step, count: int = 3, replans: int = 2) -> Move:
@@ -283,7 +285,7 @@ def test_plans_that_all_agree_need_no_review() -> None:
 
 def test_where_no_two_plans_agree_the_one_that_checks_found_least_in_is_taken() -> None:
     """And it is said."""
-    odd = StepResult("a", StepType.SQL, Rows([Column("n", 20)], [(None,)]), findings=["NULL"])
+    odd = StepResult("a", StepType.SQL, Rows([ResultColumn("n", 20)], [(None,)]), findings=["NULL"])
     standing = read_standing([*THREE, of(1, odd), of(2, rows("2")), of(3, rows("3"))], candidates=3)
     assert list(standing.results["a"].rows) == [(2,)]
     assert standing.findings == ["only 1 of 3 plans came to this"]

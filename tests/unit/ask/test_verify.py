@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.ask.verify import check_rows, verify
-from walagent.rows.rows import Column, Rows, Texts
+from walagent.rows.rows import ResultColumn, Rows, Texts
 
 INT, NUMERIC, FLOAT, TEXT, UUID, BYTEA = 23, 1700, 701, 25, 2950, 17
 INTERVAL, JSONB, RANGE, DATE = 1186, 3802, 3904, 1082
@@ -15,7 +15,7 @@ INTERVAL, JSONB, RANGE, DATE = 1186, 3802, 3904, 1082
 
 def rows(names: str, *texts: Texts, kind: int = NUMERIC, cut: str = "") -> Rows:
     """Rows with columns of one type."""
-    return Rows([Column(name, kind) for name in names.split()], texts, (cut,) if cut else ())
+    return Rows([ResultColumn(name, kind) for name in names.split()], texts, (cut,) if cut else ())
 
 
 def step_of(inputs: dict[str, Rows], **queries: str) -> StepResult:
@@ -78,7 +78,7 @@ def test_what_is_not_odd_is_not_said(honest: Rows) -> None:
 def test_parts_that_do_not_add_up_are_found() -> None:
     """Results with one row are totals of those with several, where the columns have one name."""
     parts = rows("country amount", ("CH", "10.00"), ("DE", "20.00"))
-    parts = Rows([Column("country", TEXT), Column("amount", NUMERIC)], parts.texts)
+    parts = Rows([ResultColumn("country", TEXT), ResultColumn("amount", NUMERIC)], parts.texts)
     found = step_of({"all": rows("amount", ("35",)), "parts": parts})
     assert found.findings == ("parts: amount adds up to 30.00, and is 35 in all",)
     assert [row[:2] for row in found.rows.texts] == [("all", "t"), ("parts", "f")]
@@ -140,7 +140,7 @@ NAMES = st.one_of(st.text(max_size=10), st.sampled_from(["percent", "total", "sh
 @st.composite
 def any_rows(draw: st.DrawFn) -> Rows:
     """Rows of any shape: equal names, no columns, values that are none of their type."""
-    columns = draw(st.lists(st.builds(Column, NAMES, KINDS), max_size=4))
+    columns = draw(st.lists(st.builds(ResultColumn, NAMES, KINDS), max_size=4))
     width = len(columns)
     texts = draw(st.lists(st.tuples(*[VALUES] * width), max_size=5))
     return Rows(columns, texts, draw(st.sampled_from([(), ("only the first 5 rows",)])))

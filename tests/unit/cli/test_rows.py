@@ -6,14 +6,14 @@ import io
 import pytest
 
 from walagent.cli.rows import print_csv, print_markdown, print_table
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 
 TEXT, NUMBER = 25, 1700
 
 
 def rows(*texts: tuple[str | None, ...], names: tuple[str, ...] = ("name", "n")) -> Rows:
     """Rows of a text and a number."""
-    return Rows([Column(names[0], TEXT), Column(names[1], NUMBER)], texts)
+    return Rows([ResultColumn(names[0], TEXT), ResultColumn(names[1], NUMBER)], texts)
 
 
 def test_csv_is_what_postgresql_would_write(capsys: pytest.CaptureFixture[str]) -> None:

