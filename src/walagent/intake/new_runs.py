@@ -45,6 +45,8 @@ def state_of(
 ) -> tuple[RunState, dict[str, Any] | None]:
     """Say how a new run stands, and why it has ended where it has, or waits."""
     match found:
+        case Match(attachment, change) if document.is_found(change, attachment, limits):
+            return RunState.PENDING, None
         case Match(attachment, change) if name := document.unnamed(change, attachment):
             reason = f'column "{name}" holds bytes that are no text: a tool would not find the row'
             return RunState.DEAD, {"reason": reason, "sqlstate": "22021"}
@@ -56,7 +58,7 @@ def state_of(
             )
             return RunState.DEAD, {"reason": reason, "sqlstate": "54000"}
         case Match():
-            return RunState.PENDING, None
+            raise AssertionError("is_found disagrees with unnamed and cut_off")
         case Deferred(_, reason):
             return RunState.PENDING, {"reason": f"not evaluated yet: {reason}"}
         case Raised(_, sqlstate, message):

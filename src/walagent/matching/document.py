@@ -43,31 +43,64 @@ class SizeLimits:
 SIZE_LIMITS = SizeLimits()
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What all changes of a relation have in common for one attachment."""
+
+    attachment: Attachment
+    relation: Relation
+    head: Mapping[str, str]
+    parsed: frozenset[str]  # columns whose text is stored as JSON
+    first: frozenset[str]  # columns that do not count towards `SizeLimits.row`
+    shown: frozenset[str] | None  # None: all columns
+    given: tuple[str, ...]  # columns that tools receive: the key, and those bound to arguments
+
+
+# By the identity of attachment and relation: both are one object while they are in effect.
+_forms: dict[tuple[int, int], _Form] = {}
+_MOST_FORMS = 1000
+
+
+def _form_of(attachment: Attachment, relation: Relation) -> _Form:
+    key = id(attachment), id(relation)
+    form = _forms.get(key)
+    if form is not None and form.attachment is attachment and form.relation is relation:
+        return form
+    if len(_forms) >= _MOST_FORMS:
+        _forms.clear()
+    target, bound = attachment.target, attachment.agent.bound
+    # A json column is stored as text: jsonb, the type of the run's column, rejects some JSON.
+    kinds = json_columns(attachment, relation).items()
+    form = _forms[key] = _Form(
+        attachment,
+        relation,
+        head={"schema": readable(relation.schema), "table": readable(relation.name)},
+        parsed=frozenset(name for name, kind in kinds if kind == "jsonb"),
+        first=bound.union(target.key_columns),
+        shown=None if target.columns is None else target.columns.union(target.key_columns, bound),
+        given=(*target.key_columns, *sorted(bound)),
+    )
+    return form
+
+
 def document(
     change: Change, attachment: Attachment, limits: SizeLimits = SIZE_LIMITS
 ) -> dict[str, Any]:
     """Convert a change to its run's JSON, with only the columns that the agent can see."""
-    relation = change.relation
-    shown: dict[str, Any] = {
-        "op": change.op.value,
-        "schema": readable(relation.schema),
-        "table": readable(relation.name),
-    }
+    form = _form_of(attachment, change.relation)
+    shown: dict[str, Any] = {"op": change.op.value, **form.head}
     truncated: dict[str, int] = {}
-    # A json column is stored as text: jsonb, the type of the run's column, rejects some JSON.
-    parsed = {n for n, kind in json_columns(attachment, relation).items() if kind == "jsonb"}
-    first = attachment.agent.bound.union(attachment.target.key_columns)
-    for side, row in (("new", change.new), ("old", change.old)):
-        if row is not None:
-            visible = _visible(row, attachment)
-            shown[side] = _shown_row(visible, truncated, parsed, limits, first)
-    unchanged = [readable(n) for n, v in (change.new or {}).items() if v is UNCHANGED]
-    if unchanged:
-        shown["unchanged"] = unchanged
+    stray: set[str] = set()
+    if change.new is not None:
+        shown["new"] = _shown_row(change.new, form, limits, truncated, stray)
+        if UNCHANGED in change.new.values():
+            shown["unchanged"] = [readable(n) for n, v in change.new.items() if v is UNCHANGED]
+    if change.old is not None:
+        shown["old"] = _shown_row(change.old, form, limits, truncated, stray)
     if truncated:
         shown["truncated"] = truncated
-    if stray := sorted(_visible_stray(change, attachment)):
-        shown["stray_bytes"] = stray
+    if stray:
+        shown["stray_bytes"] = sorted(stray)
     return shown
 
 
@@ -111,43 +144,31 @@ def _exact(value: Value, *, is_json: bool) -> Value | orjson.Fragment:
     return orjson.Fragment(quoted.encode("utf-8", "surrogateescape"))
 
 
-def _visible(row: Row, attachment: Attachment) -> Iterable[tuple[str, Value]]:
-    if attachment.target.columns is None:
-        return row.items()
-    keep = attachment.target.columns.union(attachment.target.key_columns, attachment.agent.bound)
-    return ((name, value) for name, value in row.items() if name in keep)
-
-
-def _visible_stray(change: Change, attachment: Attachment) -> set[str]:
-    rows = (_visible(row, attachment) for row in (change.new, change.old) if row is not None)
-    return {readable(n) for row in rows for n, v in row if isinstance(v, str) and not is_text(v)}
-
-
 def _shown_row(
-    row: Iterable[tuple[str, Value]],
-    truncated: dict[str, int],
-    parsed: Collection[str],
-    limits: SizeLimits,
-    first: Collection[str],
+    row: Row, form: _Form, limits: SizeLimits, truncated: dict[str, int], stray: set[str]
 ) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    left = limits.row
-    for column, value in row:
-        if value is UNCHANGED:
+    left, shown = limits.row, form.shown
+    for column, value in row.items():
+        if value is UNCHANGED or (shown is not None and column not in shown):
             continue
         name = readable(column)
-        if isinstance(value, str):
-            most = limits.value if column in first else min(limits.value, left)
-            if len(value) > most:
-                truncated[name] = len(value)
-                value = value[:most]  # noqa: PLW2901 - the truncated value is stored
-            if column not in first:
-                left -= len(value)
-            if column in parsed and name not in truncated and is_text(value):
-                out[name] = orjson.Fragment(value)
-                continue
-            value = readable(value)  # noqa: PLW2901 - as above
-        out[name] = _plain(value)
+        if not isinstance(value, str):
+            out[name] = _plain(value)
+            continue
+        most = limits.value
+        if column not in form.first:
+            most = min(most, left)
+            left -= min(len(value), most)
+        is_whole, has_stray = len(value) <= most, not is_text(value)
+        if not is_whole:
+            truncated[name] = len(value)
+        if has_stray:
+            stray.add(name)
+        if is_whole and not has_stray:
+            out[name] = orjson.Fragment(value) if column in form.parsed else value
+        else:
+            out[name] = readable(value[:most])
     return out
 
 
@@ -171,8 +192,9 @@ def readable(text: str) -> str:
 
 def unnamed(change: Change, attachment: Attachment) -> str | None:
     """Return a column bound to a tool whose value is not valid text: it would name another row."""
-    for name, value in _given(change, attachment):
-        if not is_text(value):
+    row = row_of(change)
+    for name in _form_of(attachment, change.relation).given:
+        if isinstance(value := row.get(name), str) and not is_text(value):
             return readable(name)
     return None
 
@@ -181,18 +203,21 @@ def cut_off(
     change: Change, attachment: Attachment, limits: SizeLimits = SIZE_LIMITS
 ) -> tuple[str, int] | None:
     """Return a column bound to a tool whose value is longer than is stored, with its length."""
-    for name, value in _given(change, attachment):
-        if len(value) > limits.value:
+    row = row_of(change)
+    for name in _form_of(attachment, change.relation).given:
+        if isinstance(value := row.get(name), str) and len(value) > limits.value:
             return readable(name), len(value)
     return None
 
 
-def _given(change: Change, attachment: Attachment) -> Iterable[tuple[str, str]]:
-    """Yield the values that tools receive: the key, and those bound to arguments."""
+def is_found(change: Change, attachment: Attachment, limits: SizeLimits = SIZE_LIMITS) -> bool:
+    """Whether tools receive the row's values unchanged: `unnamed` and `cut_off` return None."""
     row = row_of(change)
-    for name in (*attachment.target.key_columns, *sorted(attachment.agent.bound)):
-        if isinstance(value := row.get(name), str):
-            yield name, value
+    for name in _form_of(attachment, change.relation).given:
+        value = row.get(name)
+        if isinstance(value, str) and not (len(value) <= limits.value and is_text(value)):
+            return False
+    return True
 
 
 def row_of(change: Change) -> Row:
@@ -233,6 +258,8 @@ def joined(row: Row | Mapping[str, Any], columns: Iterable[str]) -> str | None:
 
 
 def _word(value: object) -> str:
+    if type(value) is int:
+        return str(value)
     if value is None or value is UNCHANGED:
         return _NULL
     if isinstance(value, Decimal) and value.is_finite():

@@ -1,11 +1,24 @@
 """Read a message field by field, with bounds checks."""
 
 from datetime import UTC, datetime, timedelta
+from struct import Struct
 
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def time_of(micros: int, offset: int) -> datetime:
+    """Convert microseconds since 2000-01-01.
+
+    Raises:
+        DecodeError: the timestamp is out of range.
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=micros)
+    except OverflowError as error:
+        raise DecodeError(f"timestamp out of range: {micros} us", offset=offset) from error
 
 
 class Cursor:
@@ -56,18 +69,19 @@ class Cursor:
         """Read an LSN."""
         return Lsn(int.from_bytes(self.take(8), "big"))
 
-    def time(self) -> datetime:
-        """Read a timestamp in microseconds since 2000-01-01.
+    def fields(self, layout: Struct) -> tuple[int, ...]:
+        """Read several integers at once.
 
         Raises:
-            DecodeError: the timestamp is out of range.
+            DecodeError: there are fewer bytes left.
         """
-        start = self.offset
-        micros = int.from_bytes(self.take(8), "big", signed=True)
-        try:
-            return _EPOCH + timedelta(microseconds=micros)
-        except OverflowError as error:
-            raise DecodeError(f"timestamp out of range: {micros} us", offset=start) from error
+        start, end = self.offset, self.offset + layout.size
+        if end > len(self.data):
+            raise DecodeError(
+                f"unexpected end of message: expected {layout.size} bytes", offset=start
+            )
+        self.offset = end
+        return layout.unpack_from(self.data, start)
 
     def text(self) -> str:
         """Read a null-terminated string.

@@ -11,16 +11,18 @@ Source: PostgreSQL docs, 55.9 Logical Replication Message Formats.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from struct import Struct
 from typing import Final
 
 from walagent.change import UNCHANGED, Begin, Column, Commit, Op, Relation, Row, Unsent, Value
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.pgtypes import type_name
-from walagent.wal.cursor import Cursor
+from walagent.wal.cursor import Cursor, time_of
 from walagent.wal.types import PARSERS, kind_of
 
+_BEGIN: Final = Struct(">QqI")
+_COMMIT: Final = Struct(">BQQq")
 _MOST_COLUMNS: Final = 1664  # MaxTupleAttributeNumber: the most columns of a relation
 
 # The offset of a column in the payload, and its text; None means NULL.
@@ -177,21 +179,22 @@ def _value(column: Column, cell: Cell) -> Value:
 
 
 def _begin(cursor: Cursor) -> Begin:
-    commit_lsn, time = cursor.lsn(), cursor.time()
-    return Begin(cursor.uint32(), commit_lsn, time)
+    commit_lsn, micros, xid = cursor.fields(_BEGIN)
+    return Begin(xid, Lsn(commit_lsn), time_of(micros, cursor.offset - _BEGIN.size + 8))
 
 
 def _commit(cursor: Cursor) -> Commit:
-    commit, _time = _commit_and_time(cursor)
+    commit, _micros = _commit_and_time(cursor)
     return commit
 
 
-def _commit_and_time(cursor: Cursor) -> tuple[Commit, datetime]:
+def _commit_and_time(cursor: Cursor) -> tuple[Commit, int]:
+    """Read a commit and its time in microseconds since 2000-01-01, which Begin also has."""
     start = cursor.offset
-    if flags := cursor.uint8():
+    flags, commit_lsn, end_lsn, micros = cursor.fields(_COMMIT)
+    if flags:
         raise DecodeError(f"unknown commit flags {flags}", offset=start)
-    commit = Commit(cursor.lsn(), cursor.lsn())
-    return commit, cursor.time()
+    return Commit(Lsn(commit_lsn), Lsn(end_lsn)), micros
 
 
 def _relation(cursor: Cursor, types: Mapping[int, str]) -> Relation:
@@ -289,7 +292,8 @@ def _stream_stop(_cursor: Cursor) -> StreamStop:
 
 def _stream_commit(cursor: Cursor) -> StreamCommit:
     xid = cursor.uint32()
-    commit, time = _commit_and_time(cursor)
+    commit, micros = _commit_and_time(cursor)
+    time = time_of(micros, cursor.offset - 8)
     return StreamCommit(Begin(xid, commit.commit_lsn, time), commit)
 
 

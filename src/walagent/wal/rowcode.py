@@ -86,6 +86,7 @@ _SCOPE: Final[dict[str, Any]] = {
     "Decimal": Decimal,
     "UNCHANGED": UNCHANGED,
     "BOOLS": {b"t": True, b"f": False},
+    "new": object.__new__,  # what calling the class does, without the call of its __init__
     "Draft": _Draft,
     "Change": Change,
     "INSERT": Op.INSERT,
@@ -127,7 +128,11 @@ def bind(relation):
 {row}
         if o != len(data):
             raise ValueError
-        change = Draft(commit_lsn, ordinal, INSERT, relation, {names}, None, xid)
+        change = new(Draft)
+        change.commit_lsn, change.ordinal, change.op = commit_lsn, ordinal, INSERT
+        change.relation, change.xid = relation, xid
+        change.new = {names}
+        change.old = None
         change.__class__ = Change
         return change
     def update(data, commit_lsn, ordinal, xid):
@@ -138,14 +143,22 @@ def bind(relation):
 {row}
         if o != len(data):
             raise ValueError
-        change = Draft(commit_lsn, ordinal, UPDATE, relation, {names}, old, xid)
+        change = new(Draft)
+        change.commit_lsn, change.ordinal, change.op = commit_lsn, ordinal, UPDATE
+        change.relation, change.xid = relation, xid
+        change.new = {names}
+        change.old = old
         change.__class__ = Change
         return change
     def delete(data, commit_lsn, ordinal, xid):
         old, o = old_and_new(data, {part})
         if old is None or o != len(data):
             raise ValueError
-        change = Draft(commit_lsn, ordinal, DELETE, relation, None, old, xid)
+        change = new(Draft)
+        change.commit_lsn, change.ordinal, change.op = commit_lsn, ordinal, DELETE
+        change.relation, change.xid = relation, xid
+        change.new = None
+        change.old = old
         change.__class__ = Change
         return change
     return insert, update, delete
