@@ -1,5 +1,6 @@
 """Whether a row may be shown to an agent.  The WAL knows no privileges, so PostgreSQL is asked."""
 
+import asyncio
 import time
 
 from walagent.agent.tools.statements import visibility_statement
@@ -18,6 +19,8 @@ class Visibility:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._until: dict[tuple[int, int], float] = {}
+        self._row_security: set[tuple[int, int]] = set()  # versions whose every row is asked about
+        self._asking: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def allows(self, run: RunSpec, *, begun: bool) -> bool:
         """Whether the row of the run's change may be shown; of a run that has begun, it was.
@@ -28,6 +31,15 @@ class Visibility:
         version = (run.claim.attachment_id, run.claim.attachment_version)
         if self._until.get(version, 0.0) > time.monotonic():
             return True
+        if version in self._row_security:
+            return await self._ask(run, version, begun=begun)
+        # One asks where the answer may serve all: a claim can bring hundreds of runs at once.
+        async with self._asking.setdefault(version, asyncio.Lock()):
+            if self._until.get(version, 0.0) > time.monotonic():
+                return True
+            return await self._ask(run, version, begun=begun)
+
+    async def _ask(self, run: RunSpec, version: tuple[int, int], *, begun: bool) -> bool:
         asked = None if begun else visibility_statement(run.table, run.claim.change)
         text, key = ("select true", None) if begun else (asked or (None, None))
         question = tool_calls.RowQuestion(run.table.relation_oid, _columns(run), text, key)
@@ -36,7 +48,10 @@ class Visibility:
             seen, row_security = await tool_calls.row_visibility(
                 conn, run.authority.run_as, question
             )
-        if not row_security:
+        if row_security:
+            self._row_security.add(version)
+        else:
+            self._row_security.discard(version)
             self._until[version] = asked_at + _FRESH
         return seen
 

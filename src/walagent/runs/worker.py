@@ -33,6 +33,7 @@ from walagent.store import budgets, runs
 from walagent.store.checkpoint import Start
 from walagent.store.runs import ClaimScope
 
+_FIRST = 64  # runs to begin with
 _SIGN_OFF = 3.0  # seconds that signing off may take
 _LIMITED = 1.0  # seconds between two looks for runs that the limit of a model has held back
 _GATHER = 0.003  # seconds that a claim waits until half of the slots are free, while runs are short
@@ -58,6 +59,7 @@ class Worker:
         self._resources = resources
         self._leases = Leases(resources.pool, settings.name, settings.lease, self._beside)
         self._definitions = Definitions()
+        self._defining = asyncio.Lock()  # a claim can bring hundreds of runs of one attachment
         self._done: Counter[int] = Counter()  # runs released per queue, since the last claim
         self._wake = asyncio.Event()
         self._half_free = asyncio.Event()  # set as soon as half of the slots are free
@@ -150,7 +152,7 @@ class Worker:
 
     def offer(self) -> Start | None:
         """Say what could be started now: runs that arrive while slots are free need no claim."""
-        free = self._settings.slots - self.active
+        free = self._free_slots
         if self._tasks is None or self._stopping or free <= 0:
             return None
         return Start(self._settings.name, self._lease, free, self._limits(free))
@@ -158,7 +160,7 @@ class Worker:
     async def work_some(self) -> int:
         """Claim runs for the free slots and start them; return how many."""
         self._wake.clear()
-        free = self._settings.slots - self.active
+        free = self._free_slots
         if free <= 0:
             return 0
         done, self._done = self._done, Counter()
@@ -172,6 +174,16 @@ class Worker:
         self._limited = any(claimed[queue] >= most for queue, most in limits.items())
         self.start(claims)
         return len(claims)
+
+    @property
+    def _free_slots(self) -> int:
+        """How many runs can be claimed.
+
+        Few before the first model is known: its limiter allows a part of the calls to begin with,
+        and runs beyond that would only be given back.
+        """
+        slots = self._settings.slots
+        return (slots if self._definitions.models else min(slots, _FIRST)) - self.active
 
     @property
     def _lease(self) -> timedelta:
@@ -196,7 +208,7 @@ class Worker:
 
     async def _rest(self, claimed: int) -> None:
         """Wait until another claim makes sense."""
-        if claimed and self._more and self.active < self._settings.slots:
+        if claimed and self._more and self._free_slots > 0:
             return
         if not claimed and self._woken:
             await self._tick()  # what arrived may only be due later
@@ -249,8 +261,11 @@ class Worker:
 
     async def _specify(self, claim: Claim) -> RunSpec:
         if not self._definitions.is_known(claim):
-            async with self._leases.connection() as conn:
-                await self._definitions.load(conn, claim)
+            async with self._defining:
+                if not self._definitions.is_known(claim):
+                    async with self._leases.connection() as conn:
+                        await self._definitions.load(conn, claim)
+                    self._wake.set()
         run = self._definitions.spec(claim)
         await self._resources.prepare(run.agent.model)
         return run
