@@ -35,13 +35,14 @@ BENCHES: dict[str, Row] = {
     "durable": durable_runs.ROW,
     "jobs": plain_jobs.ROW,
     "calls": model_calls.ROW,
+    "call_rate": model_calls.RATE_ROW,
     "memory": intake.MEMORY_ROW,
     "condition": intake.CONDITION_ROW,
     "condition_repeated": intake.REPEATED_ROW,
 }
 
 PEERS: dict[str, Side] = {
-    "bare_sdk": model_calls.bare_sdk,
+    "bare_sdk": model_calls.ROW.sides["bare SDK"],
     "dbos": durable_runs.dbos,
     "debezium": decode.debezium,
     "debezium_count": decode.debezium_count,
