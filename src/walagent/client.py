@@ -19,7 +19,7 @@ from walagent.ask.asking import Asker
 from walagent.ask.catalog import Indexed
 from walagent.ask.options import Options
 from walagent.ask.outcome import Event, Outcome
-from walagent.config import Ask
+from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import ConfigError
 from walagent.message import ModelSpec
@@ -36,7 +36,7 @@ class AsyncClient:
         dsn: str,
         *,
         model: str | ModelSpec | None = None,
-        settings: Ask | None = None,
+        settings: AskSettings | None = None,
         options: Options | None = None,
         api_key: str | None = None,
     ) -> None:
@@ -52,7 +52,7 @@ class AsyncClient:
         """
         self._dsn = dsn
         self._model = model
-        self._settings = settings or Ask()
+        self._settings = settings or AskSettings()
         self._options = options or Options()
         self._api_key = api_key
         self._stack = AsyncExitStack()
@@ -160,7 +160,7 @@ class Client:
         dsn: str,
         *,
         model: str | ModelSpec | None = None,
-        settings: Ask | None = None,
+        settings: AskSettings | None = None,
         options: Options | None = None,
         api_key: str | None = None,
     ) -> None:

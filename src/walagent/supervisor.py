@@ -11,7 +11,7 @@ from walagent.ask.options import MOST_RETRIES, Options
 from walagent.ask.outcome import Outcome
 from walagent.ask.plan import Plan
 from walagent.client import AsyncClient
-from walagent.config import Ask
+from walagent.config import AskSettings
 from walagent.errors import WalagentError
 from walagent.message import ModelSpec
 
@@ -59,7 +59,7 @@ class Supervisor:
         max_retries: int = 3,
         *,
         model: str | ModelSpec | None = None,
-        settings: Ask | None = None,
+        settings: AskSettings | None = None,
     ) -> None:
         """Connect to nothing yet.
 

@@ -159,8 +159,8 @@ async def test_a_newer_schema_is_refused_and_a_daemon_that_runs_goes_on(place: P
         await until(place.conn, ALL_ENDED, alive=old.is_alive)
         with running(Daemon(place, name="again")) as again:
             assert await again.ended() == PERSON
-            assert "9999_newer.sql, which this walagent does not know" in again.said
-            assert "upgrade walagent" in again.said
+            assert "9999_newer.sql" in again.said
+            assert "Upgrade walagent" in again.said
         await place.conn.execute(WRITE, [2])
         await until(place.conn, ALL_ENDED, alive=old.is_alive)
         await all_is_well(place.conn)

@@ -25,7 +25,7 @@ from tests.shop.conftest import Stage
 from tests.shop.planner import planner
 from tests.shop.wrong import FANNED_OUT, MISREAD
 from walagent import AsyncClient
-from walagent.config import Ask
+from walagent.config import AskSettings
 from walagent.store.connections import connect
 from walagent.testing import FakeProvider
 
@@ -37,7 +37,7 @@ KEY = "SHOP_API_KEY"
 async def client_of(shop: Stage, provider: FakeProvider) -> AsyncIterator[AsyncClient]:
     """A client whose model is the provider's."""
     spec = replace(provider.spec("openai"), input_price=1.0, output_price=5.0)
-    settings = Ask(role=shop.role, connections=1)
+    settings = AskSettings(role=shop.role, connections=1)
     async with AsyncClient(shop.dsn, model=spec, settings=settings, api_key=provider.key) as client:
         yield client
 
@@ -188,7 +188,7 @@ async def test_the_command_measures_and_writes_a_report(
         (["--model", "nonsense"], 2, 'there is no model "nonsense"'),
         (["--model", "embedded/e5"], 3, "only chooses between labels"),
         (["nonsense"], 2, "no such question: nonsense"),
-        (["--config", "not-there.yaml"], 2, "there is no file not-there.yaml"),
+        (["--config", "not-there.yaml"], 2, 'file "not-there.yaml" does not exist'),
     ],
 )
 def test_what_is_missing_is_named_with_its_mend(

@@ -1,1 +1,1 @@
-"""Builds the parts of walagent and lets them work together; knows everybody."""
+"""Compose the parts of walagent into processes; imports every other package."""

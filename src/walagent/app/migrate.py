@@ -1,4 +1,4 @@
-"""Bring the schema up to date: decide which files are due, run each in a transaction of its own."""
+"""Upgrade the schema: find the pending migrations, apply each in a transaction of its own."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,10 +20,10 @@ Connection = AsyncConnection[Any]
 
 
 async def plan_migrations(conn: Connection) -> list[Migration]:
-    """List the migrations that this database has not seen.
+    """List the pending migrations.
 
     Raises:
-        PreconditionError: the database is newer than this walagent, or a file was edited.
+        PreconditionError: the database is newer than this walagent, or a migration was edited.
     """
     with translating():
         applied = await applied_migrations(conn)
@@ -36,13 +36,13 @@ async def plan_migrations(conn: Connection) -> list[Migration]:
 
 
 async def migrate(
-    conn: Connection, told: Callable[[Migration], None] = lambda _: None
+    conn: Connection, on_applied: Callable[[Migration], None] = lambda _: None
 ) -> list[Migration]:
-    """Apply what is due and list it; *told* hears of each as it is done.
+    """Apply the pending migrations and return them; call *on_applied* after each.
 
     Raises:
-        PreconditionError: as `plan_migrations`, or the role may not do it; what was applied before
-            stays, and running it again goes on from there.
+        PreconditionError: as `plan_migrations`, or the role lacks a privilege; the migrations
+            applied before stay, and the next call continues after them.
     """
     with translating():
         await lock_migrations(conn)
@@ -51,39 +51,39 @@ async def migrate(
         with translating():
             async with conn.transaction():
                 await apply_migration(conn, migration)
-        told(migration)
+        on_applied(migration)
     return plan
 
 
 def is_new(plan: Sequence[Migration]) -> bool:
-    """Whether a plan is that of a database that has never seen us."""
+    """Whether a plan is that of a database without walagent's schema."""
     return len(plan) == len(find_migrations())
 
 
 def due(known: Sequence[Migration], applied: Sequence[Applied]) -> list[Migration]:
-    """Choose what is to be applied; a pure decision.
+    """Return the migrations of *known* to apply.  Pure.
 
     Raises:
-        PreconditionError: *applied* is not the beginning of *known*.
+        PreconditionError: *applied* is not a prefix of *known*.
     """
     by_name = {migration.name: migration for migration in known}
     for row in applied:
         if (migration := by_name.get(row.name)) is None:
             raise PreconditionError(
-                f"the database has the migration {row.name}, which this walagent does not know",
-                hint="the database belongs to a newer version: upgrade walagent",
+                f"this version of walagent does not have the database's migration {row.name}",
+                hint="Upgrade walagent: a newer version migrated the database.",
             )
         if migration.digest != row.digest:
             raise PreconditionError(
-                f"the migration {row.name} is not the one that was applied: it was edited since",
-                hint="install the release that the database was migrated with, or a newer one",
+                f"migration {row.name} differs from the one that was applied",
+                hint="Install the release that migrated the database, or a newer one.",
             )
     seen = {row.name for row in applied}
     rest = [migration for migration in known if migration.name not in seen]
     last = max(seen, default="")
     if early := [migration.name for migration in rest if migration.name < last]:
         raise PreconditionError(
-            f"the migration {early[0]} was not applied, but {last} after it was",
-            hint="this is not an order that any release has; restore the database from a backup",
+            f"migration {early[0]} was not applied, but {last} was",
+            hint="Restore the database from a backup: no release applies migrations in this order.",
         )
     return rest

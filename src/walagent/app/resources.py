@@ -1,4 +1,4 @@
-"""Compose what a worker shares: the kind `agent`, and what intake left to be evaluated."""
+"""Compose the resources of a worker: the run kind `agent`, and deferred evaluation."""
 
 from collections.abc import Callable
 
@@ -20,16 +20,16 @@ def agent_resources(
     secret: bytes,
     limits: SizeLimits = SIZE_LIMITS,
 ) -> Resources:
-    """Give a worker what it needs to execute runs of agents.
+    """Compose the resources that a worker needs to execute runs of agents.
 
     Args:
-        models: by name; `Models` limits how many runs each of them may have, too.
-        secret: agent_internal.secret.
-        limits: how much of a change a run keeps.
+        models: by name; `Models` also limits the concurrent runs of each model.
+        secret: agent_internal.secret, which signs origin markers.
+        limits: limits of the change that a run stores.
     """
 
     async def evaluate(run: RunSpec) -> RunSpec | End:
-        from walagent.intake.deferred import evaluate_deferred  # noqa: PLC0415 - few are deferred
+        from walagent.intake.deferred import evaluate_deferred  # noqa: PLC0415 - rarely used
 
         return await evaluate_deferred(run, pool=pool, limits=limits)
 

@@ -1,7 +1,7 @@
 """The daemon: reader, workers, health and signals, as the tasks of one group.
 
-Stopping is cancelling, and it is right at every await, because what counts is in the database.
-Only runs in the middle of a model call are given time to end.
+To stop, the tasks are cancelled.  That is safe at every await, because all state is in the
+database.  Only runs during a model call get time to end.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.backoff import pause_after
 from walagent.concurrency import Periodic, first_of
-from walagent.config import Config, McpServer
+from walagent.config import Config, McpServerEntry
 from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
@@ -40,16 +40,16 @@ from walagent.store.errors import translating
 from walagent.store.process_name import process_name
 
 if TYPE_CHECKING:
-    from walagent.mcp.clients import Clients, Status
+    from walagent.mcp.clients import Clients, ToolStatus
     from walagent.replication.health import ReaderHealth
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What whoever starts the daemon wants to hear.
+    """Callbacks of the process that starts the daemon.
 
-    On SIGHUP `logins` reads anew whom to log in as, and `reload` then applies the file; what they
-    raise is logged, and what was before stays.
+    On SIGHUP, `logins` reads the logins again, and `reload` then applies the file.  If one raises,
+    the error is logged and the previous state remains.
     """
 
     on_streaming: Callable[[], None] = lambda: None
@@ -58,7 +58,7 @@ class Hooks:
 
 
 async def serve(config: Config, places: Places, hooks: Hooks | None = None) -> None:
-    """Run reader and workers until SIGTERM or SIGINT, or until a part fails for good.
+    """Run reader and workers until SIGTERM or SIGINT, or until a part fails permanently.
 
     Raises:
         GapError, PreconditionError, DecodeError, ConfigError: a person must act.
@@ -67,7 +67,7 @@ async def serve(config: Config, places: Places, hooks: Hooks | None = None) -> N
 
 
 async def work(config: Config, places: Places, hooks: Hooks | None = None) -> None:
-    """Run workers alone."""
+    """Run workers without a reader."""
     await _run(config, places, hooks or Hooks(), reading=False)
 
 
@@ -105,7 +105,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         try:
             await daemon.run(signals)
         finally:
-            await worker.leave()  # also what the reader was just about to hand over
+            await worker.leave()  # also releases runs that the reader was about to hand over
             await models.aclose()
             if clients is not None:
                 await clients.aclose()
@@ -114,7 +114,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
 async def _set_up(
     places: Places, found: Mapping[str, PythonTool]
 ) -> tuple[Mapping[str, ModelSpec], bytes]:
-    """Register the tools in Python; read the models, and the key that signs our writes."""
+    """Register the Python tools; read the models and the key that signs origin markers."""
     with translating():
         async with await connect(places.dsn, application="walagent setup") as conn:
             await tools.register_python_tools(conn, found.values())
@@ -122,7 +122,7 @@ async def _set_up(
 
 
 def _reading(config: Config) -> ReadLimits:
-    """Bound what models read with their own SQL as questions are bounded."""
+    """Return the limits of SQL that models write, those of questions."""
     ask = config.ask
     return replace(LIMITS, rows=min(ask.rows, LIMITS.rows), seconds=ask.seconds, cost=ask.cost)
 
@@ -134,13 +134,13 @@ def _size_limits(config: Config) -> SizeLimits:
 def _clients(config: Config) -> "Clients | None":
     if not config.mcp_servers:
         return None
-    from walagent.mcp.clients import make_clients  # noqa: PLC0415 - few have such servers
+    from walagent.mcp.clients import make_clients  # noqa: PLC0415 - most files have none
 
     return make_clients(config, Environment.of_process())
 
 
-_REGISTRY = 5.0  # seconds between two looks at agent.model; a run waits that long for a new row
-_TURN = 60.0  # seconds; the reader turns every 5, and waits at most 20 for its own side
+_REGISTRY = 5.0  # seconds between reads of agent.model; a run waits that long for a new row
+_TURN = 60.0  # seconds; the reader's loop turns every 5 s and waits at most 20 s for intake
 
 
 class _Daemon:
@@ -168,14 +168,14 @@ class _Daemon:
         self._models = models
         self._reader = None
         if reading:
-            from walagent.app.reading import make_reader  # noqa: PLC0415 - not for a worker alone
+            from walagent.app.reading import make_reader  # noqa: PLC0415 - not needed by a worker
 
             limits = _size_limits(config)
             self._reader = make_reader(config, logins, worker, limits, name, self._streaming)
         self._health = _Health(worker, self._reader.health if self._reader else None)
 
     async def run(self, signals: "_Signals") -> None:
-        """Start everything; return when a signal has asked to stop and all has ended."""
+        """Start all parts; return when they have ended after a stop signal."""
         async with asyncio.TaskGroup() as group:
             working = group.create_task(self._keep_working(), name="worker")
             parts = [
@@ -208,17 +208,17 @@ class _Daemon:
         self._hooks.on_streaming()
 
     def _turning(self) -> bool:
-        """Whether the parts have turned lately; the watchdog starves if not.
+        """Whether the loops of all parts have turned lately; if not, systemd restarts the daemon.
 
-        Where the database is gone, to ask for it again is all that can be done: a restart would
-        not bring it back, and ten of them would be the end.
+        Reconnecting to a lost database counts as turning: a restart would not help, and after ten
+        restarts systemd gives up.
         """
         now, workers = time.monotonic(), self._config.workers
         reader = self._reader is None or now - self._reader.health.turned_at < _TURN
         return reader and now - self._worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
-        from walagent.http.routes import build_app  # noqa: PLC0415 - it can be switched off
+        from walagent.http.routes import build_app  # noqa: PLC0415 - it is optional
         from walagent.http.server import serve_http  # noqa: PLC0415
 
         http = self._config.http
@@ -226,7 +226,7 @@ class _Daemon:
         await serve_http(app, http.host, http.port)
 
     async def _keep_working(self) -> None:
-        """Work; when the database is lost, again a little later."""
+        """Run the worker; after the database was lost, again with backoff."""
         failures = 0
         while True:
             try:
@@ -247,7 +247,7 @@ class _Daemon:
                 await self._reload()
 
     async def _reload(self) -> None:
-        """Apply the file again and look at the registry again; a bad file changes nothing."""
+        """Apply the file and read the registry again; an invalid file changes nothing."""
         try:
             if self._hooks.logins is not None and self._logins.renew(self._hooks.logins()):
                 log.info("credentials.changed")
@@ -258,7 +258,7 @@ class _Daemon:
             with translating():
                 async with await connect(self._logins.dsn(), application="walagent setup") as conn:
                     specs = await attachments.load_models(conn)
-        except Exception as error:  # noqa: BLE001 - the daemon lives on with what it has
+        except Exception as error:  # noqa: BLE001 - the daemon continues with the previous state
             log.error("config.refused", error=error)
             return
         self._models.reload(specs)
@@ -266,16 +266,16 @@ class _Daemon:
         log.info("config.reloaded", models=len(specs))
 
     async def _follow_registry(self) -> None:
-        """Read the registry now and then: a row of agent.model needs no restart to count."""
+        """Poll the registry: a changed row of agent.model takes effect without a restart."""
         async for _ in Periodic(_REGISTRY):
-            with suppress(DatabaseLostError, LoginRefusedError):  # the worker reports them
+            with suppress(DatabaseLostError, LoginRefusedError):  # the worker logs them
                 await self._read_registry()
 
     async def _register_mcp(self, clients: "Clients") -> None:
-        """Register what MCP servers offer; neither they nor the database hold anything up."""
+        """Register the tools of MCP servers, without blocking other parts."""
         from walagent.mcp.clients import keep_registered, register  # noqa: PLC0415 - see _clients
 
-        async def registered(entry: McpServer, found: "Sequence[Status]") -> None:
+        async def registered(entry: McpServerEntry, found: "Sequence[ToolStatus]") -> None:
             for attempt in count(1):
                 try:
                     with translating():
@@ -302,44 +302,44 @@ class _Daemon:
 
 @dataclass(frozen=True, slots=True)
 class _Health:
-    """How the parts are doing: the reader, where there is one, and the worker."""
+    """The health of the worker, and of the reader if this process has one."""
 
     worker: Worker
     reader: "ReaderHealth | None"
 
     @property
     def streaming(self) -> bool:
-        """Whether the stream is open; nobody misses it in a process that only works."""
+        """Whether the stream is open; True in a process without a reader."""
         return self.reader is None or self.reader.streaming
 
     @property
     def progress_age(self) -> float:
-        """Seconds since the stream told us something, or since the last heartbeat."""
+        """Seconds since the last message of the stream, or since the last heartbeat."""
         if self.reader is not None:
             return self.reader.progress_age
         return asyncio.get_running_loop().time() - self.worker.beat_at
 
     @property
     def lag_bytes(self) -> int:
-        """WAL that the server has and our checkpoint has not."""
+        """Bytes of WAL between the checkpoint and the server's end of WAL."""
         return 0 if self.reader is None else self.reader.lag_bytes
 
     @property
     def retained_bytes(self) -> int:
-        """WAL that the server keeps for the slot."""
+        """Bytes of WAL that the server retains for the slot."""
         return 0 if self.reader is None else self.reader.retained_bytes
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a person should know although the parts do their work."""
+        """Conditions that need attention but do not stop work."""
         return () if self.reader is None else self.reader.warnings
 
     @property
     def reasons(self) -> Sequence[str]:
-        """What keeps the parts from their work."""
+        """Why the parts cannot work."""
         reasons = list(self.reader.reasons) if self.reader is not None else []
         if self.worker.trouble:
-            reasons.append(f"the worker waits: {self.worker.trouble}")
+            reasons.append(f"the worker is waiting: {self.worker.trouble}")
         return reasons
 
 
@@ -355,7 +355,7 @@ class _Signals:
 
 @asynccontextmanager
 async def _signals() -> AsyncGenerator[_Signals]:
-    """The first SIGTERM or SIGINT stops, the second interrupts; SIGHUP reloads."""
+    """Handle signals: the first SIGTERM or SIGINT stops, the second interrupts; SIGHUP reloads."""
     signals = _Signals(asyncio.Event(), asyncio.Event(), asyncio.Event())
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, signals.asked_to_stop)

@@ -1,4 +1,4 @@
-"""What the daemon's reader feeds: intake, and beside it everyone who watches."""
+"""The sinks of the daemon's reader: intake and the fan-out."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -19,12 +19,12 @@ class DaemonSinks:
 
     dsn: Callable[[], str]
     intake: IntakeSettings = field(default_factory=IntakeSettings)
-    retention: Retention = field(default_factory=Retention)  # how long ended runs are kept
-    fan_out: FanOut = field(default_factory=FanOut)  # first: what it is given costs it no time
+    retention: Retention = field(default_factory=Retention)  # of ended runs
+    fan_out: FanOut = field(default_factory=FanOut)  # the first sink, because it takes no time
 
     @asynccontextmanager
     async def open(self, opening: Opening) -> AsyncGenerator[SinkSet]:
-        """Open them for one stream; an `OpenSinks`."""
+        """Open the sinks of one stream; an `OpenSinks`."""
         async with open_intake(opening, self.intake) as intake:
 
             async def start(checkpoint: Checkpoint) -> Beside:

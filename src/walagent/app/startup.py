@@ -1,4 +1,4 @@
-"""Waiting for a database that is not there yet, as the parts do later for one that is gone."""
+"""Retry at startup until the database is reachable."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,9 +13,9 @@ T = TypeVar("T")
 
 
 async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Make an attempt until the database is there for it, and return what it returns.
+    """Repeat *attempt* with backoff until the database is reachable; return its result.
 
-    Whoever starts us would only start us again, and systemd gives up after ten times.
+    Exiting would not help: systemd gives up after ten restarts.
     """
     for failures in count(1):
         try:

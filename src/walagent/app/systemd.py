@@ -1,6 +1,6 @@
-"""What systemd is told: ready, how far, still alive, reloading, stopping.
+"""Notify systemd: ready, status, watchdog, reloading and stopping.
 
-Does nothing where systemd did not start us, so nobody has to ask first.
+Every call does nothing if systemd did not start this process.
 
 Source: systemd's manual, sd_notify(3), sd_watchdog_enabled(3), systemd.service(5).
 """
@@ -19,7 +19,7 @@ from walagent.http.health import Health
 from walagent.mask import mask
 
 _STATUS_EVERY = 10.0  # seconds, where no watchdog asks for a shorter interval
-_PATIENCE = 1.0  # seconds that a full notification queue may hold us up
+_SEND_TIMEOUT = 1.0  # seconds; the notification queue might be full
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Systemd:
 
     Args:
         address: a path, or a name in the abstract namespace after "@"; "" without systemd.
-        watchdog: seconds after which systemd kills us when it hears nothing; None without one.
+        watchdog: seconds without a notification after which systemd kills the process, or None.
     """
 
     address: str = ""
@@ -36,9 +36,9 @@ class Systemd:
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str] = os.environ) -> Self:
-        """Take the variables out of the environment, so that no child speaks in our name.
+        """Remove the variables from the environment, so that child processes do not notify systemd.
 
-        A PostgreSQL that we start would otherwise report its own READY.
+        An embedded PostgreSQL would otherwise report its own READY.
         """
         address = environ.pop("NOTIFY_SOCKET", "")
         interval = environ.pop("WATCHDOG_USEC", "")
@@ -50,13 +50,13 @@ class Systemd:
         """Send *assignments* such as ``READY=1`` in one message.
 
         Returns:
-            Whether systemd got it.  Where it did not, systemd will act on the silence itself.
+            Whether it was sent.  If not, systemd acts on the missing notification.
         """
         if not self.address:
             return False
         address = "\0" + self.address[1:] if self.address.startswith("@") else self.address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            sender.settimeout(_PATIENCE)
+            sender.settimeout(_SEND_TIMEOUT)
             try:
                 sender.sendto("\n".join(assignments).encode(), address)
             except OSError:
@@ -64,12 +64,12 @@ class Systemd:
         return True
 
     def status(self, text: str, *assignments: str) -> bool:
-        """Show *text* in ``systemctl status``; on one line and without secrets."""
+        """Show *text* in ``systemctl status``, on one line and with secrets masked."""
         return self.notify(f"STATUS={' '.join(mask(text).split())}", *assignments)
 
     @contextmanager
     def reloading(self) -> Generator[None]:
-        """Say that we reload for the block, and are ready after it, however it ends."""
+        """Notify RELOADING at the start of the block, and READY at its end."""
         self.notify("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
         try:
             yield
@@ -79,14 +79,14 @@ class Systemd:
 
 @dataclass(frozen=True, slots=True)
 class Watchdog:
-    """Tells systemd that we are alive, for as long as that is true.
+    """Feeds systemd's watchdog while the parts make progress.
 
     A timer alone would feed the watchdog of a daemon whose reader hangs.
 
     Args:
-        progress: whether the parts have turned lately.  Waiting for a database that is gone is
-            turning: a restart would not bring it back.
-        health: what the status line tells.
+        progress: whether the loops of the parts have turned lately.  Reconnecting to a lost
+            database counts as progress: a restart would not help.
+        health: content of the status line.
     """
 
     systemd: Systemd
@@ -94,13 +94,13 @@ class Watchdog:
     health: Health
 
     def feed(self) -> bool:
-        """Send the status line, and the sign of life if there is progress to report."""
+        """Send the status line, with WATCHDOG=1 if there is progress."""
         alive = self.progress()
         self.systemd.status(status_line(self.health), *(("WATCHDOG=1",) if alive else ()))
         return alive
 
     async def run(self) -> None:
-        """Feed at half the interval that systemd asks for, until cancelled."""
+        """Feed at half the interval that systemd requires, until cancelled."""
         if not self.systemd.address:
             return
         every = min(self.systemd.watchdog or 2 * _STATUS_EVERY, 2 * _STATUS_EVERY) / 2
@@ -109,7 +109,7 @@ class Watchdog:
 
 
 def status_line(health: Health) -> str:
-    """Write *health* as the line that ``systemctl status`` shows."""
+    """Format *health* as the status line of ``systemctl status``."""
     if health.reasons:
         return "; ".join([*health.reasons, *health.warnings])
     if not health.streaming:

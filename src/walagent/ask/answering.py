@@ -16,7 +16,7 @@ from walagent.ask.question import Desk
 from walagent.ask.search import Searcher, SearchSpec, make_searcher
 from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
-from walagent.config import Ask
+from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, PreconditionError
@@ -55,7 +55,7 @@ class Reading:
 @asynccontextmanager
 async def open_asker(
     places: Places,
-    settings: Ask,
+    settings: AskSettings,
     options: Options,
     *,
     model: str | ModelSpec | None = None,
@@ -91,7 +91,7 @@ async def open_asker(
 
 
 @asynccontextmanager
-async def open_reading(places: Places, settings: Ask) -> AsyncGenerator[Reading]:
+async def open_reading(places: Places, settings: AskSettings) -> AsyncGenerator[Reading]:
     """Open what reading takes, without a model; closed at the end of the block.
 
     Raises:
@@ -122,7 +122,7 @@ async def _vectors(pool: Pool) -> Vectors:
     return vectors
 
 
-def searcher_of(settings: Ask, environment: Environment | None = None) -> Searcher | None:
+def searcher_of(settings: AskSettings, environment: Environment | None = None) -> Searcher | None:
     """Make what searches the web, where the configuration wants that.
 
     Raises:
@@ -173,7 +173,7 @@ def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
 
 
 @asynccontextmanager
-async def _guard(dsn: str, settings: Ask) -> AsyncGenerator[Guard]:
+async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
     """Connect as the analyst: as the role, where the login is another one."""
     async with await connect(dsn, application="walagent analyst") as conn:
         await become(conn, settings.role)

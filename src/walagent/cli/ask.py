@@ -22,8 +22,8 @@ from walagent.cli.answer import FORMATS, Format, show
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.plotting import check_plotting
-from walagent.cli.progress import Progress
-from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.progress import ProgressDisplay
+from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.errors import (
     ConfigError,
     ModelLimitedError,
@@ -121,7 +121,7 @@ def ask_(  # noqa: PLR0913, PLR0917 - its options
     )
     name = session if session is not None else f"ask-{uuid4().hex[:12]}"
     form = cast("Format", "json" if as_json else output)
-    progress = Progress(verbose=verbose)
+    progress = ProgressDisplay(verbose=verbose)
     with _reported_errors(form, name):
         asked = _Asked(_text(question), name, options, model, index_first=index_first)
         if drawn is not None:
@@ -170,7 +170,7 @@ def _reported_errors(form: Format, session: str) -> Generator[None]:
         raise shown from error
 
 
-async def _answered(opened: Session, asked: _Asked, progress: Progress) -> Outcome:
+async def _answered(opened: CliSession, asked: _Asked, progress: ProgressDisplay) -> Outcome:
     """Answer, after finishing the question that an earlier process of this session left open."""
     async with (
         opened.places() as places,

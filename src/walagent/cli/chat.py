@@ -25,8 +25,8 @@ from walagent.cli.ask import (
     verbose_option,
 )
 from walagent.cli.output import say
-from walagent.cli.progress import Progress
-from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.progress import ProgressDisplay
+from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.config.dsn import Places
 from walagent.errors import DatabaseLostError, StatementRefusedError, WalagentError
 
@@ -79,7 +79,7 @@ def chat_(  # noqa: PLR0913, PLR0917 - its options
         try:
             place.open()
             say(f"session {name}; type help for help, exit to quit")
-            chat = Chat(place, name, Progress(verbose=verbose))
+            chat = Chat(place, name, ProgressDisplay(verbose=verbose))
             chat.run("index" if index_first else None)
         finally:
             place.close()
@@ -89,7 +89,7 @@ class ChatConnections:
     """The connections that answer questions, opened again after they were lost."""
 
     def __init__(
-        self, runner: asyncio.Runner, session: Session, options: Options, model: str | None
+        self, runner: asyncio.Runner, session: CliSession, options: Options, model: str | None
     ) -> None:
         """Store the settings; `open` connects."""
         self._runner = runner
@@ -125,7 +125,7 @@ class ChatConnections:
 class Chat:
     """The prompt: reads lines and executes them."""
 
-    def __init__(self, place: ChatConnections, session: str, progress: Progress) -> None:
+    def __init__(self, place: ChatConnections, session: str, progress: ProgressDisplay) -> None:
         """Store the parameters; `run` starts the prompt."""
         self._place = place
         self._session = session

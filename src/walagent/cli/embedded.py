@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.embedded.paths import default_bindir, default_data_dir
 from walagent.embedded.postmaster import find_running
 from walagent.errors import ConfigError, PreconditionError
@@ -52,7 +52,7 @@ def psql_(where: Where, arguments: tuple[str, ...], dbname: str | None) -> None:
 
 
 async def _opened(
-    session: Session, program: str, dbname: str | None, arguments: tuple[str, ...]
+    session: CliSession, program: str, dbname: str | None, arguments: tuple[str, ...]
 ) -> int:
     async with session.places() as places:
         dsn = make_conninfo(places.dsn, dbname=dbname) if dbname else places.dsn
@@ -73,7 +73,7 @@ def _command(
     return [program, target, *arguments], environ
 
 
-def _find_psql(session: Session) -> str:
+def _find_psql(session: CliSession) -> str:
     """Find psql: for the embedded server the one of its package, else the system's."""
     system = _system_psql()
     if session.choice is not None and system is not None:

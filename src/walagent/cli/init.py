@@ -8,7 +8,7 @@ import click
 from walagent.app.migrate import migrate, plan_migrations
 from walagent.ask.analyst_role import make_analyst
 from walagent.cli.output import json_option, print_json, say
-from walagent.cli.session import Connection, Session, Where, open_session, where_options
+from walagent.cli.session import CliSession, Connection, Where, open_session, where_options
 from walagent.config.dsn import Places
 from walagent.errors import SlotBusyError
 from walagent.intake.gap_plan import Plan
@@ -57,7 +57,7 @@ def setup_(where: Where, *, no_slot: bool) -> None:
 
 
 async def _prepared(
-    session: Session, *, slot: bool = True, new_slot: bool = False, analyst: bool = False
+    session: CliSession, *, slot: bool = True, new_slot: bool = False, analyst: bool = False
 ) -> None:
     async with session.places(create=True) as places, session.connect(places) as conn:
         await migrate(conn, _applied)
@@ -92,7 +92,7 @@ def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
         say("the schema is up to date")
 
 
-async def _slot(session: Session, conn: Connection, places: Places, *, new: bool) -> None:
+async def _slot(session: CliSession, conn: Connection, places: Places, *, new: bool) -> None:
     settings = session.config.replication
     if new:
         recovery = RowRecovery(places.dsn, Plan())

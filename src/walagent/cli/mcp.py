@@ -7,7 +7,7 @@ import click
 
 from walagent import log
 from walagent.cli.output import say
-from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
 
@@ -52,32 +52,32 @@ def _check_extra() -> None:
         ) from error
 
 
-def _serve_stdio(session: Session, model: str | None) -> None:
+def _serve_stdio(session: CliSession, model: str | None) -> None:
     from walagent.mcp.access import read_tokens
     from walagent.mcp.server import serve_stdio
-    from walagent.mcp.tools import Tools
+    from walagent.mcp.tools import McpTools
 
     tokens = read_tokens(session.environment, http=False)
 
     async def served() -> None:
         async with session.places() as places:
-            await serve_stdio(Tools(places, session.config.ask, model), tokens)
+            await serve_stdio(McpTools(places, session.config.ask, model), tokens)
 
     # The thread that reads stdin cannot be cancelled, so Ctrl-C must end the process.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(served())
 
 
-async def _serve_http(session: Session, model: str | None, port: int) -> None:
+async def _serve_http(session: CliSession, model: str | None, port: int) -> None:
     from walagent.mcp.access import read_tokens
     from walagent.mcp.server import serve_http
-    from walagent.mcp.tools import Tools
+    from walagent.mcp.tools import McpTools
 
     tokens = read_tokens(session.environment, http=True)
 
     async def served() -> None:
         async with session.places() as places:
-            tools = Tools(places, session.config.ask, model)
+            tools = McpTools(places, session.config.ask, model)
             await serve_http(
                 tools, tokens, port, lambda url: say(f"MCP at {url}; press Ctrl-C to stop")
             )

@@ -5,7 +5,7 @@ import asyncio
 import click
 
 from walagent.cli.output import json_option, print_rows
-from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.mcp.clients import list_tools, make_clients
 from walagent.message import Json
 
@@ -26,7 +26,7 @@ def mcp_tools_(where: Where, *, as_json: bool) -> None:
     print_rows(rows, columns, as_json=as_json, empty="no MCP servers; add them to agents.yaml")
 
 
-async def _listed(session: Session) -> list[dict[str, Json]]:
+async def _listed(session: CliSession) -> list[dict[str, Json]]:
     clients = make_clients(session.config, session.environment)
     if clients is None:
         return []

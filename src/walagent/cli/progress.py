@@ -17,7 +17,7 @@ _DOING = {
 }
 
 
-class Progress:
+class ProgressDisplay:
     """A status line on a terminal, and a log of the events if *verbose*.
 
     Args:

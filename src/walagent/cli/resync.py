@@ -10,7 +10,7 @@ import click
 
 from walagent.cli.init import tell_blockers
 from walagent.cli.output import json_option, print_json, print_rows, say
-from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
 from walagent.intake.gap_plan import OVERLAP, SKIP, Plan, check_choice
@@ -82,13 +82,13 @@ def resync_(  # noqa: PLR0913 - the options
     _report(session, done, as_json=as_json)
 
 
-async def _look(session: Session) -> tuple[Sequence[Gap], Sequence[Candidate]]:
+async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[Candidate]]:
     async with session.places() as places, session.connect(places) as conn:
         gaps = await find_gaps(conn, places.replication_dsn, session.config.replication)
         return gaps, await resyncing.candidates(conn)
 
 
-async def _resync(session: Session, plan: Plan) -> Done:
+async def _resync(session: CliSession, plan: Plan) -> Done:
     async with session.places() as places, session.connect(places) as conn:
         settings, recovery = session.config.replication, RowRecovery(places.dsn, plan, say)
         return await resync(conn, places, settings, recovery, waiting=tell_blockers)
@@ -174,7 +174,7 @@ def _ask(candidate: Candidate) -> Choice:
             return choice
 
 
-def _report(session: Session, done: Done, *, as_json: bool) -> None:
+def _report(session: CliSession, done: Done, *, as_json: bool) -> None:
     slot = session.config.replication.slot
     rows = [_row(one) for one in done.made]
     if as_json:

@@ -9,13 +9,13 @@ from walagent.app.migrate import is_new, migrate, plan_migrations
 from walagent.app.serve import Hooks, serve, work
 from walagent.app.startup import once_reached
 from walagent.cli.output import say
-from walagent.cli.session import Session, Where, open_session
+from walagent.cli.session import CliSession, Where, open_session
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError
 
 
-async def follow(where: Where, session: Session, *, applying: bool) -> None:
+async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
     """Read the WAL and execute runs.
 
     Args:
@@ -28,7 +28,7 @@ async def follow(where: Where, session: Session, *, applying: bool) -> None:
         await serve(session.config, places, Hooks(reload=again.apply, logins=again.read))
 
 
-async def execute(where: Where, session: Session) -> None:
+async def execute(where: Where, session: CliSession) -> None:
     """Execute runs without reading the WAL."""
     _configure_log(session.config)
     async with _prepared(session) as places:
@@ -39,7 +39,9 @@ async def execute(where: Where, session: Session) -> None:
 class _Again:
     """Reads the file again on SIGHUP, and applies it."""
 
-    def __init__(self, where: Where, session: Session, places: Places, *, applying: bool) -> None:
+    def __init__(
+        self, where: Where, session: CliSession, places: Places, *, applying: bool
+    ) -> None:
         self._where = where
         self._session = session
         self._places = places
@@ -64,7 +66,7 @@ class _Again:
 
 
 @asynccontextmanager
-async def _prepared(session: Session) -> AsyncGenerator[Places]:
+async def _prepared(session: CliSession) -> AsyncGenerator[Places]:
     """Yield a database whose schema is up to date.
 
     A database without the schema is prepared, and an embedded one is upgraded.  An older schema of
@@ -75,7 +77,7 @@ async def _prepared(session: Session) -> AsyncGenerator[Places]:
         yield places
 
 
-async def _prepare(session: Session, places: Places) -> None:
+async def _prepare(session: CliSession, places: Places) -> None:
     async with session.connect(places) as conn:
         due = await plan_migrations(conn)
         if places.embedded is not None or is_new(due):

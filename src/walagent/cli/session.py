@@ -14,7 +14,7 @@ from psycopg.errors import Diagnostic
 
 from walagent.cli.output import say
 from walagent.config import Config
-from walagent.config.dsn import Choice, Places, choose, open_places
+from walagent.config.dsn import DatabaseChoice, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
 from walagent.store.connections import connect
@@ -35,12 +35,12 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CliSession:
     """The configuration and the selected database; None: the embedded one."""
 
     config: Config
     environment: Environment
-    choice: Choice | None
+    choice: DatabaseChoice | None
     from_env_file: frozenset[str] = frozenset()  # variables that .env has set, and may set again
 
     @asynccontextmanager
@@ -102,7 +102,7 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
     return wrapped
 
 
-def open_session(where: Where, before: Session | None = None) -> Session:
+def open_session(where: Where, before: CliSession | None = None) -> CliSession:
     """Read `.env` and the configuration file, and select the database.
 
     Args:
@@ -115,7 +115,7 @@ def open_session(where: Where, before: Session | None = None) -> Session:
     environment = Environment.of_process()
     config = load_config(where.config, environment)
     choice = choose(config, environment, dsn=where.dsn, replication_dsn=where.replication_dsn)
-    return Session(config, environment, choice, names)
+    return CliSession(config, environment, choice, names)
 
 
 def ask(where: Where, question: Callable[[Connection], Awaitable[T]]) -> T:

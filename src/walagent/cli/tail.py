@@ -6,7 +6,7 @@ import sys
 import click
 
 from walagent.cli.output import say
-from walagent.cli.session import Session, Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
 from walagent.replication.bootstrap import PUBLICATIONS
@@ -72,7 +72,7 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     asyncio.run(until_stopped(tail=_print(session, watch, limit)))
 
 
-async def _print(session: Session, watch: Watch, limit: int | None) -> None:
+async def _print(session: CliSession, watch: Watch, limit: int | None) -> None:
     """Print until the limit, or until stdout is closed."""
     async with (
         session.places() as places,

@@ -1,6 +1,6 @@
-"""agents.yaml as values: how the daemon runs, and which agents are attached to what.
+"""The models of agents.yaml: settings of the daemon, models, agents, attachments and budgets.
 
-Models only: `loading` reads files and the environment, `complaints` says what is wrong.
+`loading` reads files and the environment; `complaints` formats validation errors.
 """
 
 from walagent.config.complaints import Place, parse_config
@@ -14,24 +14,24 @@ from walagent.config.entries import (
 )
 from walagent.config.root import Config
 from walagent.config.sections import (
-    Ask,
+    AskSettings,
     Changes,
     Database,
     Embedded,
     Http,
-    Log,
-    McpServer,
-    McpTool,
+    LogSettings,
+    McpServerEntry,
+    McpToolEntry,
     Replication,
     Retention,
     Search,
-    Tools,
+    ToolSettings,
     Workers,
 )
 
 __all__ = [
     "AgentEntry",
-    "Ask",
+    "AskSettings",
     "Attach",
     "AttachmentEntry",
     "BudgetEntry",
@@ -41,15 +41,15 @@ __all__ = [
     "Embedded",
     "ExampleEntry",
     "Http",
-    "Log",
-    "McpServer",
-    "McpTool",
+    "LogSettings",
+    "McpServerEntry",
+    "McpToolEntry",
     "ModelEntry",
     "Place",
     "Replication",
     "Retention",
     "Search",
-    "Tools",
+    "ToolSettings",
     "Workers",
     "parse_config",
 ]

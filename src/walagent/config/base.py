@@ -1,4 +1,4 @@
-"""What all parts of the configuration have in common, and values that are written in short."""
+"""The base class of the configuration's models, and the types of its values."""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-# Read here and not by pydantic: its timedelta accepts 7 days and neither 30s nor 2 minutes, and the
-# MB of its ByteSize are 1000 kB, while those of PostgreSQL's own settings are 1024 kB.
+# Not parsed by pydantic: its timedelta accepts 7 days but neither 30s nor 2 minutes, and 1 MB of
+# its ByteSize is 1000 kB, while 1 MB of PostgreSQL's settings is 1024 kB.
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}  # seconds
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 
@@ -25,40 +25,40 @@ _TIME_SCHEMA = {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string", "
 
 
 class Part(BaseModel):
-    """A part of the configuration: unknown keys are errors, and nothing changes afterwards."""
+    """A part of the configuration: immutable; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 def to_seconds(value: object) -> object:
-    """Read ``30``, ``30s``, ``2 minutes`` or ``1h 30m`` as seconds.
+    """Convert ``30``, ``30s``, ``2 minutes`` or ``1h 30m`` to seconds.
 
     Raises:
-        ValueError: it is a text, and none of these.
+        ValueError: a string in another format.
     """
     if not isinstance(value, str) or not value.strip() or _is_number(value):
         return value
     rest = value.strip().lower()
     if not re.fullmatch(_TIME, rest):
-        raise ValueError("should be a time such as 30s, 2 minutes or 7 days")
+        raise ValueError("must be a time such as 30s, 2 minutes or 7 days")
     return sum(float(number) * _UNITS[_unit(unit)] for number, unit in _PART.findall(rest))
 
 
 def to_bytes(value: object) -> object:
-    """Read ``1048576``, ``512 MB`` or ``1.5GB`` as bytes; the units are PostgreSQL's, of 1024.
+    """Convert ``1048576``, ``512 MB`` or ``1.5GB`` to bytes; 1 kB is 1024 B, as in PostgreSQL.
 
     Raises:
-        ValueError: it is a text, and none of these.
+        ValueError: a string in another format.
     """
     if not isinstance(value, str) or not value.strip() or _is_number(value):
         return value
     if (found := re.fullmatch(_SIZE, value.strip())) is None:
-        raise ValueError("should be a size such as 512MB, 1 GB or 1048576")
+        raise ValueError("must be a size such as 512MB, 1 GB or 1048576")
     return int(float(found[1]) * _SIZES[found[3]])
 
 
 def in_bytes(count: int) -> str:
-    """Write a size as `to_bytes` reads it, with three digits or all of a whole number."""
+    """Format a size as `to_bytes` reads it, with three significant digits."""
     unit = next((unit for unit in ("TB", "GB", "MB", "kB") if count >= _SIZES[unit]), "B")
     number = count / _SIZES[unit]
     return f"{number:.0f} {unit}" if number >= _THREE_DIGITS else f"{number:.3g} {unit}"
@@ -85,7 +85,7 @@ def _lower(value: object) -> object:
 
 
 def one_or_many(item: dict[str, Any]) -> WithJsonSchema:
-    """Describe what `to_list` reads."""
+    """Return the JSON schema of what `to_list` accepts."""
     return WithJsonSchema({"anyOf": [item, {"type": "array", "items": item}]})
 
 
@@ -109,7 +109,7 @@ _CREDENTIAL = r"[A-Za-z_][A-Za-z0-9_.-]{0,63}"
 
 def _is_a_name(value: str) -> str:
     if value.startswith("sk-") or not re.fullmatch(_CREDENTIAL, value):
-        raise ValueError("is not a name; give the name of a variable or credential, never the key")
+        raise ValueError("must be the name of a variable or credential, not the key itself")
     return value
 
 

@@ -1,4 +1,4 @@
-"""From plain values to a `Config`, or to one error that says everything that is wrong."""
+"""Validate plain values as a `Config`; report all problems in one error."""
 
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -13,21 +13,21 @@ from walagent.message import Json
 
 Path = tuple[str | int, ...]
 Place = Callable[[Path], str]
-"""Says where a path stands, such as ``agents.yaml:12``."""
+"""Returns the location of a path, such as ``agents.yaml:12``."""
 
 
 def parse_config(raw: Mapping[str, Json], place: Place) -> Config:
-    """Check *raw*, which came from a file, and make a `Config` of it.
+    """Validate *raw*, the content of a file, as a `Config`.
 
     Raises:
-        ConfigError: with a line for each thing that is wrong.
+        ConfigError: with one line for each problem.
     """
     try:
-        # A section of which every line is a comment is null.
+        # A section that contains only comments is null.
         return Config.model_validate({k: v for k, v in raw.items() if v is not None})
     except ValidationError as error:
         problems = [_problem(details, place) for details in error.errors(include_input=False)]
-        raise ConfigError("\n".join(problems)) from None  # its text would quote the file's values
+        raise ConfigError("\n".join(problems)) from None  # its text quotes values of the file
 
 
 def _problem(details: ErrorDetails, place: Place) -> str:
@@ -45,20 +45,20 @@ def _problem(details: ErrorDetails, place: Place) -> str:
 
 
 def unknown_key(path: str, key: str, known: Sequence[str]) -> str:
-    """Say that there is no such key, which one may be meant, and which there are."""
+    """Report an unknown key, with the nearest and all known ones."""
     near = get_close_matches(key.lower(), known, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]}? " if near else ""
-    return f"there is no key {path}; {guess}known: {', '.join(sorted(known))}"
+    return f'unknown key "{path}"; {guess}known: {", ".join(sorted(known))}'
 
 
 def dotted(path: Path) -> str:
-    """Write a path as ``agents.triage.attach[0].table``."""
+    """Format a path as ``agents.triage.attach[0].table``."""
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return text.removeprefix(".")
 
 
 def keys_at(path: Path) -> list[str]:
-    """Name the keys that are known at *path*."""
+    """List the keys that are known at *path*."""
     model = _model_at(path)
     return list(model.model_fields) if model else []
 
@@ -82,27 +82,28 @@ def _model_in(annotation: object) -> type[BaseModel] | None:
 
 
 def _clean(loc: tuple[str | int, ...]) -> Path:
-    """Leave out the steps that pydantic adds for unions and validators."""
+    """Drop the steps that pydantic adds for unions and validators."""
     return tuple(step for step in loc if isinstance(step, int) or "[" not in step)
 
 
-# Kinds of pydantic's errors whose own words are about Python.
-_SHOULD = {
-    "bool_parsing": "should be true or false",
-    "bool_type": "should be true or false",
-    "dict_type": "should hold keys with values",
-    "float_parsing": "should be a number",
-    "float_type": "should be a number",
-    "int_parsing": "should be a whole number",
-    "int_type": "should be a whole number",
-    "model_type": "should hold keys with values",
-    "string_type": "should be a text; put it in quotes",
-    "tuple_type": "should be a list",
+# Types of pydantic's errors whose own messages name Python types.
+_MUST = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": "must be a mapping",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_parsing": "must be an integer",
+    "int_type": "must be an integer",
+    "model_type": "must be a mapping",
+    "string_type": "must be a string; put it in quotes",
+    "tuple_type": "must be a list",
 }
 
 
 def _sentence(details: ErrorDetails) -> str:
-    if known := _SHOULD.get(details["type"]):
+    if known := _MUST.get(details["type"]):
         return known
-    message = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    message = details["msg"].removeprefix("Value error, ")
+    message = message.replace("Input should", "must").replace(" should ", " must ")
     return message[:1].lower() + message[1:]

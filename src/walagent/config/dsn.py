@@ -1,4 +1,4 @@
-"""Which database we mean: flag, environment, file, and else the embedded server."""
+"""Select the database: option, environment, file, or else the embedded server."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -17,8 +17,7 @@ from walagent.mask import hide
 if TYPE_CHECKING:
     from walagent.embedded.server import EmbeddedServer
 
-# libpq reads these itself; any of them says that a server is meant.  A user's name or a password
-# alone does not.
+# libpq reads these itself; each of them selects a server.  A user name or password alone does not.
 _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 _URL = "DATABASE_URL"
 _REPLICATION_URL = "DATABASE_REPLICATION_URL"
@@ -26,7 +25,7 @@ _REPLICATION_URL = "DATABASE_REPLICATION_URL"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The connection strings everything uses, and the embedded server if it is ours."""
+    """The connection strings of the process, and the embedded server if it is used."""
 
     dsn: str = field(repr=False)
     replication_dsn: str = field(repr=False)
@@ -34,24 +33,24 @@ class Places:
 
 
 class Logins:
-    """The connection strings that connections are made with from now on; a reload brings others."""
+    """The current connection strings; a reload replaces them."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
 
     def dsn(self) -> str:
-        """The workers' and intake's."""
+        """Of workers and intake."""
         return self._places.dsn
 
     def replication_dsn(self) -> str:
-        """Of whoever reads the WAL."""
+        """Of the WAL reader."""
         return self._places.replication_dsn
 
     def renew(self, places: Places) -> bool:
-        """Use other logins to the same database; say whether they are others.
+        """Replace the logins; return whether they have changed.
 
         Raises:
-            ConfigError: they lead to another database; nothing was changed.
+            ConfigError: they select another database; nothing was changed.
         """
         for old, new in (
             (self._places.dsn, places.dsn),
@@ -59,8 +58,9 @@ class Logins:
         ):
             if _database_of(old) != _database_of(new):
                 raise ConfigError(
-                    "the file names another database, which a running daemon does not change to",
-                    hint="stop it and start it again; user, password and certificates may change",
+                    "cannot change the database of a running daemon",
+                    hint="Restart the daemon. A reload changes only user, password and"
+                    " certificates.",
                 )
         changed = self._places != places
         self._places = places
@@ -68,14 +68,14 @@ class Logins:
 
 
 def _database_of(dsn: str) -> Mapping[str, Any]:
-    """What of a connection string says where it leads, and not who goes there."""
+    """Return the parameters that select the database, without those of the login."""
     given = conninfo_to_dict(dsn)
     return {name: given.get(name) for name in ("host", "hostaddr", "port", "dbname", "service")}
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """A database that somebody has named, and who did; `dsn` is "" where libpq's variables do."""
+class DatabaseChoice:
+    """A named database and what named it; `dsn` is "" if libpq's variables did."""
 
     dsn: str = field(repr=False)
     replication_dsn: str = field(repr=False)
@@ -88,19 +88,21 @@ def choose(
     *,
     dsn: str | None = None,
     replication_dsn: str | None = None,
-) -> Choice | None:
-    """Say which database is meant; None: nobody has named one.
+) -> DatabaseChoice | None:
+    """Select the database; None: none is named.
 
     Args:
         dsn, replication_dsn: of the command line.
 
     Raises:
-        ConfigError: a connection string cannot be read.
+        ConfigError: a connection string is invalid.
     """
     found = _named(config, environment, dsn)
     if found is None:
         if replication_dsn:
-            raise ConfigError("--replication-dsn needs a database: give --dsn, too")
+            raise ConfigError(
+                "--replication-dsn is set, but no database is named", hint="Use --dsn too."
+            )
         return None
     chosen, named_by = found
     replication = (
@@ -111,7 +113,7 @@ def choose(
     )
     _check(chosen, named_by)
     _check(replication, "the replication DSN")
-    return Choice(chosen, replication, named_by)
+    return DatabaseChoice(chosen, replication, named_by)
 
 
 def _named(config: Config, environment: Environment, dsn: str | None) -> tuple[str, str] | None:
@@ -127,13 +129,13 @@ def _named(config: Config, environment: Environment, dsn: str | None) -> tuple[s
 
 
 def _check(dsn: str, named_by: str) -> None:
-    """See that *dsn* can be read, and keep its password out of everything that is said."""
+    """Validate *dsn*, and mask its password in all output."""
     try:
         password = conninfo_to_dict(dsn).get("password")
     except ProgrammingError:
         raise ConfigError(
-            f"{named_by} is no connection string",  # nor is it shown: it may hold a password
-            hint="postgresql://user:password@host/database, or: host=… dbname=… user=…",
+            f"{named_by} is not a valid connection string",  # not shown: it may hold a password
+            hint="Use postgresql://user:password@host/database or host=… dbname=… user=….",
         ) from None
     if password:
         hide(str(password))
@@ -141,15 +143,15 @@ def _check(dsn: str, named_by: str) -> None:
 
 @asynccontextmanager
 async def open_places(
-    choice: Choice | None, embedded: Embedded, *, create: bool
+    choice: DatabaseChoice | None, embedded: Embedded, *, create: bool
 ) -> AsyncGenerator[Places]:
-    """Give the connection strings; an embedded server runs until the block ends.
+    """Yield the connection strings; an embedded server runs until the block ends.
 
     Args:
-        create: whether an embedded database may be made where there is none yet.
+        create: create an embedded database if none exists.
 
     Raises:
-        PreconditionError: no database is named, and there is no embedded one, or it fails.
+        PreconditionError: no database is named, and no embedded one exists or it does not start.
     """
     if choice is not None:
         yield Places(choice.dsn, choice.replication_dsn)
@@ -157,10 +159,11 @@ async def open_places(
     data_dir = embedded.data_dir or default_data_dir()
     if not create and not (data_dir / "PG_VERSION").exists():
         raise PreconditionError(
-            "no database is named, and there is no embedded one yet",
-            hint="give --dsn or DATABASE_URL; or make the embedded one: walagent init",
+            "no database is named, and no embedded database exists",
+            hint="Use --dsn or DATABASE_URL to name one, or run walagent init to create an embedded"
+            " one.",
         )
-    from walagent.embedded.server import EmbeddedServer  # noqa: PLC0415 - few have one
+    from walagent.embedded.server import EmbeddedServer  # noqa: PLC0415 - rarely used
 
     server = EmbeddedServer(data_dir, embedded.bindir)
     await server.start()
@@ -171,7 +174,7 @@ async def open_places(
 
 
 def describe(parameters: Mapping[str, Any]) -> str:
-    """Name a database without what opens it: ``database "app" at host:port as user``."""
+    """Describe a database without secrets: ``database "app" at host:port as user``."""
     host = parameters.get("host") or "this machine"
     port = f":{parameters['port']}" if parameters.get("port") else ""
     return f'database "{parameters.get("dbname", "")}" at {host}{port} as {parameters.get("user")}'

@@ -1,4 +1,4 @@
-"""Models, agents and attachments, as agents.yaml names them."""
+"""The entries of agents.yaml: models, agents, attachments and budgets."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
@@ -38,13 +38,13 @@ Positive = Annotated[int, Field(gt=0)]
 
 
 class ModelEntry(Part):
-    """A model that agents may use.
+    """A model that agents can use.
 
-    Only what is given is changed: a model that the registry knows keeps the rest of its row.
+    Keys that are not set keep their registered values.
     """
 
     provider: ProviderName | None = None
-    """A built-in provider, or one of another package; `openai` for every server with its protocol.
+    """A built-in provider, or one of another package; `openai` for every compatible server.
     Default: as registered."""
     model_id: Name | None = None
     """The provider's name of the model.  Default: as registered, else the entry's name."""
@@ -88,7 +88,7 @@ class ExampleEntry(Part):
 
 
 class Attach(Part):
-    """An attachment of the agent under which it stands."""
+    """An attachment of its agent."""
 
     name: Name | None = None
     """Only under `attach`; required if the agent has several.  Default: the agent's."""
@@ -132,14 +132,14 @@ class Attach(Part):
 
 
 class AttachmentEntry(Attach):
-    """An agent on a table: which changes it acts on, and as whom."""
+    """An agent on a table: the changes that start runs, and the role that runs act as."""
 
     agent: Name
     """The agent's name; only under `attachments`."""
 
 
 class BudgetEntry(Part):
-    """What may be spent on models over a time, by all runs together."""
+    """A limit on what all runs together spend on models in a period."""
 
     agent: Name | None = None
     """Count only calls of this agent.  Default: any."""
@@ -162,9 +162,9 @@ class BudgetEntry(Part):
     @model_validator(mode="after")
     def _limits_something(self) -> "BudgetEntry":
         if self.max_cost is None and self.max_tokens is None:
-            raise ValueError("a budget needs max_cost or max_tokens")
+            raise ValueError("a budget requires max_cost or max_tokens")
         if self.asker is not None and (self.agent is not None or self.attachment is not None):
-            raise ValueError("a budget of an asker counts questions, which have no agent")
+            raise ValueError("asker cannot be combined with agent or attachment")
         return self
 
 

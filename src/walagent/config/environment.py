@@ -1,6 +1,6 @@
-"""Where settings and secrets that are not in the file come from: variables, `.env`, systemd.
+"""Read settings and secrets from environment variables, `.env` and systemd credentials.
 
-Keys of models are looked for by `agent.models.credentials`; this is for the configuration itself.
+For the configuration; `agent.models.credentials` reads the API keys of models.
 """
 
 import os
@@ -19,22 +19,22 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Named values: of systemd's credentials directory, else of the environment."""
+    """Named values of systemd's credentials directory, else of the environment."""
 
     variables: Mapping[str, str] = field(repr=False)
     credentials: Path | None = None
 
     @classmethod
     def of_process(cls) -> "Environment":
-        """What this process was given."""
+        """Return the environment of this process."""
         folder = os.environ.get("CREDENTIALS_DIRECTORY")
         return cls(os.environ, Path(folder) if folder else None)
 
     def find(self, name: str) -> str | None:
-        """Give the value called *name*; None where it is not set, or empty.
+        """Return the value of *name*; None if it is not set, or empty.
 
         Raises:
-            ConfigError: it is a credential that cannot be read.
+            ConfigError: the file of a credential cannot be read.
         """
         path = self.credentials and self.credentials / name
         if path is None or not path.is_file():
@@ -42,32 +42,32 @@ class Environment:
         try:
             return path.read_text("utf-8").strip() or None
         except (OSError, UnicodeDecodeError):
-            raise ConfigError(f"the credential file {name} cannot be read") from None
+            raise ConfigError(f'cannot read credential file "{name}"') from None
 
 
 def load_env_file(
     path: Path, environ: MutableMapping[str, str], ours: Collection[str] = ()
 ) -> frozenset[str]:
-    """Put what *path* sets into *environ*, unless somebody else has set it there already.
+    """Set the variables of *path* in *environ*; variables that are already set take precedence.
 
-    Does nothing when there is no such file.  Libpq and the models' SDKs look for their variables
-    in the environment of the process, so that is where they must be.
+    Does nothing if the file does not exist.  libpq and the SDKs of models read their variables from
+    the environment of the process.
 
     Args:
-        ours: the names that an earlier reading of the file has put there.
+        ours: the names that an earlier call has set.
 
     Returns:
-        the names that are the file's.
+        the names that the file sets.
 
     Raises:
-        ConfigError: a line is no assignment.
+        ConfigError: the file is unreadable or invalid.
     """
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return frozenset(ours)
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {type(error).__name__}") from error
+        raise ConfigError(f'cannot read "{path}": {type(error).__name__}') from error
     given = read_assignments(text, path.name)
     names = {name for name in given if name in ours or name not in environ}
     environ.update((name, given[name]) for name in names)
@@ -75,13 +75,13 @@ def load_env_file(
 
 
 def read_assignments(text: str, name: str = ".env") -> dict[str, str]:
-    """Read lines of ``NAME=value`` as python-dotenv does, without its interpolation.
+    """Parse lines of ``NAME=value`` as python-dotenv does, without its interpolation.
 
     Raises:
-        ConfigError: a line is no assignment; it is named by its number, for it may be a secret.
+        ConfigError: a line is not an assignment; only its number is shown: it may be a secret.
     """
     found: dict[str, str] = {}
-    for binding in parse_stream(StringIO(text)):  # unlike dotenv_values, it says what is wrong
+    for binding in parse_stream(StringIO(text)):  # unlike dotenv_values, it reports errors
         if binding.error or (binding.key and not _is_assignment(binding)):
             raise ConfigError(f"{name}:{_line(binding)}: expected NAME=value")
         if binding.key and binding.value is not None:
@@ -90,7 +90,7 @@ def read_assignments(text: str, name: str = ".env") -> dict[str, str]:
 
 
 def _line(binding: Binding) -> int:
-    """Give the line on which a binding stands; its text starts with the empty lines before it."""
+    """Return the line number of a binding; its text starts with the empty lines before it."""
     text = binding.original.string
     return binding.original.line + text[: len(text) - len(text.lstrip())].count("\n")
 

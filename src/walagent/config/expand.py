@@ -1,4 +1,4 @@
-"""``${NAME}`` and ``${NAME:-default}`` in the texts of a configuration."""
+"""Expand ``${NAME}`` and ``${NAME:-default}`` in the strings of a configuration."""
 
 import re
 from collections.abc import Callable
@@ -13,12 +13,12 @@ _INSIDE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?-)(.*))?", re.DOTALL)
 
 
 def expand(raw: Json, find: Callable[[str], str | None], place: Place) -> Json:
-    """Put the environment's values into every text of *raw*; ``$${`` stands for ``${``.
+    """Expand the references in every string of *raw*; ``$${`` is a literal ``${``.
 
-    What is put in is never read as YAML, nor expanded again.
+    Values are neither parsed as YAML nor expanded again.
 
     Raises:
-        ConfigError: a variable is not set and has no default; it is named, with its place.
+        ConfigError: a variable is not set and has no default; the message has its location.
     """
     return _expanded(raw, (), find, place)
 
@@ -45,14 +45,14 @@ def _value(
     where = f"{at}: " if (at := place(path)) else ""
     if not (inside := _INSIDE.fullmatch(found[1])):
         raise ConfigError(
-            f"{where}{dotted(path)}: {found[0]} is no variable",
-            hint="write ${NAME} or ${NAME:-default}; $${ stands for ${",
+            f'{where}{dotted(path)}: invalid reference "{found[0]}"',
+            hint="Use ${NAME} or ${NAME:-default}; $${ is a literal ${.",
         )
     name, default = inside[1], inside[3]
     value = find(name)
     if value is None and default is None:
         raise ConfigError(
-            f"{where}{dotted(path)}: the variable {name} is not set",
-            hint=f"set {name}, or give a default: ${{{name}:-…}}",
+            f"{where}{dotted(path)}: variable {name} is not set",
+            hint=f"Set {name}, or add a default: ${{{name}:-…}}.",
         )
     return default if value is None else value

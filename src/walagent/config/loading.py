@@ -1,4 +1,4 @@
-"""agents.yaml in, a `Config` out."""
+"""Load agents.yaml as a `Config`."""
 
 from pathlib import Path
 from typing import cast
@@ -14,10 +14,10 @@ DEFAULT_FILE = Path("agents.yaml")
 
 
 def load_config(path: Path | None, environment: Environment) -> Config:
-    """Read a file; without one, `agents.yaml` in the working directory, or else all defaults.
+    """Load a file; without one, `agents.yaml` in the working directory, or else the defaults.
 
     Raises:
-        ConfigError: the file is not there, or something in it is wrong; says where.
+        ConfigError: the file does not exist or is invalid; the message has file and line.
     """
     if path is None and not DEFAULT_FILE.is_file():
         return Config()
@@ -25,14 +25,14 @@ def load_config(path: Path | None, environment: Environment) -> Config:
 
 
 def parse_text(text: str, name: str, environment: Environment) -> Config:
-    """Read a configuration from *text*, which errors call *name*.
+    """Load a configuration from *text*; errors use *name* as its file name.
 
     Raises:
-        ConfigError: something in it is wrong; says where.
+        ConfigError: it is invalid; the message has file and line.
     """
     document = read_yaml(text, name)
     if not isinstance(document.value, dict):
-        raise ConfigError(f"{name}: expected sections such as agents: at the top")
+        raise ConfigError(f"{name}: expected sections such as agents: at the top level")
     raw = expand(cast("Json", document.value), environment.find, document.place)
     return parse_config(raw, document.place)
 
@@ -41,8 +41,8 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError as error:
-        raise ConfigError(f"there is no file {path}") from error
+        raise ConfigError(f'file "{path}" does not exist') from error
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+        raise ConfigError(f'cannot read "{path}": {error.strerror}') from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 (at byte {error.start})") from error
+        raise ConfigError(f'file "{path}" is not valid UTF-8 (byte {error.start})') from error

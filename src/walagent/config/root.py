@@ -1,4 +1,4 @@
-"""The whole of agents.yaml."""
+"""The root of agents.yaml."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,23 +7,23 @@ from pydantic import Field, model_validator
 from walagent.config.base import Name, Part
 from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
 from walagent.config.sections import (
-    Ask,
+    AskSettings,
     Changes,
     Database,
     Embedded,
     Http,
-    Log,
-    McpServer,
+    LogSettings,
+    McpServerEntry,
     Replication,
     Retention,
-    Tools,
+    ToolSettings,
     Workers,
 )
 from walagent.tool import is_tool_name, mcp_tool_name
 
 
 class Config(Part):
-    """The configuration of walagent: every section may be left out."""
+    """The configuration of walagent: every section is optional."""
 
     database: Database = Database()
     replication: Replication = Replication()
@@ -31,18 +31,18 @@ class Config(Part):
     workers: Workers = Workers()
     retention: Retention = Retention()
     http: Http = Http()
-    log: Log = Log()
+    log: LogSettings = LogSettings()
     embedded: Embedded = Embedded()
-    tools: Tools = Tools()
-    ask: Ask = Ask()
-    mcp_servers: dict[Name, McpServer] = Field(default_factory=dict)
-    """MCP servers by name, whose tools agents may have."""
+    tools: ToolSettings = ToolSettings()
+    ask: AskSettings = AskSettings()
+    mcp_servers: dict[Name, McpServerEntry] = Field(default_factory=dict)
+    """MCP servers by name; their tools are available to agents."""
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     """Models by name."""
     agents: dict[str, AgentEntry] = Field(default_factory=dict)
     """Agents by name."""
     attachments: dict[str, AttachmentEntry] = Field(default_factory=dict)
-    """Attachments by name, for those that do not stand under their agent's `attach`."""
+    """Attachments by name, in addition to those under `attach` of their agents."""
 
     budgets: dict[str, BudgetEntry] = Field(default_factory=dict)
     """Budgets by name."""
@@ -54,9 +54,11 @@ class Config(Part):
             for tool in entry.tools:
                 name, target = mcp_tool_name(server, tool), f"{server}.{tool}"
                 if not is_tool_name(name):
-                    raise ValueError(f"mcp_servers: {target} would be the tool {name!r}: too long")
+                    raise ValueError(f'mcp_servers: {target}: tool name "{name}" is too long')
                 if name in seen:
-                    raise ValueError(f"mcp_servers: {seen[name]} and {target} are both {name!r}")
+                    raise ValueError(
+                        f'mcp_servers: {seen[name]} and {target} have the same tool name "{name}"'
+                    )
                 seen[name] = target
         return self
 
@@ -65,13 +67,13 @@ class Config(Part):
         seen = set(self.attachments)
         for name, _ in self._nested():
             if name in seen:
-                raise ValueError(f"two attachments are called {name!r}: give one of them a name")
+                raise ValueError(f'two attachments are named "{name}"; set name for one of them')
             seen.add(name)
         return self
 
     @property
     def all_attachments(self) -> Mapping[str, AttachmentEntry]:
-        """Every attachment by its name, wherever in the file it stands."""
+        """All attachments by name: under `attachments` and under `attach` of agents."""
         return {**self.attachments, **dict(self._nested())}
 
     def _nested(self) -> Iterator[tuple[str, AttachmentEntry]]:

@@ -1,4 +1,4 @@
-"""The JSON Schema of agents.yaml, which editors and checks read."""
+"""The JSON Schema of agents.yaml, for editors and validators."""
 
 import ast
 import inspect
@@ -15,10 +15,9 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema() -> dict[str, Any]:
-    """Write the schema.
+    """Generate the schema.
 
-    A ``${NAME}`` may stand wherever a text may; where a number or a choice is wanted it may too,
-    but an editor that follows this schema will not think so.
+    A ``${NAME}`` is allowed in place of every value, but this schema allows it only as a string.
     """
     schema = Config.model_json_schema(schema_generator=_Schema)
     for part in _parts(Part):
@@ -37,9 +36,9 @@ def _parts(base: type[Part]) -> Iterator[type[Part]]:
 
 
 def _descriptions(part: type[Part]) -> dict[str, str]:
-    """Read the text below each field.
+    """Read the docstring of each field.
 
-    pydantic would read them when the class is made, which takes every command 30 ms.
+    pydantic would parse them when the class is created, which costs every command 30 ms.
     """
     found = dict[str, str]()
     for base in reversed([base for base in part.__mro__ if issubclass(base, Part)]):
@@ -58,9 +57,9 @@ def _descriptions(part: type[Part]) -> dict[str, str]:
 
 
 class _Schema(GenerateJsonSchema):
-    """Leaves out titles, which only repeat the names."""
+    """Omits titles, which only repeat the names."""
 
     def field_title_should_be_set(self, schema: object) -> bool:
-        """Say no."""
+        """Return False."""
         del schema
         return False

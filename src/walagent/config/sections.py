@@ -1,4 +1,4 @@
-"""How the daemon runs: database, replication, workers, HTTP, log."""
+"""The sections of agents.yaml that configure the daemon, questions and MCP servers."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from walagent.config.base import Bytes, CredentialName, Duration, Name, Names, P
 
 
 class Database(Part):
-    """How the database is reached; where nothing is named, the embedded one is used."""
+    """The connection to the database; if none is named, the embedded one is used."""
 
     dsn: str | None = Field(default=None, repr=False)
     """A libpq connection string or URL; `--dsn` and `DATABASE_URL` take precedence."""
@@ -99,7 +99,7 @@ class Search(Part):
     """Limit of one search."""
 
 
-class Ask(Part):
+class AskSettings(Part):
     """How questions are answered: `walagent ask` and `chat`."""
 
     role: str = Field(default="walagent_analyst", min_length=1)
@@ -145,7 +145,7 @@ class Http(Part):
     """Time without a message from the server after which the daemon is not ready."""
 
 
-class Log(Part):
+class LogSettings(Part):
     """The log on stderr."""
 
     format: Literal["auto", "json", "text"] = "auto"
@@ -163,15 +163,15 @@ class Embedded(Part):
     """The directory with `postgres` and `initdb`.  Default: the `local` extra's."""
 
 
-class Tools(Part):
+class ToolSettings(Part):
     """Tools written in Python."""
 
     modules: Names = ()
     """Importable modules with functions declared by `walagent.tools.tool`."""
 
 
-class McpTool(Part):
-    """What agents may do with one tool of an MCP server."""
+class McpToolEntry(Part):
+    """How agents can use a tool of an MCP server."""
 
     effect: Literal["idempotent", "unsafe"] = "unsafe"
     """`idempotent`: a call with an unknown outcome can be repeated; `unsafe`: a person resolves
@@ -182,8 +182,8 @@ class McpTool(Part):
     """Of the accepted name, description and schema.  Default: as first seen."""
 
 
-class McpServer(Part):
-    """An MCP server whose tools agents may have: a program, or a URL."""
+class McpServerEntry(Part):
+    """An MCP server whose tools are available to agents: a program or a URL."""
 
     command: tuple[Name, ...] | None = None
     """A program and its arguments, as a list; connected through stdin and stdout."""
@@ -195,7 +195,9 @@ class McpServer(Part):
     """Variables for the program, in addition to `PATH`, `HOME`, `USER` and the like."""
     credentials: tuple[CredentialName, ...] = ()
     """Variables or credentials that the program receives under the same names."""
-    tools: dict[Name, Annotated[McpTool, BeforeValidator(lambda raw: {} if raw is None else raw)]]
+    tools: dict[
+        Name, Annotated[McpToolEntry, BeforeValidator(lambda raw: {} if raw is None else raw)]
+    ]
     """The tools that agents can have, by the server's names; others are not available."""
     connect: Seconds = 30.0
     """Time that the server has to start and list its tools."""
@@ -203,13 +205,13 @@ class McpServer(Part):
     """Characters kept of an answer, at most 60000."""
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> "McpServer":
+    def _is_one_of_both(self) -> "McpServerEntry":
         if (self.command is None) == (self.url is None):
-            raise ValueError("an MCP server has either a command or a url")
+            raise ValueError("an MCP server requires either command or url")
         if self.command == ():
-            raise ValueError("command names no program")
+            raise ValueError("command must name a program")
         if self.url is None and self.token is not None:
-            raise ValueError("token goes with url; a program is given credentials")
+            raise ValueError("token requires url; for a command, use credentials")
         if self.command is None and (self.env or self.credentials):
-            raise ValueError("env and credentials go with command")
+            raise ValueError("env and credentials require command")
         return self

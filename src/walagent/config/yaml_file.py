@@ -1,7 +1,7 @@
-"""YAML in, plain values and the line of each out.
+"""Parse YAML into plain values, with the line of each.
 
-Only ``true`` and ``false`` are booleans, as in YAML 1.2: the key ``on`` is a word.  A key that is
-given twice is an error, for the first would be lost without a word.
+Only ``true`` and ``false`` are booleans, as in YAML 1.2: the key ``on`` is a string.  A duplicate
+key is an error; otherwise the first value would be lost silently.
 """
 
 import re
@@ -20,14 +20,14 @@ _DEEPEST = 50  # levels; agents.yaml has eight
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a file holds, and where it stands."""
+    """The content of a file, and the line of each value."""
 
     name: str
     value: Json
     lines: dict[Path, int]
 
     def place(self, path: Path) -> str:
-        """Say where *path* stands: of a key that is missing, where its parent does."""
+        """Return the location of *path*; of a missing key, the location of its parent."""
         while path and path not in self.lines:
             path = path[:-1]
         return f"{self.name}:{self.lines[path]}" if path in self.lines else self.name
@@ -37,16 +37,16 @@ def read_yaml(text: str, name: str) -> Document:
     """Read one YAML document.
 
     Raises:
-        ConfigError: it is not YAML, a key is given twice, or it holds what is no plain value.
+        ConfigError: invalid YAML, a duplicate key, or a value of an unsupported type.
     """
     try:
-        node = yaml.compose(text, Loader=_Loader)
+        node = yaml.compose(text, Loader=_YamlLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
         raise ConfigError(f"{name}{line}: {error.problem or error.context}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: not YAML: {type(error).__name__}") from error
+        raise ConfigError(f"{name}: invalid YAML: {type(error).__name__}") from error
     if node is None:
         return Document(name, {}, {})
     lines: dict[Path, int] = {}
@@ -54,10 +54,10 @@ def read_yaml(text: str, name: str) -> Document:
     return Document(name, value, lines)
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads YAML 1.1 but for two things: yes, no, on and off stay words, and so do dates."""
+class _YamlLoader(yaml.SafeLoader):
+    """Parses YAML 1.1, except that yes, no, on, off and dates remain strings."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012 - how PyYAML asks for it
+    yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's interface
         first: [
             (tag, pattern)
             for tag, pattern in found
@@ -67,23 +67,23 @@ class _Loader(yaml.SafeLoader):
     }
 
 
-_Loader.add_implicit_resolver(  # pyright: ignore[reportUnknownMemberType]
+_YamlLoader.add_implicit_resolver(  # pyright: ignore[reportUnknownMemberType]
     "tag:yaml.org,2002:bool", re.compile("true|True|TRUE|false|False|FALSE"), list("tTfF")
 )
 
 
 class _Reader:
-    """Builds plain values from nodes, and notes the line of each."""
+    """Builds plain values from nodes, and records the line of each."""
 
     def __init__(self, name: str, lines: dict[Path, int]) -> None:
         self._name = name
         self._lines = lines
-        self._loader = _Loader("")
+        self._loader = _YamlLoader("")
 
     def read(self, node: yaml.Node, path: Path) -> Json:
         self._lines.setdefault(path, node.start_mark.line + 1)
         if len(path) > _DEEPEST:
-            raise self._error(node, "too deep, or an alias that holds itself")
+            raise self._error(node, "nesting is too deep, or an alias contains itself")
         match node:
             case yaml.MappingNode():
                 return self._mapping(node, path)
@@ -101,21 +101,21 @@ class _Reader:
                 out = self._merged(value_node, path) | out
                 continue
             if not isinstance(key_node, yaml.ScalarNode):
-                raise self._error(key_node, "a key must be a word")
+                raise self._error(key_node, "a key must be a string")
             if key in given:
-                raise self._error(key_node, f"the key {key} is given twice")
+                raise self._error(key_node, f'duplicate key "{key}"')
             given.add(key)
             self._lines[*path, key] = key_node.start_mark.line + 1
             out[key] = self.read(value_node, (*path, key))
         return out
 
     def _merged(self, node: yaml.Node, path: Path) -> dict[str, Json]:
-        """Read what ``<<`` puts in; keys that are given themselves win."""
+        """Read the mappings of ``<<``; explicit keys take precedence."""
         many = node.value if isinstance(node, yaml.SequenceNode) else [node]
         out: dict[str, Json] = {}
         for one in many:
             if not isinstance(one, yaml.MappingNode):
-                raise self._error(node, "<< takes a mapping")
+                raise self._error(node, "<< requires a mapping")
             out = self._mapping(one, path) | out
         return out
 
@@ -123,9 +123,11 @@ class _Reader:
         try:
             value = cast("object", self._loader.construct_object(node))  # pyright: ignore[reportUnknownMemberType]
         except (yaml.YAMLError, ValueError) as error:
-            raise self._error(node, f"cannot be read as {node.tag.rpartition(':')[2]}") from error
+            raise self._error(
+                node, f"invalid value of type {node.tag.rpartition(':')[2]}"
+            ) from error
         if not isinstance(value, str | int | float | None):
-            raise self._error(node, f"a {type(value).__name__} has no place here")
+            raise self._error(node, f"unsupported type {type(value).__name__}")
         return value
 
     def _error(self, node: yaml.Node, problem: str) -> ConfigError:

@@ -1,1 +1,1 @@
-"""Questions and runs for programs that speak the Model Context Protocol."""
+"""The MCP (Model Context Protocol) server, and the MCP servers whose tools agents use."""

@@ -1,9 +1,9 @@
-"""Who may use the MCP server, and who may decide through it: two tokens, never the same.
+"""Authorize MCP callers: one token to use the server, another to decide about tool calls.
 
-A model that uses the server writes the name of a tool and its arguments, and nothing else.  So
-whoever decides shows a token in a place that no model writes: the header of the HTTP request, or
-the `_meta` of the call on stdio, which the client program fills in.  An argument would pass through
-the model, which could then approve its own calls.
+A model that uses the server controls the names and arguments of calls, and nothing else.  The
+token for decisions is therefore sent where no model writes: in the header of the HTTP request, or
+on stdio in the `_meta` of the call, which the client program sets.  With a token among the
+arguments, a model could approve its own calls.
 """
 
 from dataclasses import dataclass, field
@@ -24,17 +24,17 @@ META: Final = "walagent/person-token"  # in the `_meta` of a call on stdio
 USE: Final = "use"
 DECIDE: Final = "decide"
 
-_SHORTEST: Final = 16  # characters; a shorter one can be tried out
-_MAKE_ONE: Final = "`openssl rand -hex 32` makes one; put it into the environment or .env"
+_SHORTEST: Final = 16  # characters; shorter tokens can be guessed
+_CREATE: Final = "Run openssl rand -hex 32 to create one, and set it in the environment or .env."
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What callers show.
+    """The tokens that callers send.
 
     Args:
-        program: lets programs use the server over HTTP; None on stdio, where only our parent can.
-        person: lets a person decide about tool calls; None: nobody can decide here.
+        program: to use the server over HTTP; None on stdio, where the parent is the only caller.
+        person: to decide about tool calls; None disables decisions.
     """
 
     program: str | None = field(default=None, repr=False)
@@ -42,17 +42,17 @@ class Tokens:
 
 
 def read_tokens(environment: Environment, *, http: bool) -> Tokens:
-    """Read the tokens; from now on they are masked wherever they turn up.
+    """Read the tokens, and mask them in all output.
 
     Raises:
-        PreconditionError: HTTP needs a token, and there is none.
-        ConfigError: a token can be guessed, or one is used for both.
+        PreconditionError: the token that HTTP requires is not set.
+        ConfigError: a token is too short, or both are equal.
     """
     program = environment.find(TOKEN) if http else None
     person = environment.find(PERSON_TOKEN)
     if http and program is None:
         raise PreconditionError(
-            f"{TOKEN} is not set; any program of this machine could ask", hint=_MAKE_ONE
+            f"{TOKEN} is not set: every local program could ask questions", hint=_CREATE
         )
     for name, token in ((TOKEN, program), (PERSON_TOKEN, person)):
         if token is not None:
@@ -60,7 +60,7 @@ def read_tokens(environment: Environment, *, http: bool) -> Tokens:
             _check(name, token)
     if program is not None and person is not None and same(program, person):
         raise ConfigError(
-            f"{TOKEN} and {PERSON_TOKEN} are the same: a program could approve its own calls"
+            f"{TOKEN} and {PERSON_TOKEN} are equal: a program could approve its own calls"
         )
     return Tokens(program, person)
 
@@ -68,27 +68,27 @@ def read_tokens(environment: Environment, *, http: bool) -> Tokens:
 def _check(name: str, token: str) -> None:
     if len(token) < _SHORTEST or not token.isascii() or not token.isprintable():
         raise ConfigError(
-            f"{name} must have at least {_SHORTEST} characters of ASCII",
-            hint=_MAKE_ONE,
+            f"{name} must have at least {_SHORTEST} printable ASCII characters",
+            hint=_CREATE,
         )
 
 
 def same(given: str, known: str) -> bool:
-    """Compare in a time that says nothing about where they differ."""
+    """Compare in constant time."""
     return compare_digest(given.encode("utf-8", "replace"), known.encode())
 
 
 class Bearer(TokenVerifier):
-    """Knows callers over HTTP by their token."""
+    """Identifies HTTP callers by their bearer token."""
 
     def __init__(self, tokens: Tokens) -> None:
-        """Take what callers may show."""
+        """Store the valid tokens."""
         self._tokens = tokens
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        """Say who shows *token*; None: nobody we know.
+        """Return the scopes of *token*; None if it is invalid.
 
-        What is returned goes from hand to hand in the SDK, so the token itself is not in it.
+        The SDK passes the result on, so it does not contain the token itself.
         """
         is_program = self._tokens.program is not None and same(token, self._tokens.program)
         is_person = self._tokens.person is not None and same(token, self._tokens.person)
@@ -100,12 +100,12 @@ class Bearer(TokenVerifier):
 
 
 def may_decide_by_bearer() -> bool:
-    """Whether the HTTP request that is being answered came with the person's token."""
+    """Whether the current HTTP request has the token for decisions."""
     access = get_access_token()
     return access is not None and DECIDE in access.scopes
 
 
 def may_decide_by_meta(tokens: Tokens, context: "Context[object]") -> bool:
-    """Whether the client program put the person's token beside the call."""
+    """Whether the call's `_meta` has the token for decisions."""
     given = dict(context.request_context.meta or {}).get(META)
     return tokens.person is not None and isinstance(given, str) and same(given, tokens.person)

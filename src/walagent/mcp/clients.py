@@ -1,6 +1,6 @@
-"""MCP servers of the configuration, as tools of agents: found, registered, carried out.
+"""The MCP servers of the configuration: list, register and call their tools.
 
-A server that is down stops nobody: what was registered of it stays, and its calls fail.
+If a server is unavailable, its registered tools remain, and calls of them fail.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from walagent.agent.tools.callee import Callee
 from walagent.agent.tools.offered import Offered
 from walagent.concurrency import Periodic
-from walagent.config import Config, McpServer
+from walagent.config import Config, McpServerEntry
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.log import log
@@ -22,27 +22,27 @@ from walagent.store.tools import fingerprints, known_tools, register_mcp_tool
 from walagent.tool import Effect, Tool, mcp_tool_name
 
 Connection = AsyncConnection[Any]
-_AGAIN: Final = 60.0  # seconds until a server that was away is asked again
+_RETRY: Final = 60.0  # seconds between attempts to reach a server
 
 
-class Asked(Protocol):
-    """A server that can say what it offers."""
+class ToolServer(Protocol):
+    """A server that lists its tools."""
 
     async def offers(self) -> Mapping[str, Offered]:
-        """Ask it."""
+        """List its tools by name."""
         ...
 
 
 class Clients(Protocol):
-    """The servers of this process."""
+    """The connections of this process to MCP servers."""
 
     @property
-    def servers(self) -> Mapping[str, Asked]:
-        """By name."""
+    def servers(self) -> Mapping[str, ToolServer]:
+        """The servers by name."""
         ...
 
     def callee(self, tool: Tool) -> Callee:
-        """Give what carries a tool out."""
+        """Return the object that calls *tool*."""
         ...
 
     async def aclose(self) -> None:
@@ -51,12 +51,12 @@ class Clients(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """How an allowed tool stands.
+class ToolStatus:
+    """The state of an allowed tool.
 
     Args:
-        offered: as its server describes it; None where it does not.
-        trouble: why it cannot be used; "" where it can.
+        offered: its server's description; None if the server does not offer it.
+        trouble: why it cannot be used; "" if it can.
     """
 
     server: str
@@ -66,10 +66,10 @@ class Status:
 
 
 def make_clients(config: Config, environment: Environment) -> Clients | None:
-    """Make the servers of *config*; none is opened yet.
+    """Create the clients of the servers in *config*, without connecting.
 
     Raises:
-        ConfigError: the SDK is not installed, or a credential is not there.
+        ConfigError: the SDK is not installed, or a credential is not set.
     """
     if not config.mcp_servers:
         return None
@@ -104,29 +104,29 @@ def make_clients(config: Config, environment: Environment) -> Clients | None:
 def _secret(server: str, name: str, environment: Environment) -> str:
     if (value := environment.find(name)) is None:
         raise ConfigError(
-            f"mcp_servers.{server}: there is no variable or credential called {name}",
-            hint=f"set the environment variable {name}, or LoadCredential={name}:… in the unit",
+            f"mcp_servers.{server}: variable or credential {name} is not set",
+            hint=f"Set the environment variable {name}, or LoadCredential={name}:… in the unit.",
         )
     return value
 
 
-async def look_at(clients: Clients, name: str, entry: McpServer) -> Sequence[Status]:
-    """Ask a server for the tools that the configuration allows.
+async def look_at(clients: Clients, name: str, entry: McpServerEntry) -> Sequence[ToolStatus]:
+    """Return the state of the tools that the configuration allows of a server.
 
     Raises:
-        ToolFailedError: it cannot be reached.
+        ToolFailedError: the server is unreachable.
     """
     offered = await clients.servers[name].offers()
     return [_status(name, tool, offered.get(tool)) for tool in entry.tools]
 
 
-def _status(server: str, tool: str, offered: Offered | None) -> Status:
-    trouble = "its server does not offer it" if offered is None else offered.trouble
-    return Status(server, tool, offered, trouble)
+def _status(server: str, tool: str, offered: Offered | None) -> ToolStatus:
+    trouble = "not offered by the server" if offered is None else offered.trouble
+    return ToolStatus(server, tool, offered, trouble)
 
 
-async def register(conn: Connection, entry: McpServer, found: Iterable[Status]) -> None:
-    """Write tools down that can be used; say of the others why not."""
+async def register(conn: Connection, entry: McpServerEntry, found: Iterable[ToolStatus]) -> None:
+    """Register the usable tools; log why the others are not usable."""
     for each in found:
         server, tool, offered = each.server, each.tool, each.offered
         if offered is None or each.trouble:
@@ -138,7 +138,7 @@ async def register(conn: Connection, entry: McpServer, found: Iterable[Status]) 
 
 
 def with_named(config: Config) -> Config:
-    """Leave out the servers of which no agent of a file has a tool: applying does without them."""
+    """Drop the servers whose tools no agent of the file uses: apply does not contact them."""
     named = {tool for agent in config.agents.values() for tool in agent.tools}
     servers = {
         name: entry
@@ -152,7 +152,7 @@ async def register_named(conn: Connection, config: Config, clients: Clients) -> 
     """Register the tools that the agents of a file name, so that attaching finds them.
 
     Raises:
-        ConfigError: a server is down whose tool nobody has seen yet, or its tool cannot be used.
+        ConfigError: a tool is not registered and its server is unreachable or does not offer it.
     """
     named = {tool for agent in config.agents.values() for tool in agent.tools}
     for server, entry in config.mcp_servers.items():
@@ -161,26 +161,28 @@ async def register_named(conn: Connection, config: Config, clients: Clients) -> 
             continue
         try:
             found = await look_at(clients, server, entry)
-            reason = "it cannot be a tool of an agent"
+            reason = "an agent cannot use it"
         except ToolFailedError as error:
             log.warning("mcp.unreachable", server=server, error=error)
             found, reason = (), str(error)
         await register(conn, entry, found)
         if missing := sorted(wanted - await known_tools(conn, wanted)):
-            told = "; ".join(
-                f"{each.tool}: {each.trouble or 'its fingerprint is another one'}"
+            reasons = "; ".join(
+                f"{each.tool}: {each.trouble or 'its fingerprint differs from the configured one'}"
                 for each in found
                 if mcp_tool_name(server, each.tool) in missing
             )
-            raise ConfigError(f"mcp_servers.{server}: {missing[0]} is not known: {told or reason}")
+            raise ConfigError(
+                f"mcp_servers.{server}: tool {missing[0]} is not available: {reasons or reason}"
+            )
 
 
 async def keep_registered(
-    clients: Clients, config: Config, registered: "Registering", pause: float = _AGAIN
+    clients: Clients, config: Config, registered: "Registering", pause: float = _RETRY
 ) -> None:
-    """Register what each server offers, those that are away as soon as they are back."""
+    """Register the tools of each server, retrying until all servers were reached."""
     waiting = dict(config.mcp_servers)
-    async for _ in Periodic(pause, rest=pause):  # a look at a server that hangs takes a while
+    async for _ in Periodic(pause, rest=pause):  # a hanging server takes a while
         found = await asyncio.gather(
             *(_tried(clients, name, entry) for name, entry in waiting.items())
         )
@@ -192,14 +194,14 @@ async def keep_registered(
 
 
 class Registering(Protocol):
-    """Writes down what a server offers."""
+    """Registers the tools of a server."""
 
-    async def __call__(self, entry: McpServer, found: Sequence[Status], /) -> None:
-        """Do it."""
+    async def __call__(self, entry: McpServerEntry, found: Sequence[ToolStatus], /) -> None:
+        """Register *found*."""
         ...
 
 
-async def _tried(clients: Clients, name: str, entry: McpServer) -> Sequence[Status] | None:
+async def _tried(clients: Clients, name: str, entry: McpServerEntry) -> Sequence[ToolStatus] | None:
     try:
         return await look_at(clients, name, entry)
     except ToolFailedError as error:
@@ -208,19 +210,19 @@ async def _tried(clients: Clients, name: str, entry: McpServer) -> Sequence[Stat
 
 
 async def list_tools(conn: Connection, config: Config, clients: Clients) -> list[dict[str, Json]]:
-    """Say of each tool that the configuration allows how it stands: a row for people."""
+    """Return one row for each tool that the configuration allows, with its state."""
     accepted = await fingerprints(conn)
     rows: list[dict[str, Json]] = []
     for server, entry in config.mcp_servers.items():
         try:
             found = await look_at(clients, server, entry)
         except ToolFailedError as error:
-            found = [Status(server, tool, None, str(error)) for tool in entry.tools]
+            found = [ToolStatus(server, tool, None, str(error)) for tool in entry.tools]
         rows.extend(_row(each, entry, accepted) for each in found)
     return rows
 
 
-def _row(each: Status, entry: McpServer, accepted: Mapping[str, str]) -> dict[str, Json]:
+def _row(each: ToolStatus, entry: McpServerEntry, accepted: Mapping[str, str]) -> dict[str, Json]:
     name, offered = mcp_tool_name(each.server, each.tool), each.offered
     now = offered.fingerprint if offered else None
     state = "new" if name not in accepted else "accepted" if accepted[name] == now else "changed"

@@ -1,7 +1,6 @@
-"""What the MCP server's tools do: each opens what it needs, answers in bounds, and lets go again.
+"""The tools of the MCP server: each opens its connections, returns a bounded result, closes them.
 
-Nothing stays open between calls: a client keeps its server for days, and each of its windows may
-have one of its own.
+No connection stays open between calls: clients keep their servers for days, often one per window.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from pydantic import BaseModel, Field
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker
 from walagent.ask.options import Options
-from walagent.config import Ask
+from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import WalagentError
 from walagent.mask import mask
@@ -28,28 +27,28 @@ from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.listings import Connection, Found
 
-MOST: Final = 50_000  # characters of rows or of a schema: about 12,000 tokens of the model's
-_MOST_ERROR: Final = 500  # characters of why a run failed
-_AT_ONCE: Final = 4  # calls; each takes up to `ask.connections` + 3 connections
+MOST: Final = 50_000  # characters of rows or of a schema: about 12,000 tokens
+_MOST_ERROR: Final = 500  # characters of a run's error
+_AT_ONCE: Final = 4  # concurrent calls; each uses up to `ask.connections` + 3 connections
 
-Question = Annotated[str, Field(description="the question, in plain words")]
+Question = Annotated[str, Field(description="the question, in natural language")]
 SessionName = Annotated[
     str | None,
-    Field(description="from an earlier answer: the question then knows of those before it"),
+    Field(description="session of an earlier answer, to continue it"),
 ]
-Statement = Annotated[str, Field(description="one read-only statement of PostgreSQL")]
+Statement = Annotated[str, Field(description="one read-only PostgreSQL statement")]
 Words = Annotated[
-    str, Field(description="what you look for; where not all tables fit, those that fit it best")
+    str, Field(description="search words; of a large schema, the best matching tables are returned")
 ]
 RunId = Annotated[int | None, Field(description="only this run")]
 State = Annotated[RunState | None, Field(description="only runs in this state")]
-Limit = Annotated[int, Field(ge=1, le=50, description="at most so many, newest first")]
-Approval = Annotated[int, Field(description="the number that `walagent approvals` shows")]
-Reason = Annotated[str | None, Field(max_length=1000, description="told to the agent's model")]
+Limit = Annotated[int, Field(ge=1, le=50, description="maximum number of runs, newest first")]
+Approval = Annotated[int, Field(description="the ID that `walagent approvals` lists")]
+Reason = Annotated[str | None, Field(max_length=1000, description="sent to the agent's model")]
 
 
 class Answer(BaseModel):
-    """An answer with its proof; `rows` are those that it rests on, as text."""
+    """An answer with its evidence; `rows` are the rows behind it, as text."""
 
     status: Literal["answered", "clarify", "refused", "error"]
     answer: str
@@ -61,8 +60,8 @@ class Answer(BaseModel):
     run: int
 
 
-class Table(BaseModel):
-    """Rows as PostgreSQL prints them, null for NULL; `cut` says what was left out."""
+class QueryResult(BaseModel):
+    """Rows in PostgreSQL's text format, null for NULL; `cut` lists what was omitted."""
 
     columns: list[str]
     rows: list[list[str | None]]
@@ -70,7 +69,7 @@ class Table(BaseModel):
 
 
 class Run(BaseModel):
-    """How a run stands; columns of agent.run_overview."""
+    """The state of a run; columns of agent.run_overview."""
 
     id: int
     attachment: str | None
@@ -88,14 +87,14 @@ class Run(BaseModel):
     finished_at: datetime | None
 
 
-class Tools:
+class McpTools:
     """The tools of one server; they hold no connection."""
 
-    def __init__(self, places: Places, settings: Ask, model: str | None) -> None:
-        """Take what they are about.
+    def __init__(self, places: Places, settings: AskSettings, model: str | None) -> None:
+        """Store the settings.
 
         Args:
-            model: which one plans and answers, where somebody says.
+            model: the model that plans and answers; None: the configured one.
         """
         self._places = places
         self._settings = settings
@@ -103,19 +102,19 @@ class Tools:
         self._free = asyncio.Semaphore(_AT_ONCE)
 
     async def check(self) -> None:
-        """See that questions can be answered.
+        """Check that questions can be answered.
 
         Raises:
-            PreconditionError: the analyst is missing, or could write; there is no model.
-            ConfigError: there is no model of that name.
+            PreconditionError: the analyst role is missing or not read-only, or there is no model.
+            ConfigError: the model does not exist.
         """
         async with self._asker():
             pass
 
     async def ask(self, question: Question, session: SessionName = None) -> Answer:
-        """Answer a question about the database, with the SQL and the rows that it rests on.
+        """Answer a question about the database, with the SQL and the rows behind the answer.
 
-        `clarify` is a question back; ask again in the same session.
+        With status `clarify`, the answer is a question; reply in the same session.
         """
         name = session or f"mcp-{uuid4().hex[:12]}"
         async with self._answering() as asker:
@@ -134,35 +133,35 @@ class Tools:
             run=found.run_id,
         )
 
-    async def query(self, sql: Statement) -> Table:
-        """Run one read-only statement; what could write, lock, wait or call out is refused."""
+    async def query(self, sql: Statement) -> QueryResult:
+        """Run one read-only statement; writes, locks, waits and external calls are refused."""
         async with self._answering() as asker:
             return as_table(await asker.query(sql))
 
     async def describe_schema(self, words: Words = "") -> str:
-        """Describe the tables, columns and keys that questions can be about."""
+        """Describe the tables, columns and keys that questions can use."""
         async with self._answering() as asker:
             text = (await asker.describe_schema(words)).text
-        return text if len(text) <= MOST else f"{text[:MOST]}\n(the rest is left out)"
+        return text if len(text) <= MOST else f"{text[:MOST]}\n(truncated)"
 
     async def runs(self, run: RunId = None, state: State = None, limit: Limit = 20) -> list[Run]:
-        """List the runs of agents and questions, newest first, and how each stands."""
+        """List the runs of agents and questions, newest first, with their state."""
         async with self._deciding() as conn:
             found = await listings.list_runs(
                 conn, run=run, states=[state] if state else (), limit=limit
             )
         if run is not None and not found:
-            raise ToolError(f"there is no run {run}" + (f" that is {state}" if state else ""))
+            raise ToolError(f"no run {run}" + (f" in state {state}" if state else ""))
         return [_run(each) for each in found]
 
     async def approve(self, approval: int) -> str:
-        """Let a waiting tool call happen."""
+        """Approve a pending tool call."""
         async with self._deciding() as conn:
             await operator.approve(conn, approval)
         return f"approved {approval}"
 
     async def reject(self, approval: int, reason: str | None) -> str:
-        """Refuse a waiting tool call."""
+        """Reject a pending tool call."""
         async with self._deciding() as conn:
             await operator.reject(conn, approval, reason)
         return f"rejected {approval}"
@@ -174,14 +173,14 @@ class Tools:
 
     @asynccontextmanager
     async def _answering(self) -> AsyncGenerator[Asker]:
-        with _telling():
+        with _tool_errors():
             async with self._free, self._asker() as asker:
                 yield asker
 
     @asynccontextmanager
     async def _deciding(self) -> AsyncGenerator[Connection]:
-        """Give a connection of the login, in a transaction."""
-        with _telling(), translating():
+        """Yield a connection of the login, in a transaction."""
+        with _tool_errors(), translating():
             async with (
                 self._free,
                 await connect(self._places.dsn, application="walagent mcp") as conn,
@@ -191,8 +190,8 @@ class Tools:
 
 
 @contextmanager
-def _telling() -> Generator[None]:
-    """Tell the caller what we refuse, and why; secrets are masked as everywhere."""
+def _tool_errors() -> Generator[None]:
+    """Convert errors to errors of the tool, with secrets masked."""
     try:
         yield
     except WalagentError as error:
@@ -201,7 +200,7 @@ def _telling() -> Generator[None]:
 
 
 def as_text(rows: Rows) -> str:
-    """Write rows as lines with tabs between the columns, the names first; NULL stays a word."""
+    """Format rows as lines of tab-separated values, column names first; NULL is the word."""
     lines = ["\t".join(map(_one_line, rows.names))]
     left = MOST
     for n, row in enumerate(rows.texts):
@@ -222,8 +221,8 @@ def _one_line(text: str) -> str:
     return " ".join(text.split()) if any(char in text for char in "\t\n\r") else text
 
 
-def as_table(rows: Rows) -> Table:
-    """Give rows for a program, as many as there is room for."""
+def as_table(rows: Rows) -> QueryResult:
+    """Convert rows to a result of at most `MOST` characters."""
     left = MOST
     kept: list[list[str | None]] = []
     cut = list(rows.cut)
@@ -233,7 +232,7 @@ def as_table(rows: Rows) -> Table:
             cut.append(_only(len(kept)).strip("()"))
             break
         kept.append(list(row))
-    return Table(columns=list(rows.names), rows=kept, cut=cut)
+    return QueryResult(columns=list(rows.names), rows=kept, cut=cut)
 
 
 def _run(found: Found) -> Run:

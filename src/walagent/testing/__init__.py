@@ -1,11 +1,11 @@
-"""For tests of agents: a model that follows a script, and a server that acts as a provider.
+"""Test agents without a provider: a scripted model, and a server that acts as a provider.
 
     model = ScriptedModel([call("lookup", id=7), "The answer is 42."])
 
     async with FakeProvider([Fault(status=429, retry_after="1")]) as provider:
         spec = provider.spec("anthropic")
 
-Public: what is exported here keeps its meaning between releases.
+This module is public and stable between releases.
 """
 
 from walagent.agent.models.scripted.model import (

@@ -1,6 +1,6 @@
 """The fake provider as a process: ``python -m walagent.testing --port 8099 --script replies.yaml``.
 
-Prints its base URLs on one line when it listens, and runs until it is interrupted.
+Prints its base URLs on one line when it is ready, and runs until interrupted.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from walagent.testing.provider import FakeProvider, wire_formats
 
 
 def main() -> int:
-    """Serve until interrupted; 2 when the script is none."""
+    """Serve until interrupted; return 2 if the script is invalid."""
     parser = argparse.ArgumentParser(prog="python -m walagent.testing", description=__doc__)
-    parser.add_argument("--port", type=int, default=0, help="0 lets the system choose")
+    parser.add_argument("--port", type=int, default=0, help="port; 0 selects a free one")
     parser.add_argument("--script", type=Path, required=True, help="YAML or JSON file of replies")
     options = parser.parse_args()
     try:

@@ -1,10 +1,10 @@
-"""What walagent relies on in a provider, as checks that any provider can run.
+"""The requirements on a provider, as checks that any provider can run.
 
     @pytest.mark.parametrize("check", PROVIDER_CHECKS)
     async def test_it_is_a_provider(check: ProviderCheck) -> None:
         await check("acme")
 
-The provider's own wire format is the other side of each call.
+Each check calls a fake provider that speaks the provider's own wire format.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -64,7 +64,7 @@ _ERRORS: tuple[tuple[Fault, type[WalagentError]], ...] = (
 
 
 async def builds_without_a_request(provider: str) -> None:
-    """A model is built of a row and its key; nothing is connected to."""
+    """A model is built from a row and its key, without connecting."""
     async with FakeProvider() as fake:
         spec = fake.spec(provider)
         model = build_model(spec, environ=fake.environ)
@@ -74,19 +74,19 @@ async def builds_without_a_request(provider: str) -> None:
 
 
 async def names_a_missing_key(provider: str) -> None:
-    """A row whose key is missing is refused before any call, by the name of the key."""
+    """A row whose key is missing is an error before any call; it names the key."""
     async with FakeProvider() as fake:
         spec = fake.spec(provider, credential="MISSING_API_KEY")
         try:
             build_model(spec, environ=fake.environ)
         except ModelUnauthorizedError as error:
-            _holds("MISSING_API_KEY" in str(error), f"the error does not name it: {error}")
+            _holds("MISSING_API_KEY" in str(error), f"the error does not name the key: {error}")
         else:
             _holds(condition=False, message="a model is built without its key")
 
 
 async def maps_a_run_with_tools(provider: str) -> None:
-    """Requests pass the provider's checks and read back as they were; replies have their calls."""
+    """Requests are valid and read back unchanged; replies contain their calls."""
     async with _asking(provider, ["let me", call("find", q="é")], "done") as (model, fake):
         first = await model.complete(_FIRST)
         _equal((first.text, first.stop), ("let me", Stop.TOOL))
@@ -100,7 +100,7 @@ async def maps_a_run_with_tools(provider: str) -> None:
 
 
 async def maps_errors(provider: str) -> None:
-    """Each failure is one request and the error that says who acts next, without secrets."""
+    """Each failure is one request and the expected error class, without secrets."""
     for fault, expected in _ERRORS:
         async with _asking(provider, fault) as (model, fake):
             try:
@@ -110,23 +110,26 @@ async def maps_errors(provider: str) -> None:
             else:
                 found = None
             _equal((type(found), fake.requests), (expected, 1))
-            _holds("4711" not in str(found) and KEY not in str(found), f"it quotes: {found}")
+            _holds(
+                "4711" not in str(found) and KEY not in str(found),
+                f"the error contains a secret: {found}",
+            )
             if isinstance(found, ModelLimitedError) and fault.retry_after:
                 _equal(found.retry_after, 7.0)
 
 
 async def gives_up_after_the_timeout(provider: str) -> None:
-    """A provider that is silent is given up after the request's own timeout."""
+    """A call without a reply ends after the timeout of the request."""
     async with _asking(provider, Fault(stall=3600.0)) as (model, _):
         try:
             await model.complete(replace(_FIRST, timeout=0.2))
         except ModelUnavailableError:
             return
-        _holds(condition=False, message="a call without an answer ends as if it had one")
+        _holds(condition=False, message="a call without a reply returned")
 
 
 async def counts_usage(provider: str) -> None:
-    """Tokens read from and written to a cache are told apart from the others."""
+    """Tokens read from and written to a cache are counted separately."""
     reply = Reply((Text("x"),), Stop.END, _USAGE, "some-model")
     async with _asking(provider, reply) as (model, _):
         got = await model.complete(_FIRST)
@@ -154,7 +157,7 @@ async def _asking(provider: str, *replies: Answer) -> AsyncGenerator[tuple[Model
 
 
 def _after(reply: Reply, made: ToolCall) -> Request:
-    """Write the request that follows a reply with a call: its result, and a choice."""
+    """Return the request that follows a reply with a call: with its result, and a choice."""
     result = ToolResult(made.id, made.name, "nothing found", is_error=True)
     turns = (Message("assistant", reply.parts), Message("user", (result,)))
     choice = ToolChoice("named", "stop")
@@ -162,7 +165,7 @@ def _after(reply: Reply, made: ToolCall) -> Request:
 
 
 def _said(request: Request | None) -> object:
-    """Give what a wire format must carry."""
+    """Return the content that a wire format must preserve."""
     if request is None:
         return None
     given = (request.system, request.tools, request.choice, request.max_tokens)
@@ -170,7 +173,7 @@ def _said(request: Request | None) -> object:
 
 
 def _equal(found: object, expected: object) -> None:
-    _holds(found == expected, f"{found} instead of {expected}")
+    _holds(found == expected, f"expected {expected}, got {found}")
 
 
 def _holds(condition: bool, message: str) -> None:  # noqa: FBT001 - as an assert

@@ -1,7 +1,7 @@
-"""A small HTTP/1.1 server that can also misbehave: be silent, or cut an answer short.
+"""A small HTTP/1.1 server that can also fail: stall, or truncate a response.
 
-Servers made for serving take pains to end every answer properly, so they cannot do this.
-Requests must carry a Content-Length, as both SDKs' do.
+Production servers complete every response, so they cannot do this.  Requests require a
+Content-Length, which both SDKs send.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 _LONGEST_HEAD = 64 * 1024  # bytes of a request's head
-_PIECE = 16  # bytes of an answer that drips
+_PIECE = 16  # bytes per write of a slow response
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """An answer.
+    """A response.
 
     Args:
-        stall: seconds of silence before it.
-        drip: seconds between two pieces of it.
-        cut: the connection ends after half of the body.
-        cut_at: the connection ends after so many bytes of head and body; from the end if negative.
-        drop: the connection ends before the first byte.
+        stall: seconds before the first byte.
+        drip: seconds between writes of 16 bytes.
+        cut: close the connection after half of the body.
+        cut_at: close the connection after this many bytes; counted from the end if negative.
+        drop: close the connection before the first byte.
     """
 
     status: int
@@ -56,7 +56,7 @@ class Outgoing:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of it is sent."""
+        """Whether the whole response is sent."""
         return not self.cut and self.cut_at is None
 
 
@@ -73,18 +73,18 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many connections are open, on the other side too."""
+        """The number of connections that neither side has closed."""
         return sum(not reader.at_eof() for reader in self._connections.values())
 
     async def start(self, port: int = 0, host: str = "127.0.0.1") -> int:
-        """Listen, and give the port; 0 lets the system choose one."""
+        """Listen, and return the port; port 0 selects a free one."""
         self._server = await asyncio.start_server(
             self._serve, host, port, limit=_LONGEST_HEAD, backlog=4096
         )
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Close the port and every connection, whatever they wait for."""
+        """Close the port and every connection."""
         if self._server is None:
             return
         self._server.close()
@@ -102,20 +102,20 @@ class HttpServer:
                 if not await _write(writer, await self._answer(incoming)):
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the other side has gone, which is its right
+            pass  # the client has disconnected
         except asyncio.CancelledError:
-            pass  # stop() wants it; asyncio would log a cancelled connection
+            pass  # by stop(); asyncio would log a cancelled connection
         finally:
             writer.close()
             with suppress(OSError):
-                await writer.wait_closed()  # or a loop that ends now leaves the socket open
+                await writer.wait_closed()  # otherwise a loop that ends now leaves the socket open
             del self._connections[task]
 
 
 async def _read(reader: asyncio.StreamReader) -> Incoming | None:
-    """Read one request; None when the connection ended between two, or does not speak HTTP."""
+    """Read one request; None at the end of the connection, or if it is not HTTP."""
     begun = await reader.read(1)
-    if not begun.isalpha():  # TLS, which would wait for an answer to its greeting
+    if not begun.isalpha():  # TLS, which would wait for a reply to its handshake
         return None
     head = begun + await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").rstrip("\r\n").split("\r\n")
@@ -127,7 +127,7 @@ async def _read(reader: asyncio.StreamReader) -> Incoming | None:
 
 
 async def _write(writer: asyncio.StreamWriter, answer: Outgoing) -> bool:
-    """Write one answer; False when the connection must end."""
+    """Write one response; return False if the connection must be closed."""
     await asyncio.sleep(answer.stall)
     if answer.drop:
         return False

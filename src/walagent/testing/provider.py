@@ -1,6 +1,6 @@
-"""A server on this machine that speaks the wire format of every provider, and follows a script.
+"""A local server that speaks the wire format of every provider and follows a script.
 
-It checks each request against the wire format, as the real ones do, and refuses what they would.
+It validates each request against the wire format, as real providers do.
 """
 
 import asyncio
@@ -25,16 +25,16 @@ from walagent.errors import (
 from walagent.message import Json, ModelSpec, Request, Usage
 from walagent.testing.http_server import HttpServer, Incoming, Outgoing
 
-KEY = "fake-key"  # what it takes for its own; opens nothing
-CREDENTIAL = "FAKE_PROVIDER_KEY"  # the name under which `environ` has the key
+KEY = "fake-key"  # the key that it accepts
+CREDENTIAL = "FAKE_PROVIDER_KEY"  # the variable of the key in `environ`
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A request as it arrived, and what it says; `problem` when it was refused with 400.
+    """A received request, raw and parsed; `problem` if it was refused with status 400.
 
     Args:
-        at: when it arrived, in seconds of `time.monotonic`.
+        at: time of arrival, in seconds of `time.monotonic`.
     """
 
     path: str
@@ -49,15 +49,15 @@ class FakeProvider:
     """A provider on 127.0.0.1; an async context manager.
 
     Args:
-        replies: as for `ScriptedModel`; a `Fault` is done as HTTP can do it.
+        replies: as for `ScriptedModel`; a `Fault` becomes a failure at the HTTP level.
         rules: as for `ScriptedModel`.
-        latency: seconds before each answer.
-        usage: the token counts of every answer that is not a `Reply` with its own.
-        keep: whether to remember the requests; a benchmark would drown in them.
+        latency: seconds before each response.
+        usage: token counts of every response that is not a `Reply` with its own.
+        keep: keep the requests; a benchmark sends too many.
 
     Attributes:
-        requests: how many have arrived, also those that were refused for their key.
-        key: the only one that it takes; another one makes those who have this one be refused.
+        requests: number of requests, including those with an invalid key.
+        key: the only valid key; change it to invalidate the previous one.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class FakeProvider:
 
     @classmethod
     def of(cls, script: Script, *, keep: bool = True) -> Self:
-        """Make a provider of a script that is there already, as one read from a file."""
+        """Create a provider from an existing script, such as one read from a file."""
         return cls(
             script.replies,
             rules=script.rules,
@@ -93,7 +93,7 @@ class FakeProvider:
 
     @property
     def connections(self) -> int:
-        """How many connections are open; a caller that gave up has closed its own."""
+        """The number of open connections; a caller that gave up has closed its own."""
         return self._server.connections
 
     @property
@@ -102,10 +102,10 @@ class FakeProvider:
         return {CREDENTIAL: self.key}
 
     def spec(self, provider: str, model_id: str = "fake-model", **fields: Json) -> ModelSpec:
-        """Give a registry row that leads here; *fields* are further columns.
+        """Return a registry row for this server; *fields* are further columns.
 
         Raises:
-            ConfigError: there is no such provider, or it has no wire format.
+            ConfigError: the provider does not exist, or has no wire format.
         """
         if (load := find_provider(provider).load_wire) is None:
             raise ConfigError(f"provider {provider} has no wire format")
@@ -113,7 +113,7 @@ class FakeProvider:
         return replace(ModelSpec("fake", provider, model_id, base_url, CREDENTIAL), **fields)
 
     async def start(self, port: int = 0, host: str = "127.0.0.1") -> None:
-        """Listen; port 0 lets the system choose."""
+        """Listen; port 0 selects a free port."""
         self.port = await self._server.start(port, host)
 
     async def stop(self) -> None:
@@ -148,7 +148,7 @@ class FakeProvider:
         if wire is None or incoming.method != "POST":
             return Outgoing(404, json.dumps({"error": f"no such path: {incoming.path}"}).encode())
         if not wire.has_key(incoming.headers, self.key):
-            return _error(wire, Fault(status=401), "incorrect key provided")
+            return _error(wire, Fault(status=401), "incorrect API key provided")
         body = as_object(json.loads(incoming.body))
         try:
             need("json" in incoming.headers.get("content-type", ""), "content-type: must be JSON")
@@ -170,7 +170,7 @@ class FakeProvider:
         return Outgoing(200, json.dumps(wire.write(answer, body)).encode())
 
     def _misbehave(self, wire: WireFormat, fault: Fault, request: Request, body: Body) -> Outgoing:
-        answer = _error(wire, fault, fault.message or "the script says so")
+        answer = _error(wire, fault, fault.message or "scripted failure")
         if fault.reply is not None:
             reply = wire.write(self._script.reply_of(fault.reply, request), body)
             answer = Outgoing(200, json.dumps(reply).encode())
@@ -191,7 +191,7 @@ class FakeProvider:
 
 
 def wire_formats() -> dict[str, WireFormat]:
-    """Give the wire format of each provider that has one."""
+    """Return the wire format of each provider that has one."""
     return {one.name: one.load_wire() for one in providers() if one.load_wire is not None}
 
 
@@ -202,7 +202,7 @@ def _error(wire: WireFormat, fault: Fault, message: str) -> Outgoing:
 
 
 def _as_fault(error: WalagentError) -> Fault:
-    """Answer as a provider does where `ScriptedModel` raises *error*."""
+    """Return the failure of a provider for which `ScriptedModel` raises *error*."""
     match error:
         case ModelLimitedError(retry_after=seconds):
             return Fault(429, "" if seconds is None else str(seconds))

@@ -17,7 +17,7 @@ from tests.helpers.database import run_all, value
 from tests.integration.cli.test_ask import ANSWER, COUNT, KEY, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE
 from walagent import AsyncClient, Client, CoordinationPattern, Supervisor
-from walagent.config import Ask
+from walagent.config import AskSettings
 from walagent.errors import (
     ConfigError,
     ModelUnauthorizedError,
@@ -40,7 +40,10 @@ async def test_a_client_answers_and_its_conversation_remembers(
     async with (
         shell(conn, dsn, tmp_path, [PLAN, ANSWER, PLAN, ANSWER]) as on,
         AsyncClient(
-            dsn, model=spec(on.provider), api_key=on.provider.key, settings=Ask(role=on.role)
+            dsn,
+            model=spec(on.provider),
+            api_key=on.provider.key,
+            settings=AskSettings(role=on.role),
         ) as client,
     ):
         talk = await client.chat("tuesday")
@@ -106,7 +109,7 @@ async def test_a_supervisor_works_as_it_is_told(
             db_url=dsn,
             max_retries=0,
             model=spec(on.provider),
-            settings=Ask(role=on.role),
+            settings=AskSettings(role=on.role),
         )
         assert await agent.setup_database() > 5
         state = await agent.orchestrate("s", CoordinationPattern.PARALLEL, QUESTION)
@@ -129,7 +132,10 @@ async def test_values_come_as_they_are(conn: AsyncConnection, dsn: str, tmp_path
     async with (
         shell(conn, dsn, tmp_path, []) as on,
         AsyncClient(
-            dsn, model=spec(on.provider), api_key=on.provider.key, settings=Ask(role=on.role)
+            dsn,
+            model=spec(on.provider),
+            api_key=on.provider.key,
+            settings=AskSettings(role=on.role),
         ) as client,
     ):
         rows = await client.query(query)
@@ -158,7 +164,10 @@ async def test_a_client_works_without_an_event_loop(
 
         def script() -> list[str]:
             with Client(
-                dsn, model=spec(on.provider), api_key=on.provider.key, settings=Ask(role=on.role)
+                dsn,
+                model=spec(on.provider),
+                api_key=on.provider.key,
+                settings=AskSettings(role=on.role),
             ) as client:
                 assert list(client.query("select 1")) == [(1,)]
                 assert client.index().tables > 5
@@ -180,7 +189,10 @@ async def test_options_that_make_no_sense_are_named(
     async with (
         shell(conn, dsn, tmp_path, []) as on,
         AsyncClient(
-            dsn, model=spec(on.provider), api_key=on.provider.key, settings=Ask(role=on.role)
+            dsn,
+            model=spec(on.provider),
+            api_key=on.provider.key,
+            settings=AskSettings(role=on.role),
         ) as client,
     ):
         for wrong in (0, 6):
@@ -198,7 +210,10 @@ async def test_a_question_that_was_cut_off_is_answered_once(
     async with (
         shell(conn, dsn, tmp_path, [PLAN, Fault(status=401), ANSWER]) as on,
         AsyncClient(
-            dsn, model=spec(on.provider), api_key=on.provider.key, settings=Ask(role=on.role)
+            dsn,
+            model=spec(on.provider),
+            api_key=on.provider.key,
+            settings=AskSettings(role=on.role),
         ) as client,
     ):
         with pytest.raises(ModelUnauthorizedError):

@@ -19,7 +19,7 @@ from walagent.agent.untrusted import RULE, unframed
 from walagent.ask.answering import searcher_of
 from walagent.ask.plan import PlanStep, plan_schema
 from walagent.ask.search import SearchSpec, carry_out, make_searcher
-from walagent.config import Ask
+from walagent.config import AskSettings
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
@@ -273,17 +273,17 @@ async def test_a_fallback_is_taken_where_the_search_fails(conn: AsyncConnection,
 
 def test_a_search_wants_its_key_by_name() -> None:
     """And says which, before a question is asked."""
-    brave = Ask.model_validate({"search": {"provider": "brave"}})
+    brave = AskSettings.model_validate({"search": {"provider": "brave"}})
     with pytest.raises(ConfigError, match="none called BRAVE_API_KEY"):
         searcher_of(brave, Environment({}))
     assert searcher_of(brave, Environment({"BRAVE_API_KEY": "x"})) is not None
-    other = Ask.model_validate({"search": {"provider": "tavily", "credential": "OURS"}})
+    other = AskSettings.model_validate({"search": {"provider": "tavily", "credential": "OURS"}})
     with pytest.raises(ConfigError, match="none called OURS"):
         searcher_of(other, Environment({"TAVILY_API_KEY": "x"}))
-    own = Ask.model_validate({"search": {"provider": "searxng"}})
+    own = AskSettings.model_validate({"search": {"provider": "searxng"}})
     with pytest.raises(ConfigError, match="has no address of its own"):
         searcher_of(own, Environment({}))
-    assert searcher_of(Ask(), Environment({})) is None
+    assert searcher_of(AskSettings(), Environment({})) is None
 
 
 def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

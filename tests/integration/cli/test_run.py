@@ -91,7 +91,7 @@ def test_a_check_of_the_file_connects_to_nothing(user: User) -> None:
     user.writes("workers: {slts: 1}")
     refused = user.types("run", "--check", *nowhere)
     assert refused.code == 2
-    assert refused.err.startswith("walagent: agents.yaml:1: there is no key workers.slts")
+    assert refused.err.startswith('walagent: agents.yaml:1: unknown key "workers.slts"')
 
 
 def test_a_named_file_wins_over_the_folders(user: User) -> None:
@@ -99,9 +99,8 @@ def test_a_named_file_wins_over_the_folders(user: User) -> None:
     user.writes("log: {level: loud}", "other.yaml")
     assert user.types("run", "--check", "--config", "other.yaml").code == 2
     assert user.types("run", "--check", WALAGENT_CONFIG="other.yaml").code == 2
-    assert user.types("run", "--check", "--config", "none.yaml").err.startswith(
-        "walagent: there is no file none.yaml"
-    )
+    refused = user.types("run", "--check", "--config", "none.yaml")
+    assert (refused.code, "none.yaml" in refused.err) == (2, True)
 
 
 def test_an_env_file_names_the_database(user: User, empty: str) -> None:

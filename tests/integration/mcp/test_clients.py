@@ -21,12 +21,12 @@ from walagent.agent.models import build_model
 from walagent.agent.models.scripted.model import Answer, ScriptedModel
 from walagent.agent.tools.offered import Offered
 from walagent.apply.apply import apply
-from walagent.config import Config, McpServer
+from walagent.config import Config, McpServerEntry
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.mcp.clients import (
     Clients,
-    Status,
+    ToolStatus,
     keep_registered,
     list_tools,
     look_at,
@@ -390,7 +390,7 @@ async def test_a_server_that_cannot_be_started_is_told_to_the_model(
         await register_named(conn, both, clients)  # known from before
         await run_all(conn, "select agent.detach(name) from agent.attachment")
         await run_all(conn, "delete from agent.tool where kind = 'mcp'")
-        with pytest.raises(ConfigError, match="desk__lookup is not known: the MCP server desk"):
+        with pytest.raises(ConfigError, match="desk__lookup is not available: the MCP server desk"):
             await register_named(conn, both, clients)
 
 
@@ -497,7 +497,7 @@ async def test_a_server_that_comes_later_is_registered_then(
     settings = over_http(port, "DESK_TOKEN", nothing=None)
     done = asyncio.Event()
 
-    async def write(entry: McpServer, found: Sequence[Status]) -> None:
+    async def write(entry: McpServerEntry, found: Sequence[ToolStatus]) -> None:
         await register(conn, entry, found)
         done.set()
 
@@ -511,7 +511,7 @@ async def test_a_server_that_comes_later_is_registered_then(
             rows_ = await list_tools(conn, settings, clients)
     listed = {row["tool"]: row["state"] for row in rows_}
     assert listed["desk__lookup"] == "accepted"
-    assert listed["desk__nothing"] == "its server does not offer it"
+    assert listed["desk__nothing"] == "not offered by the server"
     assert await value(conn, "select count(*) from agent.tool where kind = 'mcp'") == len(TOOLS)
 
 

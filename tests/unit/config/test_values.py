@@ -45,7 +45,7 @@ def test_an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() -> No
     """Path, line, guess and all known keys: enough to mend it without the documentation."""
     said = refusal("workers:\n  slots: 3\n  leese: 10\n")
     assert said == (
-        "a.yaml:3: there is no key workers.leese; did you mean lease? "
+        'a.yaml:3: unknown key "workers.leese"; did you mean lease? '
         "known: connections, drain, lease, poll, slots"
     )
 
@@ -53,10 +53,10 @@ def test_an_unknown_key_is_told_with_its_place_and_the_nearest_known_one() -> No
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("agents:\n  a: {model: x, tols: []}", "no key agents.a.tols; did you mean tools?"),
+        ("agents:\n  a: {model: x, tols: []}", '"agents.a.tols"; did you mean tools?'),
         ("agents:\n  a:\n    model: x\n    attach:\n      - tabel: t", "agents.a.attach[0].tabel"),
-        ("models:\n  m: {prise: 3}", "no key models.m.prise"),
-        ("agnets: {}", "no key agnets; did you mean agents?"),
+        ("models:\n  m: {prise: 3}", '"models.m.prise"'),
+        ("agnets: {}", '"agnets"; did you mean agents?'),
     ],
 )
 def test_an_unknown_key_is_found_at_every_depth(text: str, said: str) -> None:
@@ -67,16 +67,14 @@ def test_an_unknown_key_is_found_at_every_depth(text: str, said: str) -> None:
 def test_everything_that_is_wrong_is_told_at_once() -> None:
     """Nobody has to mend a file mistake by mistake."""
     said = refusal("http:\n  port: many\nworkers:\n  slots: 0\nlog: {level: loud}\n")
-    assert "a.yaml:2: http.port: should be a whole number" in said
-    assert "a.yaml:4: workers.slots: should be greater than or equal to 1" in said
-    assert "a.yaml:5: log.level: should be 'debug', 'info', 'warning' or 'error'" in said
+    assert "a.yaml:2: http.port: must be an integer" in said
+    assert "a.yaml:4: workers.slots: must be greater than or equal to 1" in said
+    assert "a.yaml:5: log.level: must be 'debug', 'info', 'warning' or 'error'" in said
 
 
 def test_a_key_that_is_given_twice_is_an_error() -> None:
     """YAML would let the last one win without a word."""
-    assert refusal("log: {level: info}\nhttp: {}\nlog: {}") == (
-        "a.yaml:3: the key log is given twice"
-    )
+    assert refusal("log: {level: info}\nhttp: {}\nlog: {}") == ('a.yaml:3: duplicate key "log"')
 
 
 def test_text_that_is_no_yaml_is_told_with_its_line() -> None:
@@ -87,7 +85,7 @@ def test_text_that_is_no_yaml_is_told_with_its_line() -> None:
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}"])
 def test_an_alias_that_holds_itself_is_an_error(text: str) -> None:
     """And no endless loop."""
-    assert "alias that holds itself" in refusal(text)
+    assert "alias contains itself" in refusal(text)
 
 
 def test_only_plain_values_are_read() -> None:
@@ -196,7 +194,7 @@ def test_a_variable_can_be_a_number() -> None:
 def test_a_variable_that_is_not_set_is_told_with_its_place() -> None:
     """And how to give it a default."""
     said = refusal("log: {}\ndatabase:\n  dsn: ${NO_SUCH}\n")
-    assert said.startswith("a.yaml:3: database.dsn: the variable NO_SUCH is not set")
+    assert said.startswith("a.yaml:3: database.dsn: variable NO_SUCH is not set")
     assert "${NO_SUCH:-…}" in said
 
 
@@ -210,7 +208,7 @@ def test_values_are_not_repeated_in_errors() -> None:
     """They may be secrets, in whatever key they ended up."""
     secret = "sk-abcdefghijklmnopqrstuvwxyz"
     said = refusal(f"models:\n  m: {{credential: {secret}}}\nhttp: {{port: '${{K}}'}}", K=secret)
-    assert "models.m.credential: is not a name" in said
+    assert "models.m.credential: must be the name" in said
     assert secret not in said
 
 
@@ -225,7 +223,7 @@ def test_connection_strings_are_not_shown() -> None:
 def test_two_attachments_may_not_share_a_name() -> None:
     """An agent with two tables names the second; a name may come from either place."""
     text = "agents:\n  a:\n    model: m\n    attach: [{table: x}, {table: y}]\n"
-    assert "two attachments are called 'a'" in refusal(text)
+    assert "two attachments are named" in refusal(text)
     assert set(read(text.replace("{table: y}", "{table: y, name: b}")).all_attachments) == {
         "a",
         "b",
@@ -233,7 +231,7 @@ def test_two_attachments_may_not_share_a_name() -> None:
     apart = (
         "agents:\n  a: {model: m, attach: [{table: x}]}\nattachments:\n  a: {table: y, agent: a}"
     )
-    assert "two attachments are called 'a'" in refusal(apart)
+    assert "two attachments are named" in refusal(apart)
 
 
 def test_a_section_may_be_empty() -> None:
@@ -250,12 +248,12 @@ def test_a_configuration_cannot_be_changed() -> None:
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     """So are a directory, and bytes that are no text."""
-    with pytest.raises(ConfigError, match="there is no file"):
+    with pytest.raises(ConfigError, match="does not exist"):
         load_config(tmp_path / "none.yaml", NOTHING)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read"):
         load_config(tmp_path, NOTHING)
     (tmp_path / "latin").write_bytes(b"log: \xe4")
-    with pytest.raises(ConfigError, match="not UTF-8"):
+    with pytest.raises(ConfigError, match="UTF-8"):
         load_config(tmp_path / "latin", NOTHING)
 
 

@@ -24,8 +24,8 @@ from walagent.config import (
     BudgetEntry,
     Config,
     ExampleEntry,
-    McpServer,
-    McpTool,
+    McpServerEntry,
+    McpToolEntry,
     ModelEntry,
     Search,
 )
@@ -57,8 +57,8 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "attachments": (Attach, AttachmentEntry),
     "budgets": (BudgetEntry,),
     "ask.search": (Search,),
-    "mcp_servers": (McpServer,),
-    "mcp_servers.tools": (McpTool,),
+    "mcp_servers": (McpServerEntry,),
+    "mcp_servers.tools": (McpToolEntry,),
 }
 
 
@@ -89,7 +89,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
     given = {key: {"true": True, "false": False}.get(value := shown.strip("`"), _number(value))}
     required = {name: "x" for name, f in model.model_fields.items() if f.is_required()}
     required |= {"max_tokens": 1} if model is BudgetEntry else {}  # it must limit something
-    required |= {"url": "http://x", "tools": {}} if model is McpServer else {}  # one of two ways
+    required |= {"url": "http://x", "tools": {}} if model is McpServerEntry else {}
     required |= {"provider": "ddgs"} if model is Search else {}
     return getattr(model.model_validate({**required, **given}), key) == default
 
