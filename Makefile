@@ -18,7 +18,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults soak planted guarantees bench eval docs schema dist clean
+.PHONY: help venv demo test check lint format faults soak planted guarantees bench eval golden docs schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -69,6 +69,9 @@ bench: $(STAMP)  ## Measure, and compare with the baseline in bench/
 
 eval: $(STAMP)  ## Measure how well a model answers (ARGS="--model gpt-4o"); build/eval.json
 	$(BIN)/python -m evals $(ARGS)
+
+golden: $(STAMP)  ## Rewrite the expected help and output of the commands in tests/golden
+	$(BIN)/python -m pytest --update-golden tests/unit/cli/test_help.py tests/integration/cli/test_screens.py
 
 docs: schema  ## Regenerate the generated parts of docs/
 	$(BIN)/python -m tests.docs_generated

@@ -49,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("WALAGENT_TEST_SERVER", "embedded"),
         help="embedded, debian, or a superuser's connection string",
     )
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,6 +71,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "server" in getattr(item, "fixturenames", ()):
             item.add_marker("server")
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are written instead of compared."""
+    return bool(request.config.getoption("--update-golden"))
 
 
 @pytest.fixture(scope="session")

@@ -67,9 +67,9 @@ def agents_(where: Where, *, as_json: bool) -> None:
     columns = ["attachment", "relation", "on", "when", "agent", "model", "run_as", "state"]
     columns += ["pending", "running", "waiting", "failed"]
     columns += [name for name in ("backfill", "paused_reason") if any(row[name] for row in rows)]
-    print_rows(
-        rows, columns, as_json=as_json, empty="no agents; add one with walagent attach or apply"
-    )
+    optional = ["run_as", "model", "backfill", "when", "on", "agent"]
+    empty = "no agents; add one with walagent attach or apply"
+    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
 
 
 @click.command("models")
@@ -80,7 +80,9 @@ def models_(where: Where, *, as_json: bool) -> None:
     rows = ask(where, listings.list_models)
     columns = ["name", "provider", "model_id", "base_url", "credential", "tool_mode"]
     columns += ["input_price", "output_price", "enabled", "agents"]
-    print_rows(rows, columns, as_json=as_json, empty="no models; add them to agents.yaml")
+    optional = ["base_url", "tool_mode", "enabled", "credential", "model_id"]
+    empty = "no models; add them to agents.yaml"
+    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
 
 
 @click.command("budgets")
@@ -101,4 +103,13 @@ def budgets_(where: Where, *, as_json: bool) -> None:
         if any(row[f"max_{kind}"] for row in rows)
     ]
     columns = ["name", *scopes, "period", *limits, "on_exceeded", "waiting", "resets_at"]
-    print_rows(rows, columns, as_json=as_json, empty="no budgets; add them to agents.yaml")
+    optional = [
+        "reserved_cost",
+        "reserved_tokens",
+        "waiting",
+        "resets_at",
+        "on_exceeded",
+        "period",
+    ]
+    empty = "no budgets; add them to agents.yaml"
+    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)

@@ -14,7 +14,9 @@ def approvals_(where: Where, *, as_json: bool) -> None:
     """List pending tool calls, oldest first."""
     rows = ask(where, listings.list_approvals)
     columns = ["id", "run_id", "attachment", "key", "tool", "arguments", "asked_at", "expires_at"]
-    print_rows(rows, columns, as_json=as_json, empty="no pending approvals")
+    optional = ["expires_at", "attachment", "run_id", "asked_at"]
+    empty = "no pending approvals"
+    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
 
 
 @click.command("approve")

@@ -26,9 +26,9 @@ def backfills_(where: Where, *, wait: bool, as_json: bool) -> None:
     columns = ["attachment", "relation", "after", "state", "rows_done", "rows_total", "runs"]
     columns += ["started_at", "finished_at"]
     columns += ["error"] if any(row["error"] for row in rows) else []
-    print_rows(
-        rows, columns, as_json=as_json, empty="no backfills; attach with backfill=true to start one"
-    )
+    optional = ["started_at", "finished_at", "after", "runs"]
+    empty = "no backfills; attach with backfill=true to start one"
+    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
 
 
 async def _follow(conn: AsyncConnection[Any]) -> list[listings.Found]:

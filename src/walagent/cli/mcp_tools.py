@@ -23,7 +23,9 @@ def mcp_tools_(where: Where, *, as_json: bool) -> None:
     columns = ["tool", "server", "state", "effect", "fingerprint"]
     if as_json:
         columns += ["description", "input_schema"]
-    print_rows(rows, columns, as_json=as_json, empty="no MCP servers; add them to agents.yaml")
+    optional = ["server", "effect"]
+    empty = "no MCP servers; add them to agents.yaml"
+    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
 
 
 async def _listed(session: CliSession) -> list[dict[str, Json]]:

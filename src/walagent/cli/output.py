@@ -25,6 +25,8 @@ json_option = partial(
 # marks that change the direction of text.
 _BARE = (*range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
 _CONTROLS = {code: "�" for code in (*range(32), *_BARE) if code not in {9, 10}}
+_GAP = "  "
+_LONGEST_WORD = 24  # characters; longer ones are broken to keep a table narrow
 _ESCAPES = {code: f"\\u{code:04x}" for code in _BARE}
 
 
@@ -46,19 +48,25 @@ def _escaped(document: bytes) -> bytes:
 
 
 def print_rows(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, as_json: bool, empty: str
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    empty: str,
+    optional: Sequence[str] = (),
 ) -> None:
     """Print rows: every column as JSON, else *columns* as a table.
 
     Args:
         empty: printed to stderr if there are no rows.
+        optional: columns to omit on a narrow terminal, the first one first.
     """
     if as_json:
         print_json(list(rows))
     elif not rows:
         say(empty)
     elif sys.stdout.isatty():
-        _print_table(rows, columns)
+        _print_table(rows, columns, optional)
     else:
         _print_columns(rows, columns)
 
@@ -99,20 +107,62 @@ def cell(value: object) -> str:
             return str(value)
 
 
-def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+def _print_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], optional: Sequence[str]
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    console = Console(highlight=False)
     # On a terminal, a column of only nulls and zeros is omitted; in a pipe, every column is there.
-    shown = [name for name in columns if any(row.get(name) for row in rows)]
-    for name in shown:
-        title = name.replace("_", " ")
-        table.add_column(title, overflow="fold", min_width=max(map(len, title.split())))
+    filled = [name for name in columns if any(row.get(name) for row in rows)]
+    widths, omitted = _fitted(
+        {name: [row.get(name) for row in rows] for name in filled}, optional, console.width
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name, width in widths.items():
+        table.add_column(_title(name), overflow="fold", width=width)
     for row in rows:
-        table.add_row(*(Text(cell(row.get(name)), style=_style(row.get(name))) for name in shown))
-    Console(highlight=False).print(table)
+        table.add_row(*(Text(cell(row.get(name)), style=_style(row.get(name))) for name in widths))
+    console.print(table)
+    if omitted:
+        say(f"note: omitted to fit the terminal: {', '.join(map(_title, omitted))}")
+
+
+def _fitted(
+    columns: Mapping[str, Sequence[object]], optional: Sequence[str], room: int
+) -> tuple[Mapping[str, int], Sequence[str]]:
+    """Return the width of each column, and the columns to omit.
+
+    A column first gets the width at which none of its words is broken; what is left goes to the
+    columns from left to right.
+    """
+    widths = {name: _longest_word(name, values) for name, values in columns.items()}
+    omitted = list[str]()
+    left = room + len(_GAP) - sum(width + len(_GAP) for width in widths.values())
+    for name in filter(columns.__contains__, optional):
+        if left >= 0:
+            break
+        left += widths.pop(name) + len(_GAP)
+        omitted.append(name)
+    for name, width in widths.items():
+        full = max(len(_title(name)), *(len(cell(value)) for value in columns[name]))
+        widths[name] += max(0, min(left, full - width))
+        left -= widths[name] - width
+    return widths, omitted
+
+
+def _longest_word(name: str, values: Sequence[object]) -> int:
+    words = name.split("_")
+    for value in values:
+        text = cell(value)
+        words += [text] if isinstance(value, datetime) else text.split()
+    return min(max(map(len, words)), _LONGEST_WORD)
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ")
 
 
 _STYLES = {
@@ -130,7 +180,7 @@ def _print_columns(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) ->
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
     for line in lines:
         padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-        click.echo("  ".join(padded).rstrip())
+        click.echo(_GAP.join(padded).rstrip())
 
 
 def _plain(value: object) -> object:

@@ -59,10 +59,11 @@ def resync_(  # noqa: PLR0913 - the options
 
     \b
       skip          start no runs
-      since:COLUMN  start runs for rows changed since the gap, by a column such as updated_at
+      since:COLUMN  start runs for rows changed since the gap
       all           start runs for all rows of the table
 
-    On a terminal, resync prompts for choices that are not given.
+    COLUMN stores when a row was last changed, such as updated_at.  On a terminal, resync prompts
+    for choices that are not given.
     """  # noqa: D301 - click's mark for lines that are not wrapped
     session = open_session(where)
     given = dict(_named(word) for word in named)

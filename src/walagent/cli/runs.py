@@ -9,12 +9,17 @@ from walagent.errors import ConfigError
 from walagent.run import RunState
 from walagent.store import listings, operator
 
-_STATES = click.Choice([state.value for state in RunState])
+_STATES = [state.value for state in RunState]
 
 
 @click.command("runs")
 @click.option(
-    "--state", "states", multiple=True, type=_STATES, help="Only runs in this state; repeatable."
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES),
+    metavar="STATE",
+    help=f"Only runs in this state; repeatable: {', '.join(_STATES)}.",
 )
 @click.option("--attachment", help="Only runs of this attachment.")
 @click.option(
@@ -37,7 +42,8 @@ def runs_(
     )
     columns = ["id", "attachment", "state", "op", "relation", "key", "attempt", "steps", "tokens"]
     columns += ["cost", "created_at", "error"]
-    print_rows(rows, columns, as_json=as_json, empty="no matching runs")
+    optional = ["op", "relation", "steps", "attempt", "tokens", "created_at", "cost"]
+    print_rows(rows, columns, as_json=as_json, empty="no matching runs", optional=optional)
 
 
 @click.command("show")

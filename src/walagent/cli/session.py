@@ -87,10 +87,10 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
         "config_path",
         type=click.Path(dir_okay=False, path_type=Path),
         envvar="WALAGENT_CONFIG",
-        help="Configuration file.  [default: agents.yaml, if it exists]",
+        help="Configuration file.  [default: agents.yaml]",
     )
     @click.option("--dsn", help="Database: a URL or a libpq connection string.")
-    @click.option("--replication-dsn", help="Login that reads the WAL, if it is different.")
+    @click.option("--replication-dsn", help="Login that reads the WAL.  [default: as --dsn]")
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         options: dict[str, Any] = dict(kwargs)

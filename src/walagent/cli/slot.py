@@ -40,7 +40,9 @@ def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_js
     rows = ask(where, lambda conn: listings.list_gaps(conn, resolved=resolved))
     columns = ["id", "slot", "from_lsn", "to_lsn", "since", "reason", "found_at"]
     columns += ["resolution", "choices"] if resolved else []
-    print_rows(rows, columns, as_json=as_json, empty="no gaps")
+    optional = ["slot", "found_at", "to_lsn", "choices"]
+    empty = "no gaps"
+    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
 
 
 @click.command("check")

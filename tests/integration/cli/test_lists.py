@@ -1,4 +1,4 @@
-"""The commands that list and decide: agents, models, runs, show, approvals, gaps, check."""
+"""The commands that list and decide; `test_screens` has what they print."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,35 +69,33 @@ def run(user: User, db: Connection[Any]) -> int:
 
 
 def test_attach_pause_resume_and_detach(user: User, db: Connection[Any]) -> None:
-    """The whole life of an attachment, each step told in a sentence on stderr."""
-    assert user.types("attach", "support_tickets", SPEC).worked().err == (
-        "attached to support_tickets\n"
-    )
+    """The whole life of an attachment."""
+    user.types("attach", "support_tickets", SPEC).worked()
     user.types("pause", "desk", "--reason", "holidays").worked()
     (agent,) = user.types("agents", "--json").worked().json
     assert (agent["state"], agent["paused_reason"]) == ("paused", "holidays")
     user.types("resume", "desk").worked()
     assert value(db, "select paused from agent.attachment") is False
-    assert user.types("detach", "support_tickets").worked().err == "detached support_tickets\n"
+    user.types("detach", "support_tickets").worked()
     assert value(db, "select count(*) from agent.attachment") == 0
 
 
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["attach", "support_tickets", "model=gpt-4oo"], 'did you mean "gpt-4o"'),
-        (["attach", "support_tickets", "modell=gpt-4o"], 'there is no key "modell"'),
-        (["attach", "suport_tickets", "model=gpt-4o"], 'there is no table "suport_tickets"'),
-        (["detach", "nothing"], 'nothing is attached under the name "nothing"'),
-        (["pause", "nothing"], 'there is no attachment "nothing"'),
+        (["attach", "support_tickets", "model=gpt-4oo"], '"gpt-4o"'),
+        (["attach", "support_tickets", "modell=gpt-4o"], '"modell"'),
+        (["attach", "suport_tickets", "model=gpt-4o"], '"suport_tickets"'),
+        (["detach", "nothing"], '"nothing"'),
+        (["pause", "nothing"], '"nothing"'),
         (["show", "1"], "run 1"),
-        (["retry", "1"], "there is no run 1"),
-        (["cancel", "1"], "there is no run 1"),
-        (["approve", "1"], "there is no approval 1"),
-        (["resolve", "1", "--happened"], "run 1 does not wait for a review"),
+        (["retry", "1"], "run 1"),
+        (["cancel", "1"], "run 1"),
+        (["approve", "1"], "approval 1"),
+        (["resolve", "1", "--happened"], "run 1"),
         (["gaps", "--resolve", "1", "--note", "x"], "gap 1 "),
         (["gaps", "--resolve", "1"], "--note"),
-        (["runs", "--state", "lost"], "'lost' is not one of"),
+        (["runs", "--state", "lost"], "'lost'"),
     ],
 )
 def test_what_is_wrong_is_said_with_exit_code_2(user: User, command: list[str], said: str) -> None:
@@ -117,18 +115,6 @@ def test_an_empty_list_is_said_and_is_no_error(user: User) -> None:
         assert user.types(*command, "--json").worked().json == []
 
 
-def test_lists_are_plain_columns_in_a_pipe(user: User, run: int) -> None:
-    """One line a row, no colours, no frames: grep and awk read it."""
-    head, line = user.types("runs").worked().out.splitlines()
-    assert head.split()[:4] == ["id", "attachment", "state", "op"]
-    assert line.split()[:4] == [str(run), "desk", "pending", "insert"]
-    head, line = user.types("agents").worked().out.splitlines()
-    assert line.split()[:2] == ["desk", "support_tickets"]
-    assert dict(zip(head.split()[-4:], line.split()[-4:], strict=True)) == {
-        "pending": "1", "running": "0", "waiting": "0", "failed": "0",
-    }  # fmt: skip
-
-
 def test_runs_are_found_by_state_and_attachment(user: User, run: int) -> None:
     """And no more of them than were asked for."""
 
@@ -142,16 +128,6 @@ def test_runs_are_found_by_state_and_attachment(user: User, run: int) -> None:
     assert found("--limit", "1") == [run]
 
 
-def test_a_run_is_told_in_order(user: User, run: int) -> None:
-    """What it is about, what the model said, what the tool answered."""
-    said = user.types("show", str(run)).worked().out
-    order = ["run ", "attachment: desk", "new issue:", "gpt-4o-2024 replied", "Let me see.",
-             "→ refund_user(amount=5)", "refund_user returned", "refunded"]  # fmt: skip
-    places = [said.index(part) for part in order]
-    assert places == sorted(places)
-    assert "10 tokens, $0.5" in said
-
-
 def test_a_row_cannot_write_to_the_terminal(user: User, run: int) -> None:
     """What a stranger wrote is shown as text, and as it is in JSON."""
     said = user.types("show", str(run)).worked().out
@@ -163,11 +139,9 @@ def test_a_row_cannot_write_to_the_terminal(user: User, run: int) -> None:
 
 def test_a_run_is_cancelled_and_retried(user: User, run: int, db: Connection[Any]) -> None:
     """Each decision is refused where the state does not allow it."""
-    assert user.types("cancel", str(run), "--reason", "no need").worked().err == (
-        f"run {run} is cancelled\n"
-    )
+    user.types("cancel", str(run), "--reason", "no need").worked()
     again = user.types("cancel", str(run))
-    assert (again.code, again.err) == (2, f"walagent: run {run} is cancelled already\n")
+    assert (again.code, "cancelled" in again.err) == (2, True)
     user.types("retry", str(run)).worked()
     assert value(db, "select state::text from agent.run") == "pending"
 
@@ -199,7 +173,7 @@ def test_a_call_that_waits_is_decided_once(  # noqa: PLR0917 - fixtures
     assert value(db, "select state::text from agent.run") == "pending"
     again = user.types("approve", str(approval))
     assert again.code == 2
-    assert f"is {state} already" in again.err
+    assert state in again.err
     assert user.types("approvals", "--json").json == []
 
 

@@ -481,7 +481,7 @@ async def test_a_wrong_token_opens_nothing(tmp_path: Path) -> None:
         async with opened(over_http(port, None)) as clients:
             with pytest.raises(ToolFailedError, match="desk cannot be reached"):
                 await clients.servers["desk"].offers()
-        with pytest.raises(ConfigError, match="no variable or credential called NOT_THERE"):
+        with pytest.raises(ConfigError, match="NOT_THERE"):
             make_clients(over_http(port, "NOT_THERE"), ENVIRONMENT)
 
 
@@ -561,13 +561,13 @@ def test_a_tool_must_be_one_that_can_be_shown(
 @pytest.mark.parametrize(
     ("server", "why"),
     [
-        ({"tools": {"a": None}}, "either a command or a url"),
-        ({"command": ["x"], "url": "http://x", "tools": {}}, "either a command or a url"),
-        ({"command": ["x"], "token": "T", "tools": {}}, "token goes with url"),
-        ({"url": "http://x", "credentials": ["T"], "tools": {}}, "go with command"),
-        ({"url": "http://x", "tools": {"a.b": None, "a_b": None}}, "are both 'desk__a_b'"),
+        ({"tools": {"a": None}}, "requires either"),
+        ({"command": ["x"], "url": "http://x", "tools": {}}, "requires either"),
+        ({"command": ["x"], "token": "T", "tools": {}}, "token requires url"),
+        ({"url": "http://x", "credentials": ["T"], "tools": {}}, "require command"),
+        ({"url": "http://x", "tools": {"a.b": None, "a_b": None}}, "desk__a_b"),
         ({"url": "http://x", "tools": {"a" * 60: None}}, "too long"),
-        ({"url": "http://x", "token": "sk-123", "tools": {}}, "is not a name"),
+        ({"url": "http://x", "token": "sk-123", "tools": {}}, "must be the name"),
         ({"url": "http://x", "tools": {"a": {"effect": "read"}}}, "unsafe"),
     ],
 )
