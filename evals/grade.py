@@ -12,7 +12,7 @@ from itertools import permutations
 from typing import Any
 
 from evals.questions import Question
-from walagent.ask.outcome import Outcome
+from walagent.ask.outcome import QuestionResult
 
 Row = Sequence[object]
 _WIDEST = 8  # columns of a result among which the expected ones are looked for
@@ -30,7 +30,7 @@ class Grade:
         return not self.why
 
 
-def grade(question: Question, expected: Sequence[Row], outcome: Outcome) -> Grade:
+def grade(question: Question, expected: Sequence[Row], outcome: QuestionResult) -> Grade:
     """Grade what came of a question."""
     match question.expect:
         case "rows":
@@ -43,7 +43,7 @@ def grade(question: Question, expected: Sequence[Row], outcome: Outcome) -> Grad
             return Grade("" if same else f"{outcome.status}, should be {wanted}")
 
 
-def _grade_rows(question: Question, expected: Sequence[Row], outcome: Outcome) -> Grade:
+def _grade_rows(question: Question, expected: Sequence[Row], outcome: QuestionResult) -> Grade:
     if outcome.status != "answered":
         return Grade(f"{outcome.status}: {outcome.text}")
     last = outcome.last_rows

@@ -9,7 +9,7 @@ from evals.by_hand import answer_to
 from evals.grade import grade
 from evals.questions import Question, session_of
 from walagent import AsyncClient
-from walagent.ask.outcome import Event, Outcome, Thinking
+from walagent.ask.outcome import ModelAsked, QuestionEvent, QuestionResult
 from walagent.errors import (
     ModelLimitedError,
     ModelRejectedError,
@@ -92,9 +92,9 @@ async def _ask(
 ) -> tuple[Result, WalagentError | None]:
     calls = 0
 
-    def count(event: Event) -> None:
+    def count(event: QuestionEvent) -> None:
         nonlocal calls
-        calls += isinstance(event, Thinking)
+        calls += isinstance(event, ModelAsked)
 
     began = time.monotonic()
     try:
@@ -105,7 +105,7 @@ async def _ask(
     return _graded(question, outcome, calls, time.monotonic() - began), None
 
 
-def _graded(question: Question, outcome: Outcome, calls: int, seconds: float) -> Result:
+def _graded(question: Question, outcome: QuestionResult, calls: int, seconds: float) -> Result:
     expected = answer_to(question.id) if question.expect == "rows" else []
     return Result(
         question,

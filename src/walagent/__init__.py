@@ -1,37 +1,100 @@
-"""walagent: agents that live on your PostgreSQL tables and run on what the WAL says.
+"""walagent runs LLM agents on PostgreSQL row changes, and answers questions about the data.
 
-Rows are committed, the WAL reader sees them, attached agents run step by step, and what they
-do is written back once.  `ARCHITECTURE.md` tells the way of the data.
+What is exported here is public, see `docs/stability.md`.  Each name is imported when it is used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from walagent.client import AsyncClient, Client, Options
-    from walagent.supervisor import CoordinationPattern, Supervisor
+    from walagent.agent.tools.python import ToolContext, tool
+    from walagent.ask.catalog import IndexSummary
+    from walagent.ask.options import Options
+    from walagent.ask.outcome import (
+        ModelAsked,
+        PlanMade,
+        QuestionEvent,
+        QuestionResult,
+        SessionWaiting,
+        StepDone,
+        StepStarted,
+    )
+    from walagent.ask.plan import Plan, PlanStep
+    from walagent.ask.results import StepResult
+    from walagent.client import AsyncClient, AsyncConversation, Client, Conversation
+    from walagent.config import AskSettings
+    from walagent.errors import ToolFailedError, WalagentError
+    from walagent.message import ModelSpec
+    from walagent.moves import Actor, Decider, Kind
+    from walagent.rows.rows import ResultColumn, Rows
+    from walagent.supervisor import CoordinationPattern, OrchestrationState, Supervisor
+    from walagent.tool_spec import Effect
 
 __version__ = "0.1.0"
 __all__ = [
+    "Actor",
+    "AskSettings",
     "AsyncClient",
+    "AsyncConversation",
     "Client",
+    "Conversation",
     "CoordinationPattern",
+    "Decider",
+    "Effect",
+    "IndexSummary",
+    "Kind",
+    "ModelAsked",
+    "ModelSpec",
     "Options",
+    "OrchestrationState",
+    "Plan",
+    "PlanMade",
+    "PlanStep",
+    "QuestionEvent",
+    "QuestionResult",
+    "ResultColumn",
+    "Rows",
+    "SessionWaiting",
+    "StepDone",
+    "StepResult",
+    "StepStarted",
     "Supervisor",
+    "ToolContext",
+    "ToolFailedError",
+    "WalagentError",
     "__version__",
+    "tool",
 ]
 
-_HOMES = {
-    "AsyncClient": "walagent.client",
-    "Client": "walagent.client",
-    "CoordinationPattern": "walagent.supervisor",
-    "Options": "walagent.client",
-    "Supervisor": "walagent.supervisor",
+_MODULES = {
+    "walagent.agent.tools.python": ("ToolContext", "tool"),
+    "walagent.ask.catalog": ("IndexSummary",),
+    "walagent.ask.options": ("Options",),
+    "walagent.ask.outcome": (
+        "ModelAsked",
+        "PlanMade",
+        "QuestionEvent",
+        "QuestionResult",
+        "SessionWaiting",
+        "StepDone",
+        "StepStarted",
+    ),
+    "walagent.ask.plan": ("Plan", "PlanStep"),
+    "walagent.ask.results": ("StepResult",),
+    "walagent.client": ("AsyncClient", "AsyncConversation", "Client", "Conversation"),
+    "walagent.config": ("AskSettings",),
+    "walagent.errors": ("ToolFailedError", "WalagentError"),
+    "walagent.message": ("ModelSpec",),
+    "walagent.moves": ("Actor", "Decider", "Kind"),
+    "walagent.rows.rows": ("ResultColumn", "Rows"),
+    "walagent.supervisor": ("CoordinationPattern", "OrchestrationState", "Supervisor"),
+    "walagent.tool_spec": ("Effect",),
 }
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    """Import the library when it is asked for: the daemon and the command line are quicker so."""
+    """Import a name from its module; the daemon and the command line start faster so."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

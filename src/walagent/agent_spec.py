@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from walagent.change import Relation
 from walagent.message import Example, Json
-from walagent.tool import Tool
+from walagent.tool_spec import Tool
 
 
 @dataclass(frozen=True, slots=True)

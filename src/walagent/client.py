@@ -16,9 +16,9 @@ from uuid import uuid4
 
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker
-from walagent.ask.catalog import Indexed
+from walagent.ask.catalog import IndexSummary
 from walagent.ask.options import Options
-from walagent.ask.outcome import Event, Outcome
+from walagent.ask.outcome import QuestionEvent, QuestionResult
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import ConfigError
@@ -84,8 +84,8 @@ class AsyncClient:
         parallel: bool | None = None,
         retries: int | None = None,
         candidates: int | None = None,
-        on_event: Callable[[Event], None] = lambda _: None,
-    ) -> Outcome:
+        on_event: Callable[[QuestionEvent], None] = lambda _: None,
+    ) -> QuestionResult:
         """Answer a question.
 
         Args:
@@ -106,10 +106,10 @@ class AsyncClient:
                 return resumed
         return await asker.ask(question, session or f"client-{uuid4().hex[:12]}", on_event)
 
-    async def chat(self, session: str | None = None) -> "Conversation":
+    async def chat(self, session: str | None = None) -> "AsyncConversation":
         """Begin or go on with a conversation."""
         await self._open()
-        return Conversation(self, session or f"client-{uuid4().hex[:12]}")
+        return AsyncConversation(self, session or f"client-{uuid4().hex[:12]}")
 
     async def query(self, sql: str) -> Rows:
         """Run a statement of your own with the analyst's rights and limits.
@@ -119,7 +119,7 @@ class AsyncClient:
         """
         return await (await self._open()).query(sql)
 
-    async def index(self) -> Indexed:
+    async def index(self) -> IndexSummary:
         """Read the schema anew, whether it has changed or not; say what there is to ask about."""
         return await (await self._open()).index()
 
@@ -139,7 +139,7 @@ class AsyncClient:
         return self._asker
 
 
-class Conversation:
+class AsyncConversation:
     """Questions that know of one another."""
 
     def __init__(self, client: AsyncClient, session: str) -> None:
@@ -147,7 +147,7 @@ class Conversation:
         self._client = client
         self.session = session
 
-    async def ask(self, question: str) -> Outcome:
+    async def ask(self, question: str) -> QuestionResult:
         """Ask the next question."""
         return await self._client.ask(question, session=self.session)
 
@@ -201,8 +201,8 @@ class Client:
         parallel: bool | None = None,
         retries: int | None = None,
         candidates: int | None = None,
-        on_event: Callable[[Event], None] = lambda _: None,
-    ) -> Outcome:
+        on_event: Callable[[QuestionEvent], None] = lambda _: None,
+    ) -> QuestionResult:
         """Answer a question; see `AsyncClient.ask`."""
         return self._run(
             self._client.ask(
@@ -215,15 +215,15 @@ class Client:
             )
         )
 
-    def chat(self, session: str | None = None) -> "Talk":
+    def chat(self, session: str | None = None) -> "Conversation":
         """Begin or go on with a conversation; see `AsyncClient.chat`."""
-        return Talk(self, self._run(self._client.chat(session)).session)
+        return Conversation(self, self._run(self._client.chat(session)).session)
 
     def query(self, sql: str) -> Rows:
         """Run a statement of your own; see `AsyncClient.query`."""
         return self._run(self._client.query(sql))
 
-    def index(self) -> Indexed:
+    def index(self) -> IndexSummary:
         """Read the schema anew; see `AsyncClient.index`."""
         return self._run(self._client.index())
 
@@ -234,7 +234,7 @@ class Client:
         return self._runner.run(work)
 
 
-class Talk:
+class Conversation:
     """Questions that know of one another, for programs without an event loop."""
 
     def __init__(self, client: Client, session: str) -> None:
@@ -242,9 +242,9 @@ class Talk:
         self._client = client
         self.session = session
 
-    def ask(self, question: str) -> Outcome:
+    def ask(self, question: str) -> QuestionResult:
         """Ask the next question."""
         return self._client.ask(question, session=self.session)
 
 
-__all__: Sequence[str] = ["AsyncClient", "Client", "Conversation", "Options", "Talk"]
+__all__: Sequence[str] = ["AsyncClient", "AsyncConversation", "Client", "Conversation", "Options"]

@@ -1,7 +1,9 @@
-"""What a run may do next, and the protocols of a kind of run.
+"""The moves of a run, and the protocols of a kind of run.
 
-A decider chooses among five moves; the executor (`runs.executor`) carries them out, records what
-happened, and asks the decider again.  Every kind of run has these moves and no others.
+A decider chooses one of five moves; the executor (`runs.executor`) carries it out, records the
+steps, and calls the decider again.  All kinds of runs have the same moves.
+
+Public: what is exported here keeps its meaning between releases.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,7 +12,33 @@ from typing import Any, Literal, Protocol
 
 from walagent.message import Json, ModelSpec, Reply, Request, ToolCall
 from walagent.run import RunSpec, RunState, Step, StepKind
-from walagent.tool import Tool
+from walagent.tool_spec import Effect, Tool
+
+__all__ = [
+    "Act",
+    "Actor",
+    "Ask",
+    "Call",
+    "Decider",
+    "Effect",
+    "End",
+    "Kind",
+    "Move",
+    "Note",
+    "Prompt",
+    "Reply",
+    "Request",
+    "RunLog",
+    "RunSpec",
+    "RunState",
+    "Step",
+    "StepKind",
+    "Tool",
+    "ToolCall",
+    "Wait",
+    "fail",
+    "succeed",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +46,9 @@ class Prompt:
     """One request to the model.
 
     Args:
-        by: which of the kind's prompts: "agent", "planner", …; recorded with the reply.
+        by: the name of the prompt within its kind: "agent", "planner", …; recorded with the reply.
         about: what else is recorded with the reply, such as the number of a candidate.
-        keep: record the request as it was sent; it does not follow from rows and steps that stay.
+        keep: record the request as sent, because it cannot be rendered again from rows and steps.
     """
 
     by: str = "agent"
@@ -30,7 +58,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A tool call to carry out.
+    """A tool call to execute.
 
     Args:
         again: an attempt was started before, and its outcome is unknown.
@@ -45,24 +73,24 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask the model; several prompts are asked side by side."""
+    """Call the model; several prompts are sent concurrently."""
 
     prompts: tuple[Prompt, ...] = (Prompt(),)
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Carry calls out; several are carried out side by side."""
+    """Execute tool calls; several are executed concurrently."""
 
     calls: tuple[Call, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Give the run back until a person has answered about a call.
+    """Release the run until a person has decided about a call.
 
     Args:
-        until: "approval": whether it may be carried out; "review": what became of it.
+        until: "approval": whether it may be executed; "review": what its unknown outcome was.
     """
 
     until: Literal["approval", "review"]
@@ -72,7 +100,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Record what the model reads next: a correction, or the refusal of a call."""
+    """Record a message to the model: a correction, or the rejection of a call."""
 
     kind: StepKind
     content: Mapping[str, Json]
@@ -80,7 +108,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End the run: with a result, or with the reason why there is none."""
+    """End the run with a result, or with the reason why there is none."""
 
     state: RunState
     result: str | None = None
@@ -105,7 +133,7 @@ def succeed(result: str) -> End:
 
 
 def fail(reason: str) -> End:
-    """End a run without one."""
+    """End a run as failed."""
     return End(RunState.FAILED, reason=reason)
 
 
@@ -122,16 +150,16 @@ class Decider(Protocol):
     async def render(
         self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
     ) -> Request:
-        """Write a prompt from the rows that the run is about."""
+        """Build the request of a prompt from the rows that the run concerns."""
         ...
 
 
-class Log(Protocol):
-    """The steps of a run that is being executed.  `runs.step_log.StepLog` is the one there is."""
+class RunLog(Protocol):
+    """The steps of a run during its execution."""
 
     @property
     def steps(self) -> Sequence[Step]:
-        """What is recorded, oldest first."""
+        """The recorded steps, oldest first."""
         ...
 
     @property
@@ -149,17 +177,17 @@ class Log(Protocol):
 
 
 class Actor(Protocol):
-    """Carries the calls of one kind of run out."""
+    """Executes the tool calls of one kind of run."""
 
-    async def carry_out(self, run: RunSpec, call: Call, log: Log) -> None:
-        """Carry a call out and record it.
+    async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
+        """Execute a call and record its result in *log*.
 
-        A tool that writes to the database records its result in the transaction of its effects.
+        The result of a tool that writes to the database is recorded in the same transaction.
         """
         ...
 
 
-Connection = Any  # psycopg.AsyncConnection; this module knows no driver
+Connection = Any  # psycopg.AsyncConnection; this module imports no driver
 
 
 async def _opened(run: RunSpec) -> RunSpec | End:
@@ -171,11 +199,11 @@ class Kind:
     """One kind of run, such as `agent` or `question`.
 
     Args:
-        opens: looks at the run before its first move; gives it as it is to be executed, or its end.
+        opens: prepares the run before its first move; returns the run to execute, or its end.
         on_reply: stores more of a reply, in the transaction that records it.
         on_end: stores more of the end, in the transaction that ends the run.
-        patience: seconds that the executor itself waits for a provider or a budget, because a
-            person is waiting, before the run is given back.
+        patience: seconds that the executor waits for a provider or a budget before it releases
+            the run; for kinds of which a person awaits the result.
     """
 
     decider: Decider
@@ -188,24 +216,24 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """A model is about to be asked."""
+    """The model is about to be called."""
 
     prompt: Prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """A call is about to be carried out."""
+    """A tool call is about to be executed."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A step was recorded; `of` is what it came from."""
+    """A step was recorded; `of` is its cause."""
 
     step: Step
     of: Prompt | Call
 
 
-Event = Asking | Acting | Recorded
+RunEvent = Asking | Acting | Recorded

@@ -8,7 +8,7 @@ from typing import Any
 
 from walagent.ask.answering import GEMINI
 from walagent.ask.options import MOST_RETRIES, Options
-from walagent.ask.outcome import Outcome
+from walagent.ask.outcome import QuestionResult
 from walagent.ask.plan import Plan
 from walagent.client import AsyncClient
 from walagent.config import AskSettings
@@ -37,7 +37,7 @@ class OrchestrationState:
     pattern: CoordinationPattern
     plan: Plan
     results: Mapping[str, Any]
-    outcome: Outcome
+    outcome: QuestionResult
 
     @property
     def is_complete(self) -> bool:

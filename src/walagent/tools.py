@@ -2,6 +2,6 @@
 
 from walagent.agent.tools.python import ToolContext, tool
 from walagent.errors import ToolFailedError
-from walagent.tool import Effect
+from walagent.tool_spec import Effect
 
 __all__ = ["Effect", "ToolContext", "ToolFailedError", "tool"]

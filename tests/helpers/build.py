@@ -12,7 +12,7 @@ from walagent.change import Change, Column, Op, Relation, Row
 from walagent.lsn import Lsn
 from walagent.message import Json, Reply, Stop, Text, ToolCall
 from walagent.run import Claim, RunSpec, Step, StepKind
-from walagent.tool import Effect, Tool
+from walagent.tool_spec import Effect, Tool
 
 AMOUNT: Mapping[str, Json] = {
     "type": "object",

@@ -7,7 +7,7 @@ import orjson
 from jsonschema import Draft202012Validator
 
 from walagent.message import Json
-from walagent.tool import Tool
+from walagent.tool_spec import Tool
 
 _MOST = 3  # problems told at once
 

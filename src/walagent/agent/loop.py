@@ -13,7 +13,7 @@ from walagent.agent_spec import AgentSpec
 from walagent.message import Json, Reply, Stop, ToolCall
 from walagent.moves import Act, Ask, Call, Move, Note, Wait, fail, succeed
 from walagent.run import Step, StepKind
-from walagent.tool import Effect, Tool
+from walagent.tool_spec import Effect, Tool
 
 MAX_CORRECTIONS = 2  # times that a wrong reply goes back to the model before the run fails
 _CUT = frozenset({Stop.LENGTH, Stop.REFUSAL})  # ends at which a reply may not be whole

@@ -8,7 +8,7 @@ from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.ask.statements import Statements
 from walagent.message import Json
-from walagent.moves import Call, Log
+from walagent.moves import Call, RunLog
 from walagent.run import RunSpec, StepKind
 
 _SHOWN = 2000  # characters of a statement that the result repeats
@@ -21,7 +21,7 @@ class PlanActor:
     statements: Statements
     decider: QuestionDecider
 
-    async def carry_out(self, run: RunSpec, call: Call, log: Log) -> None:
+    async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
         """Carry a step of a plan out and record its result; a failure is a result, too."""
         del run
         step = step_of(call)

@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from walagent.ask.catalog import Indexed
+from walagent.ask.catalog import IndexSummary
 from walagent.ask.context import SchemaContext
 from walagent.ask.options import Options
-from walagent.ask.outcome import Event, Outcome, Waiting
+from walagent.ask.outcome import QuestionEvent, QuestionResult, SessionWaiting
 from walagent.ask.question import Desk, Question
 from walagent.errors import (
     ConfigError,
@@ -69,8 +69,8 @@ class Asker:
         return Asker(self._desk, options, name=self._name)
 
     async def ask(
-        self, text: str, session: str, on_event: Callable[[Event], None] = lambda _: None
-    ) -> Outcome:
+        self, text: str, session: str, on_event: Callable[[QuestionEvent], None] = lambda _: None
+    ) -> QuestionResult:
         """Answer a question.
 
         Raises:
@@ -88,8 +88,8 @@ class Asker:
         return await self._work(asked, session, self._options, on_event)
 
     async def resume(
-        self, session: str, on_event: Callable[[Event], None] = lambda _: None
-    ) -> Outcome | None:
+        self, session: str, on_event: Callable[[QuestionEvent], None] = lambda _: None
+    ) -> QuestionResult | None:
         """Go on with the question of a session that nobody finished; None when there is none.
 
         One that another process works on is waited for: the next builds on its answer, and whether
@@ -98,7 +98,7 @@ class Asker:
         with translating():
             asked, wait = await self._left_behind(session)
             if wait is not None:
-                on_event(Waiting(wait))
+                on_event(SessionWaiting(wait))
             while wait is not None:
                 await asyncio.sleep(min(wait + 0.1, _LOOK))
                 asked, wait = await self._left_behind(session)
@@ -151,7 +151,7 @@ class Asker:
         with translating():
             return await self._desk.statements.read(sql)
 
-    async def index(self) -> Indexed:
+    async def index(self) -> IndexSummary:
         """Read the schema anew, also where nothing seems to have changed, and keep it.
 
         Raises:
@@ -168,8 +168,12 @@ class Asker:
         return await self._desk.catalog.describe(words)
 
     async def _work(
-        self, asked: Asked, session: str, options: Options, on_event: Callable[[Event], None]
-    ) -> Outcome:
+        self,
+        asked: Asked,
+        session: str,
+        options: Options,
+        on_event: Callable[[QuestionEvent], None],
+    ) -> QuestionResult:
         with translating():
             async with self._desk.pool.connection() as conn:
                 past = await questions.past(conn, session)

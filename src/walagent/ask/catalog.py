@@ -67,7 +67,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexSummary:
     """What there is to ask about.
 
     Args:
@@ -145,7 +145,7 @@ class Catalog:
             near=near,
         )
 
-    async def index(self) -> Indexed:
+    async def index(self) -> IndexSummary:
         """Read the schema anew, whether it has changed or not, and keep it."""
         with translating():
             async with self._reading:
@@ -154,7 +154,7 @@ class Catalog:
                 if self._vectors is not None:
                     await self._vectors.refresh(known.role, known.tables)
         columns = [column for table in known.tables for column in table["columns"] or ()]
-        return Indexed(
+        return IndexSummary(
             len(known.tables),
             len(columns),
             sum(bool(column.get("samples")) for column in columns),

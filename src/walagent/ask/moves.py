@@ -24,7 +24,7 @@ from walagent.errors import InvalidCallError
 from walagent.message import Json, ToolCall
 from walagent.moves import Act, Ask, Call, End, Move, Prompt, fail
 from walagent.run import RunState, Step, StepKind
-from walagent.tool import Effect, Tool
+from walagent.tool_spec import Effect, Tool
 
 MAX_CORRECTIONS: Final = 2  # of a plan that is no plan
 MAX_REVISIONS: Final = 1  # after a verdict of the critic

@@ -13,7 +13,7 @@ Status = Literal["answered", "clarify", "refused", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanMade:
     """A plan was made; the candidate is its number, where there are several."""
 
     plan: Plan
@@ -21,7 +21,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class StepStarted:
     """A step has begun."""
 
     step: PlanStep
@@ -29,7 +29,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class StepDone:
     """A step has ended."""
 
     result: StepResult
@@ -37,24 +37,24 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Thinking:
+class ModelAsked:
     """A model is being asked: the planner, the critic, or for the answer."""
 
     who: str
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class SessionWaiting:
     """Another process works on the session's last question, or died less than so long ago."""
 
     seconds: float
 
 
-Event = Planned | Started | Done | Thinking | Waiting
+QuestionEvent = PlanMade | StepStarted | StepDone | ModelAsked | SessionWaiting
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QuestionResult:
     """What became of a question, with its proof."""
 
     status: Status

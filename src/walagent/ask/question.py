@@ -19,7 +19,15 @@ from walagent.ask.catalog import Catalog
 from walagent.ask.decider import Bounds, QuestionDecider
 from walagent.ask.moves import arguments_of
 from walagent.ask.options import Options
-from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Status, Thinking
+from walagent.ask.outcome import (
+    ModelAsked,
+    PlanMade,
+    QuestionEvent,
+    QuestionResult,
+    Status,
+    StepDone,
+    StepStarted,
+)
 from walagent.ask.plan import read_plan
 from walagent.ask.reading import read_outcome
 from walagent.ask.results import StepResult
@@ -27,8 +35,7 @@ from walagent.ask.statements import Statements
 from walagent.concurrency import first_of
 from walagent.errors import InvalidCallError, LeaseLostError
 from walagent.message import Reply
-from walagent.moves import Acting, Asking, Call, End, Kind, Prompt, Recorded, fail
-from walagent.moves import Event as Happened
+from walagent.moves import Acting, Asking, Call, End, Kind, Prompt, Recorded, RunEvent, fail
 from walagent.run import RunSpec, RunState, Step
 from walagent.runs.attempt import Attempt
 from walagent.runs.budgets import Budgets
@@ -74,7 +81,9 @@ class Question:
         bounds = Bounds(desk.rows, desk.history, desk.statements.searches)
         self._decider = QuestionDecider(options, past, desk.catalog, bounds)
 
-    async def answer(self, worker: str, on_event: Callable[[Event], None]) -> Outcome:
+    async def answer(
+        self, worker: str, on_event: Callable[[QuestionEvent], None]
+    ) -> QuestionResult:
         """Work until there is an answer, or a reason why not.
 
         Raises:
@@ -146,7 +155,7 @@ class Question:
         move = self._decider.next_move(self._spec, steps)
         return move if isinstance(move, End) else fail("the question did not end")
 
-    def _read(self, steps: Sequence[Step], end: End) -> Outcome:
+    def _read(self, steps: Sequence[Step], end: End) -> QuestionResult:
         status: Status = "error" if end.state is RunState.FAILED else end.about["status"]
         text = end.reason if status == "error" else end.result or ""
         standing = self._decider.standing(steps)
@@ -154,26 +163,28 @@ class Question:
 
     # Events.
 
-    def _watch(self, event: Happened, on_event: Callable[[Event], None]) -> None:
+    def _watch(self, event: RunEvent, on_event: Callable[[QuestionEvent], None]) -> None:
         match event:
             case Asking(prompt):
-                on_event(Thinking(prompt.by))
+                on_event(ModelAsked(prompt.by))
             case Acting(call):
-                on_event(Started(step_of(call), call.about.get("candidate", 0)))
+                on_event(StepStarted(step_of(call), call.about.get("candidate", 0)))
             case Recorded(step, Call() as call):
                 result = StepResult.from_json(step.content)
-                on_event(Done(result, call.about.get("candidate", 0)))
+                on_event(StepDone(result, call.about.get("candidate", 0)))
             case Recorded(step, Prompt("planner") as prompt):
                 self._planned(step, prompt, on_event)
             case Recorded():
                 pass
 
-    def _planned(self, step: Step, prompt: Prompt, on_event: Callable[[Event], None]) -> None:
+    def _planned(
+        self, step: Step, prompt: Prompt, on_event: Callable[[QuestionEvent], None]
+    ) -> None:
         try:
             plan = read_plan(arguments_of(step))
         except InvalidCallError:
             return
-        on_event(Planned(plan, prompt.about.get("candidate", 0)))
+        on_event(PlanMade(plan, prompt.about.get("candidate", 0)))
 
 
 async def _joined(task: asyncio.Task[None]) -> None:

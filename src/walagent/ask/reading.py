@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from walagent.ask.moves import Standing
-from walagent.ask.outcome import Outcome, Status
+from walagent.ask.outcome import QuestionResult, Status
 from walagent.ask.results import scope_of
 from walagent.run import Step, StepKind
 from walagent.store.questions import Asked
@@ -16,11 +16,11 @@ def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its step
     text: str,
     standing: Standing,
     steps: Sequence[Step],
-) -> Outcome:
+) -> QuestionResult:
     """Give the outcome with its evidence."""
     costs = [step.cost for step in steps if step.kind == StepKind.REPLY]
     said: Sequence[str] = (standing.answer or {}).get("caveats") or ()
-    return Outcome(
+    return QuestionResult(
         status,
         text,
         session,

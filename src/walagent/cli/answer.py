@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from walagent.ask.outcome import Outcome
+from walagent.ask.outcome import QuestionResult
 from walagent.cli.output import clean, print_json, say
 from walagent.cli.plotting import plot
 from walagent.cli.rows import print_csv, print_markdown, print_table
@@ -15,7 +15,9 @@ Format = Literal["table", "csv", "json", "markdown"]
 FORMATS = ("table", "csv", "json", "markdown")
 
 
-def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[True] | None) -> bool:
+def show(
+    outcome: QuestionResult, *, output: Format = "table", chart: Path | Literal[True] | None
+) -> bool:
     """Print an answer and its chart; return whether both succeeded.
 
     Args:
@@ -32,7 +34,7 @@ def show(outcome: Outcome, *, output: Format = "table", chart: Path | Literal[Tr
     return drawn and outcome.status != "error"
 
 
-def show_answer(outcome: Outcome, output: Format = "table") -> None:
+def show_answer(outcome: QuestionResult, output: Format = "table") -> None:
     """Print an answer: text and rows to stdout, its evidence to stderr.
 
     CSV consists of rows only, so its text goes to stderr, too.
@@ -49,7 +51,7 @@ def show_answer(outcome: Outcome, output: Format = "table") -> None:
     show_evidence(outcome)
 
 
-def show_evidence(outcome: Outcome) -> None:
+def show_evidence(outcome: QuestionResult) -> None:
     """Print the statements, sources and assumptions of an answer to stderr."""
     for sql in outcome.sql:
         say(f"\nSQL: {sql.strip()}")

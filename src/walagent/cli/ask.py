@@ -14,10 +14,10 @@ import click
 from walagent.ask.answering import open_asker, open_reading
 from walagent.ask.asking import LONGEST, check_question, check_session
 from walagent.ask.candidates import MOST as MOST_CANDIDATES
-from walagent.ask.catalog import Indexed
+from walagent.ask.catalog import IndexSummary
 from walagent.ask.moves import MAX_REPLANS
 from walagent.ask.options import MOST_RETRIES, Options
-from walagent.ask.outcome import Outcome
+from walagent.ask.outcome import QuestionResult
 from walagent.cli.answer import FORMATS, Format, show
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_json, say
@@ -170,7 +170,7 @@ def _reported_errors(form: Format, session: str) -> Generator[None]:
         raise shown from error
 
 
-async def _answered(opened: CliSession, asked: _Asked, progress: ProgressDisplay) -> Outcome:
+async def _answered(opened: CliSession, asked: _Asked, progress: ProgressDisplay) -> QuestionResult:
     """Answer, after finishing the question that an earlier process of this session left open."""
     async with (
         opened.places() as places,
@@ -229,7 +229,7 @@ def index_(where: Where, *, as_json: bool) -> None:
     """
     opened = open_session(where)
 
-    async def indexed() -> Indexed:
+    async def indexed() -> IndexSummary:
         async with (
             opened.places() as places,
             open_reading(places, opened.config.ask) as reading,
@@ -246,7 +246,7 @@ def index_(where: Where, *, as_json: bool) -> None:
         say(describe(found))
 
 
-def describe(indexed: Indexed) -> str:
+def describe(indexed: IndexSummary) -> str:
     """Summarize the schema index in one line."""
     changed = "changed" if indexed.changed else "unchanged"
     return (

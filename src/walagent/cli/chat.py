@@ -13,7 +13,7 @@ import click
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker, check_session
 from walagent.ask.options import Options
-from walagent.ask.outcome import Outcome
+from walagent.ask.outcome import QuestionResult
 from walagent.cli.answer import print_result, show_answer
 from walagent.cli.ask import (
     candidates_option,
@@ -222,7 +222,7 @@ class Chat:
             say(f"finished: {outcome.question}")
             self._show(outcome)
 
-    def _show(self, outcome: Outcome) -> None:
+    def _show(self, outcome: QuestionResult) -> None:
         self._last = outcome.question, outcome.sql
         show_answer(outcome)
         self._progress.show_cost(outcome)

@@ -6,7 +6,15 @@ from collections import Counter
 from types import TracebackType
 from typing import Any, Self
 
-from walagent.ask.outcome import Done, Event, Outcome, Planned, Started, Thinking, Waiting
+from walagent.ask.outcome import (
+    ModelAsked,
+    PlanMade,
+    QuestionEvent,
+    QuestionResult,
+    SessionWaiting,
+    StepDone,
+    StepStarted,
+)
 from walagent.cli.output import clean, say
 
 _DOING = {
@@ -55,7 +63,7 @@ class ProgressDisplay:
             self._status.stop()
             self._status = None
 
-    def show(self, event: Event) -> None:
+    def show(self, event: QuestionEvent) -> None:
         """Show an event."""
         self._count(event)
         if self._verbose:
@@ -65,7 +73,7 @@ class ProgressDisplay:
 
             self._status.update(Text(self._doing(event)))
 
-    def show_cost(self, outcome: Outcome) -> None:
+    def show_cost(self, outcome: QuestionResult) -> None:
         """Print calls, tokens, cost and time of the answer, if verbose."""
         if self._verbose:
             cost = "unknown" if outcome.cost is None else f"{outcome.cost:.4f} USD"
@@ -75,27 +83,27 @@ class ProgressDisplay:
                 f" cost {cost}, {took:.1f} s"
             )
 
-    def _count(self, event: Event) -> None:
+    def _count(self, event: QuestionEvent) -> None:
         match event:
-            case Thinking(who):
+            case ModelAsked(who):
                 self._calls[who] += 1
-            case Started(step, candidate):
+            case StepStarted(step, candidate):
                 self._running[step.id] += 1
                 self._begun[candidate, step.id] = time.monotonic()
-            case Done(result):
+            case StepDone(result):
                 self._running[result.id] -= 1
-            case Planned() | Waiting():
+            case PlanMade() | SessionWaiting():
                 pass
 
-    def _doing(self, event: Event) -> str:
-        if isinstance(event, Thinking):
+    def _doing(self, event: QuestionEvent) -> str:
+        if isinstance(event, ModelAsked):
             return f"{_DOING.get(event.who, event.who)} …"
-        if isinstance(event, Waiting):
+        if isinstance(event, SessionWaiting):
             return "waiting for the previous question …"
         running = [name for name, count in self._running.items() if count > 0]
         return f"running {clean(', '.join(running))} …" if running else "…"
 
-    def _say(self, event: Event) -> None:
+    def _say(self, event: QuestionEvent) -> None:
         """Print an event on lines of its own, while the status line is cleared."""
         if self._status is not None:
             self._status.stop()
@@ -104,19 +112,19 @@ class ProgressDisplay:
         if self._status is not None:
             self._status.start()
 
-    def _lines(self, event: Event) -> list[str]:
+    def _lines(self, event: QuestionEvent) -> list[str]:
         match event:
-            case Thinking(who):
+            case ModelAsked(who):
                 return [f"… {who}"]
-            case Waiting(seconds):
+            case SessionWaiting(seconds):
                 return [f"… waiting up to {seconds:.0f} s for the session's previous question"]
-            case Planned(plan, candidate):
+            case PlanMade(plan, candidate):
                 steps = [f"  [{step.id}] {step.type} {step.description}" for step in plan.steps]
                 return [f"{_of(candidate)}plan: {plan.reasoning}", *steps]
-            case Started(step, candidate):
+            case StepStarted(step, candidate):
                 asked = step.text("query") or step.text("sql") or step.text("operation")
                 return [f"{_of(candidate)}[{step.id}] {asked}"]
-            case Done(result, candidate):
+            case StepDone(result, candidate):
                 begun = self._begun.get((candidate, result.id), time.monotonic())
                 took = f"{time.monotonic() - begun:.3f} s"
                 came = result.error or _many(len(result.rows), "row")

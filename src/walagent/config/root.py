@@ -19,7 +19,7 @@ from walagent.config.sections import (
     ToolSettings,
     Workers,
 )
-from walagent.tool import is_tool_name, mcp_tool_name
+from walagent.tool_spec import is_tool_name, mcp_tool_name
 
 
 class Config(Part):

@@ -19,7 +19,7 @@ from walagent.errors import ConfigError, ToolFailedError
 from walagent.log import log
 from walagent.message import Json
 from walagent.store.tools import fingerprints, known_tools, register_mcp_tool
-from walagent.tool import Effect, Tool, mcp_tool_name
+from walagent.tool_spec import Effect, Tool, mcp_tool_name
 
 Connection = AsyncConnection[Any]
 _RETRY: Final = 60.0  # seconds between attempts to reach a server

@@ -11,7 +11,7 @@ from psycopg import AsyncConnection
 from walagent import metrics
 from walagent.errors import BudgetExceededError, WalagentError
 from walagent.log import log
-from walagent.moves import Event
+from walagent.moves import RunEvent
 from walagent.run import Claim, RunSpec, RunState, Step
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.error_policy import Outcome, outcome_of
@@ -42,7 +42,7 @@ class Attempt:
     specify: Callable[[], Awaitable[RunSpec]]
     cancelled: Callable[[], bool]
     storing: Callable[[], None] = lambda: None
-    watch: Callable[[Event], None] = lambda _: None
+    watch: Callable[[RunEvent], None] = lambda _: None
     state: RunState | None = None
     due: float | None = None
     unblocked: bool = False

@@ -32,12 +32,12 @@ from walagent.moves import (
     Asking,
     Call,
     End,
-    Event,
     Kind,
     Move,
     Note,
     Prompt,
     Recorded,
+    RunEvent,
     Wait,
     fail,
 )
@@ -61,7 +61,7 @@ class Executor:
         self,
         resources: Resources,
         run: RunSpec,
-        watch: Callable[[Event], None] = lambda _: None,
+        watch: Callable[[RunEvent], None] = lambda _: None,
     ) -> None:
         """Take the run.
 

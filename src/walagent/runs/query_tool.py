@@ -19,7 +19,7 @@ from walagent.guard.redact import without_values
 from walagent.guard.role import reading_as
 from walagent.message import Json, ToolCall
 from walagent.rows.rows import Rows
-from walagent.tool import Tool
+from walagent.tool_spec import Tool
 
 # Less than what is kept of any tool's answer, so that what is cut is cut between two rows.
 _MOST: Final = 60_000  # bytes of an answer

@@ -36,7 +36,7 @@ from walagent.errors import (
 )
 from walagent.guard.query import ReadLimits
 from walagent.message import Json, ToolCall
-from walagent.moves import Call, Log
+from walagent.moves import Call, RunLog
 from walagent.run import Claim, RunSpec, StepKind
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
@@ -45,7 +45,7 @@ from walagent.store import runs, tool_calls
 from walagent.store.connections import Pool
 from walagent.store.errors import is_conflict, is_passing
 from walagent.store.runs import NewStep
-from walagent.tool import Effect, Tool
+from walagent.tool_spec import Effect, Tool
 
 # Seconds for which a call is tried again while others are in the way.  Their transactions are
 # short as a rule; where one is not, the run waits without a slot.
@@ -78,7 +78,7 @@ class Toolbox:
         self._servers = servers or NoServers()
         self._gate = Gate(pool.max_size)
 
-    async def carry_out(self, run: RunSpec, call: Call, log: Log) -> None:
+    async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
         """Carry a call out and record it.
 
         Raises (also as PostgreSQL errors):

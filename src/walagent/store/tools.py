@@ -8,7 +8,7 @@ from psycopg.types.json import Jsonb
 
 from walagent.message import Json
 from walagent.store.queries import query
-from walagent.tool import Effect
+from walagent.tool_spec import Effect
 
 Connection = AsyncConnection[Any]
 

@@ -20,12 +20,16 @@ from walagent.agent.models.scripted.model import (
 )
 from walagent.agent.models.scripted.script_file import read_script
 from walagent.testing.contract import PROVIDER_CHECKS, ProviderCheck
+from walagent.testing.deciders import DECIDER_CHECKS, DeciderCase, DeciderCheck
 from walagent.testing.provider import FakeProvider, Received
 
 __all__ = [
+    "DECIDER_CHECKS",
     "PROVIDER_CHECKS",
     "Answer",
     "Call",
+    "DeciderCase",
+    "DeciderCheck",
     "FakeProvider",
     "Fault",
     "ProviderCheck",

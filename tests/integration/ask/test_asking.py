@@ -18,7 +18,7 @@ from walagent.ask.answering import become
 from walagent.ask.asking import Asker, Desk
 from walagent.ask.catalog import Catalog
 from walagent.ask.options import Options
-from walagent.ask.outcome import Event, Outcome, Waiting
+from walagent.ask.outcome import QuestionEvent, QuestionResult, SessionWaiting
 from walagent.ask.search import Searcher
 from walagent.ask.statements import Statements
 from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
@@ -66,9 +66,9 @@ class Scene:
     conn: AsyncConnection
     provider: FakeProvider
     desk: Desk
-    events: list[Event] = field(default_factory=list[Event])
+    events: list[QuestionEvent] = field(default_factory=list[QuestionEvent])
 
-    async def ask(self, text: str, session: str = "s", **options: int) -> Outcome:
+    async def ask(self, text: str, session: str = "s", **options: int) -> QuestionResult:
         """Ask."""
         return await Asker(self.desk, replace(Options(), **options), name="test").ask(
             text, session, self.events.append
@@ -126,9 +126,9 @@ async def test_a_question_that_is_being_answered_is_waited_for_and_not_taken(
         desk = replace(on.desk, lease=timedelta(seconds=2))
         first = asyncio.create_task(Asker(desk, Options(), name="test").ask("How many?", "s"))
         await until(conn, "select exists (select from agent.run)")
-        seen = list[Event]()
+        seen = list[QuestionEvent]()
         assert await Asker(desk, Options(), name="other").resume("s", seen.append) is None
-        assert [type(event) for event in seen] == [Waiting]
+        assert [type(event) for event in seen] == [SessionWaiting]
         ended = await rows(conn, "select state::text, attempt, worker from agent.run")
         assert ended == [("succeeded", 1, "test")]
         assert (await first).text == "Twenty in each."

@@ -24,7 +24,7 @@ from walagent.runs.toolbox import Toolbox
 from walagent.store.connections import Pool, open_pool
 from walagent.store.errors import translating
 from walagent.store.tools import register_python_tools
-from walagent.tool import Effect
+from walagent.tool_spec import Effect
 
 STEPS = "select kind, content from agent.step order by run_id, seq"
 

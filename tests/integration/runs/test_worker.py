@@ -16,7 +16,7 @@ from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, c
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 from walagent.runs.worker import Worker, WorkerSettings
-from walagent.tool import Effect
+from walagent.tool_spec import Effect
 
 STATE = "select state::text, result, error from agent.run order by id"
 SPEC = "tools=[refund_user], writes=[status], bind=[ticket_id=id]"

@@ -17,7 +17,7 @@ from tests.helpers.database import (
 from walagent.attachment import Attachment
 from walagent.change import Op
 from walagent.message import Json
-from walagent.tool import Effect
+from walagent.tool_spec import Effect
 
 
 async def frozen(conn: AsyncConnection) -> Attachment:

@@ -12,7 +12,7 @@ from walagent.attachment import Attachment
 from walagent.message import Stop, ToolCall
 from walagent.moves import Act, Ask, Call, End, Move, Note, Wait, succeed
 from walagent.run import Step, StepKind
-from walagent.tool import Effect, Tool
+from walagent.tool_spec import Effect, Tool
 
 REFUND = tool()
 ESCALATE = tool("escalate", input_schema={"type": "object", "properties": {}})

@@ -12,7 +12,7 @@ SQL = "\n".join(p.read_text() for p in sorted((ROOT / "migrations").glob("*.sql"
 CREATED = re.compile(r"create (?:or replace )?(function|view|table) agent\.(\w+)")
 
 
-MODULES = ["walagent", "walagent.providers", "walagent.testing", "walagent.tools"]
+MODULES = ["walagent", "walagent.moves", "walagent.providers", "walagent.testing", "walagent.tools"]
 
 
 @pytest.mark.parametrize("module", MODULES)

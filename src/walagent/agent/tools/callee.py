@@ -6,7 +6,7 @@ from typing import Protocol
 from walagent.agent.tools.python import ToolContext
 from walagent.errors import ToolFailedError
 from walagent.message import Json
-from walagent.tool import Tool
+from walagent.tool_spec import Tool
 
 
 class Callee(Protocol):

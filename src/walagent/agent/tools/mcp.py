@@ -27,7 +27,7 @@ from walagent.agent.tools.python import ToolContext
 from walagent.agent.untrusted import framed, marker, without_control
 from walagent.errors import OutcomeUnknownError, ToolFailedError
 from walagent.message import Json
-from walagent.tool import Tool, mcp_tool_name
+from walagent.tool_spec import Tool, mcp_tool_name
 
 # With these a server says that it did not begin; any other error leaves open what it did.
 _NOT_BEGUN: Final = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})

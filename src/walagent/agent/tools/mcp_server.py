@@ -23,7 +23,7 @@ from walagent.agent.untrusted import without_control
 from walagent.errors import ToolFailedError
 from walagent.log import log
 from walagent.message import Json
-from walagent.tool import Effect, Tool
+from walagent.tool_spec import Effect, Tool
 
 _KEY: Final = "walagent/idempotency-key"
 _MOST_EVENT: Final = 64 << 20  # bytes of one answer over HTTP; what is too long is cut, not lost

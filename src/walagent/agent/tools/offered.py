@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from walagent.message import Json
-from walagent.tool import Effect, mcp_tool_name
+from walagent.tool_spec import Effect, mcp_tool_name
 
 _MOST_SCHEMA: Final = 16_384  # bytes; it is sent with every request
 _MOST_DESCRIPTION: Final = 4_096  # characters

@@ -12,14 +12,14 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, cast, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from psycopg import AsyncConnection
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
-from walagent.tool import Effect
+from walagent.tool_spec import Effect
 
 GROUP = "walagent.tools"  # the entry-point group of packages that bring tools
 
@@ -39,6 +39,7 @@ class ToolContext:
 
 
 Function = Callable[..., Awaitable[object]]
+F = TypeVar("F", bound=Function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,14 @@ class PythonTool:
         return await self.function(context, **given)
 
 
-def tool(*, effect: Effect = Effect.TRANSACTIONAL) -> Callable[[Function], Function]:
+def tool(*, effect: Effect = Effect.TRANSACTIONAL) -> Callable[[F], F]:
     """Declare a coroutine function as a tool.
 
     Raises:
-        ConfigError: it is no coroutine function, or has no docstring.
+        ConfigError: it is not a coroutine function, or lacks a docstring.
     """
 
-    def declare(function: Function) -> Function:
+    def declare(function: F) -> F:
         function.__walagent_tool__ = _read(function, effect)  # type: ignore[attr-defined]  # pyright: ignore[reportFunctionMemberAccess]
         return function
 

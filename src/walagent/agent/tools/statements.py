@@ -8,7 +8,7 @@ from psycopg import sql
 from walagent.agent_spec import Target
 from walagent.errors import ToolFailedError
 from walagent.message import Json, ToolCall
-from walagent.tool import Tool
+from walagent.tool_spec import Tool
 
 # What agent_internal.bind_relation() writes in, with NUL for the percent sign: no name holds one.
 _TABLE, _KEY, _SET = sql.SQL("\x001$s"), sql.SQL("\x002$s"), sql.SQL("\x003$s")

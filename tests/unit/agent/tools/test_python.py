@@ -14,7 +14,7 @@ from walagent.agent.arguments import what_is_wrong
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, find_tools, tool
 from walagent.errors import ConfigError, ToolFailedError
 from walagent.message import Json
-from walagent.tool import Effect, Tool
+from walagent.tool_spec import Effect, Tool
 
 CONTEXT = ToolContext(None, "key", 1, {})
 

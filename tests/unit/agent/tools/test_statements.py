@@ -6,7 +6,7 @@ from tests.helpers.build import attachment, tool, wants
 from walagent.agent.tools.statements import bound, statement_of, visibility_statement
 from walagent.errors import ToolFailedError
 from walagent.message import Json
-from walagent.tool import Effect
+from walagent.tool_spec import Effect
 
 CHANGE = {"op": "update", "new": {"id": 1, "owner": 5}, "old": {"id": 1, "owner": 4}}
 UPDATE = tool("update_row", kind="builtin", target="update_row", effect=Effect.TRANSACTIONAL)
