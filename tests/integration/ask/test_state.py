@@ -249,7 +249,7 @@ async def test_a_budget_of_an_asker_stands_in_the_file(
     assert 'there is no role "nobody_here"' in wrong.err
     user.writes("budgets: {mine: {asker: x, agent: y, max_tokens: 9000}}\n")
     wrong = await asyncio.to_thread(lambda: user.types("apply"))
-    assert "questions, which have no agent" in wrong.err
+    assert "asker cannot be combined" in wrong.err
 
 
 async def test_a_call_that_failed_gives_back_what_it_reserved(
