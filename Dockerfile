@@ -1,8 +1,8 @@
-# Two images: `walagent`, the daemon, and `postgres`, a server to try it with.
+# Two images: `walagent`, the daemon, and `postgres`, a server for a trial.
 #
 #   docker build --target walagent --tag walagent .
 
-# --- the wheel and what it needs, in an environment that is copied as a whole ------------------
+# --- the wheel and its dependencies, in a virtual environment ------------------------------------
 FROM python:3.13-slim-bookworm AS build
 WORKDIR /build
 RUN python -m venv /opt/walagent
@@ -21,18 +21,18 @@ COPY --chmod=755 deploy/postgres/start /usr/local/bin/start-postgres
 ENTRYPOINT ["start-postgres"]
 CMD ["postgres"]
 
-# --- the daemon; the last stage, so that a plain `docker build .` makes it -----------------------
+# --- the daemon; the last stage, so that `docker build .` builds it ------------------------------
 FROM python:3.13-slim-bookworm AS walagent
 COPY --from=build /opt/walagent /opt/walagent
 ENV PATH=/opt/walagent/bin:$PATH PYTHONUNBUFFERED=1
-# Large transactions wait for their commit in temporary files; the directory is made here so that
-# a volume on it belongs to the user below.
+# Large transactions are stored in temporary files until they commit.  The directory is created here
+# so that a volume on it is owned by the user below.
 RUN install -d -o 65532 -g 65532 -m 700 /var/cache/walagent
 ENV TMPDIR=/var/cache/walagent
 VOLUME /var/cache/walagent
 # A number, so that Kubernetes' runAsNonRoot can check it.
 USER 65532:65532
-# Alive, not ready: a daemon that waits for its database must not be restarted for it.
+# Liveness, not readiness: a daemon that waits for its database must not be restarted.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD \
     ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8642/healthz', timeout=4)"]
 STOPSIGNAL SIGTERM

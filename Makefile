@@ -1,7 +1,6 @@
-# Everything a developer types.  `make` alone lists it.
+# The developer's commands.  `make` alone lists them.
 #
-# Every target installs what it needs first; the stamp makes that free while pyproject.toml
-# stays as it is.
+# Each target installs its dependencies first; the stamp skips that until pyproject.toml changes.
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,10 +9,10 @@ ARGS ?=
 REPORT ?= build/faults.json
 PLANTED ?= build/planted.json
 SOAK ?= 3600
-# Processes that test side by side, each on a server of its own.
+# Parallel test processes, each with its own server.
 JOBS ?= 2
 
-# python3 where it is new enough, else a newer one beside it.
+# python3 if it is new enough, else a newer one.
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
 
@@ -23,7 +22,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
 
-venv: $(STAMP)  ## Create .venv with walagent (editable), its local extra and the tools
+venv: $(STAMP)  ## Create .venv with walagent (editable), its extras and the tools
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; set PYTHON=" >&2; exit 2; }
@@ -32,42 +31,42 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[local,ask,mcp,plot,search]' --group dev
 	@touch $@
 
-demo: $(STAMP)  ## Play support tickets through an embedded PostgreSQL and a local model
+demo: $(STAMP)  ## Run the demo: support tickets, an embedded PostgreSQL, a local model
 	$(BIN)/walagent demo $(ARGS)
 
-test: $(STAMP)  ## Run the tests (ARGS="-k slot" picks some)
+test: $(STAMP)  ## Run the tests, except the slow ones (ARGS="-k slot" selects some)
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
-check: lint test  ## All that must pass before a change is taken
+check: lint test  ## Run everything that a change must pass: lint and tests
 
-lint: $(STAMP)  ## Lint, formatting, types and layers
+lint: $(STAMP)  ## Check lint rules, formatting, types and import contracts
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
 
-format: $(STAMP)  ## Let ruff format the code and mend what it can
+format: $(STAMP)  ## Format the code and apply the fixes of ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-faults: $(STAMP)  ## Run every fault and every slow test; takes up to an hour
+faults: $(STAMP)  ## Run the fault tests and the slow tests; takes up to an hour
 	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=900 -m "faults or slow" $(ARGS)
 
-soak: $(STAMP)  ## Let small faults happen for an hour (SOAK=7200 for two) and see that nothing grows
+soak: $(STAMP)  ## Inject small faults for an hour (SOAK=7200: two hours) and measure what grows
 	WALAGENT_SOAK=$(SOAK) WALAGENT_FAULT_REPORT=build/soak.json $(BIN)/python -m pytest \
 		-o faulthandler_timeout=0 tests/faults/test_soak.py -k nothing_grows $(ARGS)
 
-planted: $(STAMP)  ## Plant bugs in a copy of the source and see tests fail for each (ARGS="end-plus-one" picks some)
+planted: $(STAMP)  ## Plant bugs in a copy of the source; tests must fail for each (ARGS="end-plus-one" selects some)
 	$(BIN)/python -m tests.faults.planted $(PLANTED) $(ARGS)
 
 guarantees: $(STAMP)  ## Write the results of `make faults` and `make planted` into docs/results.md
 	$(BIN)/python -m tests.faults.rig.report $(wildcard $(REPORT) $(PLANTED))
 
-bench: $(STAMP)  ## Measure, and compare with the baseline in bench/
+bench: $(STAMP)  ## Run the benchmarks and compare them with the baseline in bench/
 	$(BIN)/python -m bench $(ARGS)
 
-eval: $(STAMP)  ## Measure how well a model answers (ARGS="--model gpt-4o"); build/eval.json
+eval: $(STAMP)  ## Measure the answers of a model (ARGS="--model gpt-4o"); writes build/eval.json
 	$(BIN)/python -m evals $(ARGS)
 
 golden: $(STAMP)  ## Rewrite the expected help and output of the commands in tests/golden
@@ -84,5 +83,5 @@ dist: $(STAMP)  ## Build the source archive and the wheel into dist/
 	rm -rf dist
 	$(BIN)/hatchling build
 
-clean:  ## Remove what can be made again
+clean:  ## Remove everything that the other targets create
 	rm -rf $(VENV) dist .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -75,6 +75,6 @@ def retry_(where: Where, run: int) -> None:
 @click.option("--reason", help="Stored with the run.")
 @where_options
 def cancel_(where: Where, run: int, reason: str | None) -> None:
-    """Cancel RUN.  A running run ends at its worker's next statement."""
+    """Cancel RUN.  A running run stops within moments; its committed steps remain."""
     state = ask(where, lambda conn: operator.cancel(conn, run, reason))
     say(f"run {run} is {'being ' if state == 'running' else ''}cancelled")

@@ -57,23 +57,24 @@ class ModelEntry(Part):
     """`native`: the endpoint's tool calls; `schema`: one JSON schema of all tools.  Default: as
     registered."""
     context_window: Positive | None = None
-    """In tokens.  Default: as registered."""
+    """Size of the context window, in tokens.  Default: as registered."""
     max_output_tokens: Positive | None = None
     """Tokens of one reply.  Default: as registered."""
     timeout_seconds: Positive | None = None
     """Seconds of one call.  Default: as registered."""
     input_price: Price | None = None
-    """US dollars per million tokens, as the other prices.  Default: as registered."""
+    """Price of input tokens; all prices are in US dollars per million tokens.  Default: as
+    registered."""
     cached_input_price: Price | None = None
-    """Of tokens read from a prompt cache.  Default: as registered."""
+    """Price of tokens read from a prompt cache.  Default: as registered."""
     cache_write_price: Price | None = None
-    """Of tokens written to a prompt cache.  Default: as registered."""
+    """Price of tokens written to a prompt cache.  Default: as registered."""
     output_price: Price | None = None
-    """Of tokens that the model writes.  Default: as registered."""
+    """Price of tokens that the model generates.  Default: as registered."""
     parameters: dict[str, Any] | None = None
     """Sent with every request.  Default: as registered."""
     enabled: bool | None = None
-    """false: no new agent can use it, and runs that need it fail.  Default: as registered."""
+    """`false`: no new agent can use it, and runs that need it fail.  Default: as registered."""
 
 
 class ExampleEntry(Part):
@@ -99,7 +100,7 @@ class Attach(Part):
     when: Name | None = None
     """A boolean SQL expression over `new` and `old`.  Default: every change."""
     columns: Names | None = None
-    """The columns that the agent is shown; an update must change one of them.  Default: all."""
+    """The columns that the agent sees; an update must change one of them.  Default: all."""
     writes: Names = ()
     """The columns that `update_row` can write."""
     bind: dict[str, str] = Field(default_factory=dict)
@@ -124,11 +125,11 @@ class Attach(Part):
     """Let the server apply `when`; PostgreSQL then refuses to drop or retype the columns that
     it reads."""
     max_depth: int = Field(default=3, ge=0, le=100)
-    """Length of a chain of agents' writes whose last change still starts a run; 0: none."""
+    """Maximum length of a chain of agents' writes whose last change starts a run; 0: none."""
     approval_ttl: Duration = timedelta(days=7)
     """Time until an approval request expires."""
     paused: bool | None = None
-    """true: no run starts.  Default: unchanged."""
+    """`true`: no run starts.  Default: unchanged."""
 
 
 class AttachmentEntry(Attach):
@@ -152,12 +153,12 @@ class BudgetEntry(Part):
     period: Literal["day", "month", "total"] = "month"
     """`day` or `month` in UTC, or `total`, which never resets."""
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """US dollars."""
+    """US dollars per period."""
     max_tokens: Positive | None = None
-    """Input and output tokens."""
+    """Input and output tokens per period."""
     on_exceeded: Literal["wait", "fail", "warn"] = "wait"
-    """A run whose call does not fit can `wait` for the next period, `fail`, or `warn` and
-    continue."""
+    """What a run does if its next call exceeds the budget: `wait` for the next period, `fail`, or
+    `warn` and continue."""
 
     @model_validator(mode="after")
     def _limits_something(self) -> "BudgetEntry":

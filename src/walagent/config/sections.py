@@ -29,7 +29,7 @@ class Replication(Part):
     they are stored in temporary files."""
     failover: bool = False
     """Let standbys synchronize the slot, so that a promotion causes no gap (PostgreSQL 17 or
-    newer).  true alters an existing slot; false alters none."""
+    newer).  `true` alters an existing slot; `false` does not."""
     sender_timeout: Seconds = 4.0
     """Time until the server releases the slot of a reader that hangs."""
     status_interval: Seconds = 10.0
@@ -50,7 +50,7 @@ class Changes(Part):
     """Limits of the change that a run stores, in characters."""
 
     max_value: int = Field(default=262_144, ge=10_000, le=16_777_216)
-    """Characters stored of one value; a longer one is cut and marked."""
+    """Characters stored of one value; a longer one is truncated and marked."""
     max_row: int = Field(default=1_048_576, ge=10_000, le=67_108_864)
     """Characters stored of one row, in addition to its key and bound columns."""
 
@@ -179,7 +179,7 @@ class McpToolEntry(Part):
     timeout: Seconds = 30.0
     """Limit of one call."""
     fingerprint: str | None = Field(default=None, pattern="^[0-9a-f]{32}$")
-    """Of the accepted name, description and schema.  Default: as first seen."""
+    """Fingerprint of the accepted name, description and schema.  Default: as first seen."""
 
 
 class McpServerEntry(Part):
@@ -202,7 +202,7 @@ class McpServerEntry(Part):
     connect: Seconds = 30.0
     """Time that the server has to start and list its tools."""
     max_result: int = Field(default=50_000, ge=1000, le=60_000)
-    """Characters kept of an answer, at most 60000."""
+    """Characters kept of a result."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "McpServerEntry":
