@@ -85,7 +85,7 @@ class EmbeddedServer:
         await asyncio.get_running_loop().run_in_executor(_launcher, self._stop)
 
     def _start(self) -> None:
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self._still_answers(self._process):
             return
         self._stop()
         try:
@@ -102,6 +102,20 @@ class EmbeddedServer:
         except BaseException:
             self._stop()
             raise
+
+    def _still_answers(self, process: subprocess.Popen[bytes]) -> bool:
+        """Return whether the server that this object started answers.
+
+        A killed process closes its files a moment before it can be reaped, and a server that shuts
+        down takes longer: wait for the exit, because neither will answer again.
+        """
+        deadline = time.monotonic() + self._timeout
+        while process.poll() is None and time.monotonic() < deadline:
+            found = read_postmaster(self.data_dir)
+            if found is not None and found.pid == process.pid and found.answers:
+                return True
+            time.sleep(0.02)
+        return False
 
     def _own_or_join(self) -> bool:
         """Acquire the lock, or find the server of the process that holds it."""

@@ -175,6 +175,20 @@ async def test_a_crashed_server_recovers_at_the_next_start(running: EmbeddedServ
         assert conn.execute("select n from kept").fetchall() == [(1,)]
 
 
+async def test_a_killed_server_that_is_not_reaped_yet_is_started_again(
+    running: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process seems to run for a moment after its sockets are closed."""
+    process = running._process  # noqa: SLF001
+    assert process is not None
+    process.kill()
+    process.wait()
+    late, real = iter([None, None, None]), process.poll
+    monkeypatch.setattr(process, "poll", lambda: next(late, real()))
+    await running.start()
+    psycopg.connect(running.dsn()).close()
+
+
 async def test_the_databases_stay_when_the_server_stops(running: EmbeddedServer) -> None:
     """Stopped and started again, it is the same cluster; in between there is no DSN."""
     with psycopg.connect(running.dsn(), autocommit=True) as conn:
