@@ -11,6 +11,21 @@ create table agent_internal.published (
 comment on table agent_internal.published is 'Tables as walagent put them into its publications';
 comment on column agent_internal.published.entry is 'Of pg_publication_rel: another one means that somebody took the table out and put it back';
 
+-- Which tables are to be sent, and to whom: a publication is the union of what is requested.  Attaching
+-- requests for intake, in its own transaction; a reader requests for the other sinks of its slot.
+create table agent_internal.requested_table (
+    requester    text not null,
+    relation     regclass not null,
+    inserts_only boolean not null,
+    row_filter   text,
+    durable      boolean not null default true,
+    primary key (requester, relation)
+);
+comment on table agent_internal.requested_table is 'Tables that sinks of the WAL request';
+comment on column agent_internal.requested_table.requester is '"intake", or "slot" and the name of the slot whose reader requests it';
+comment on column agent_internal.requested_table.durable is 'Whether a change that was not sent is a gap, and not only missed';
+comment on column agent_internal.requested_table.row_filter is 'The only inserted rows that the requester needs; NULL: all';
+
 create publication walagent;
 create publication walagent_inserts;
 
@@ -64,12 +79,29 @@ begin
 end;
 $$;
 
--- Put the relation into the publication that its attachments need, or take it out.
+-- Request for intake what the attachments of a relation need, or nothing if there are none.
+create function agent_internal.request_for_attachments(_relation regclass)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    delete from agent_internal.requested_table where requester = 'intake' and relation = _relation;
+    insert into agent_internal.requested_table (requester, relation, inserts_only, row_filter)
+    select 'intake', _relation, bool_and(ops = '{insert}'),
+           -- A filter must pass what any attachment needs, and a backfill needs every row.
+           case when bool_and(server_filter and not backfill)
+                then string_agg(distinct format('(%s)', definition ->> 'row_filter'), ' or ') end
+      from agent.attachment where relation = _relation
+    having count(*) > 0;
+end;
+$$;
+
+-- Add the relation to the publication that its requests need, or remove it.
 --
--- Called by the triggers above, with the owner's rights.  Adding a table takes a SHARE lock on it
--- until the attaching transaction ends: it waits for transactions that are writing to the table.
--- So each of them has either committed before the attach, or writes after it, and "what commits
--- later fires" is exact.
+-- Executed with the owner's rights.  Adding a table acquires a SHARE lock on it until the transaction
+-- ends: it waits for transactions that are writing to the table.  So each of them has either committed
+-- before an attach, or writes after it, and "what commits later starts runs" is exact.
 create function agent_internal.publish_relation(_relation regclass)
     returns void
     language plpgsql
@@ -85,13 +117,13 @@ begin
     if not exists (select from pg_class where oid = _relation) then
         return;  -- dropped meanwhile; its publication went with it
     end if;
-    select case when bool_or(ops && '{update,delete,truncate}') then 'walagent'
+    select case when bool_or(not inserts_only) then 'walagent'
                 when count(*) > 0 then 'walagent_inserts' end,
-           -- A filter must let through what any attachment wants, and a backfill wants every row.
-           case when bool_and(server_filter and not backfill)
-                then string_agg(distinct format('(%s)', definition ->> 'row_filter'), ' or ') end
+           -- A filter must pass what any of them needs.
+           case when bool_and(row_filter is not null)
+                then string_agg(distinct format('(%s)', row_filter), ' or ') end
       into _wanted, _filter
-      from agent.attachment where relation = _relation;
+      from agent_internal.requested_table where relation = _relation;
     if _wanted = 'walagent' then
         _filter := null;  -- a filter would turn updates that cross it into inserts and deletes
     end if;
@@ -152,7 +184,7 @@ as $$
             or to_jsonb(p) ->> 'pubgencols' <> 's'  -- from version 18 on
             or p.pubname = 'walagent' and not (p.pubupdate and p.pubdelete and p.pubtruncate))
        and (n.relation = 'agent.attachment'::regclass
-            or exists (select from agent.attachment a where a.relation = n.relation))
+            or exists (select from agent_internal.requested_table t where t.relation = n.relation and t.durable))
      order by 1
 $$;
 comment on function agent_internal.publication_trouble() is 'Say what has become of our publications behind our back';
@@ -170,8 +202,14 @@ begin
     perform agent_internal.repair_publications();
     delete from agent_internal.published;
     perform agent_internal.record_published('agent.attachment', null);
+    delete from agent_internal.requested_table where requester = 'intake';
     for _relation in
         select distinct a.relation from agent.attachment a join pg_class c on c.oid = a.relation
+    loop
+        perform agent_internal.request_for_attachments(_relation);
+    end loop;
+    for _relation in
+        select distinct t.relation from agent_internal.requested_table t join pg_class c on c.oid = t.relation
     loop
         perform agent_internal.publish_relation(_relation);
         perform agent_internal.record_published(_relation, null);
@@ -179,5 +217,70 @@ begin
 end;
 $$;
 comment on function agent_internal.republish() is 'Mend the publications';
+
+-- Find tables by name; a table that does not exist, or is temporary, unlogged, PostgreSQL's or walagent's,
+-- is left out.
+create function agent_internal.tables_named(_schemas text[], _tables text[], _inserts_only boolean[], _durable boolean[])
+    returns table (relation regclass, inserts_only boolean, durable boolean)
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select c.oid::regclass, bool_and(w.inserts_only), bool_or(w.durable)
+      from unnest(_schemas, _tables, _inserts_only, _durable) as w (schema, name, inserts_only, durable)
+           join pg_namespace n on n.nspname = w.schema
+           join pg_class c on c.relnamespace = n.oid and c.relname = w.name
+     where c.relkind in ('r', 'p') and c.relpersistence = 'p'
+       and n.nspname !~ '^(pg_.*|information_schema|agent|agent_internal)$'
+     group by c.oid
+$$;
+
+-- Request tables for the sinks of a slot's reader, in place of those that it requested before.
+--
+-- Executed with the owner's rights, for the reader's login: a login with REPLICATION can read all WAL
+-- anyway.  It must not make the application's own UPDATE and DELETE fail, so a table whose updates are
+-- requested must have a replica identity.
+create function agent_internal.request_tables(
+    _slot text, _schemas text[], _tables text[], _inserts_only boolean[], _durable boolean[])
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+    set lock_timeout = '2s'
+as $$
+declare
+    _requester constant text := 'slot ' || _slot;
+    _refused   text;
+    _changed   regclass[];
+    _relation  regclass;
+begin
+    select string_agg(relation::text, ', ' order by relation::text) into _refused
+      from agent_internal.tables_named(_schemas, _tables, _inserts_only, _durable)
+     where not inserts_only and agent_internal.identity_columns(relation) = '{}';
+    if _refused is not null then
+        raise exception 'cannot publish updates of % without a replica identity', _refused
+            using errcode = '55000', hint = 'Add a primary key, or request inserts only.';
+    end if;
+    with requested as (
+        select * from agent_internal.tables_named(_schemas, _tables, _inserts_only, _durable)
+    ), removed as (
+        delete from agent_internal.requested_table t
+         where t.requester = _requester and t.relation not in (select relation from requested)
+        returning t.relation
+    ), changed as (
+        insert into agent_internal.requested_table as t (requester, relation, inserts_only, durable)
+        select _requester, relation, inserts_only, durable from requested
+        on conflict (requester, relation) do update
+           set inserts_only = excluded.inserts_only, durable = excluded.durable
+         where (t.inserts_only, t.durable) is distinct from (excluded.inserts_only, excluded.durable)
+        returning t.relation
+    )
+    select array(select relation from removed union select relation from changed order by 1) into _changed;
+    foreach _relation in array _changed loop
+        perform agent_internal.publish_relation(_relation);
+    end loop;
+end;
+$$;
+comment on function agent_internal.request_tables(text, text[], text[], boolean[], boolean[]) is 'Request tables for the sinks of a reader';
 
 select agent_internal.republish();

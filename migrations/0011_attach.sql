@@ -26,9 +26,11 @@ begin
     end if;
     -- Not to pause: that must wait for nobody.
     if tg_op = 'INSERT' or new.version <> old.version then
+        perform agent_internal.request_for_attachments(new.relation);
         perform agent_internal.publish_relation(new.relation);
     end if;
     if tg_op = 'UPDATE' and old.relation <> new.relation then
+        perform agent_internal.request_for_attachments(old.relation);
         perform agent_internal.publish_relation(old.relation);
     end if;
     if not new.paused and (tg_op = 'INSERT' or new.version <> old.version or old.paused) then
@@ -89,6 +91,7 @@ create function agent_internal.delete_attachment_state()
 as $$
 begin
     delete from agent.backfill where attachment_id = old.id;
+    perform agent_internal.request_for_attachments(old.relation);
     perform agent_internal.publish_relation(old.relation);
     return null;
 end;

@@ -20,7 +20,7 @@ begin
     execute format('grant usage on all sequences in schema agent, agent_internal to %I', role);
     execute format('grant execute on all functions in schema agent, agent_internal to %I', role);
     execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.delete_queue(), '
-        'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.record_published(regclass, oid), '
+        'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.request_for_attachments(regclass), agent_internal.record_published(regclass, oid), '
         'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name) from %I', role);
 end;
@@ -38,7 +38,7 @@ begin
         'agent_internal.queue, agent.worker, agent_internal.merged_change, agent.attachment_version to %I', role);
     execute format('grant execute on function agent.current_principal(), agent_internal.now(), '
         'agent_internal.is_final(agent.run_state) to %I', role);
-    execute format('grant select on agent.gap_choice, agent_internal.published to %I', role);
+    execute format('grant select on agent.gap_choice, agent_internal.published, agent_internal.requested_table to %I', role);
     execute format('grant select on agent.budget, agent_internal.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
         'to %I', role);
     execute format('grant execute on function agent_internal.period_start(text, timestamptz), agent_internal.period_end(text, timestamptz) '

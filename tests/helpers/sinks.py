@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from walagent.change import Begin, Commit, Idle, Item, Op, Piece
 from walagent.lsn import Lsn
-from walagent.replication.sinks import Table
+from walagent.replication.sinks import Table, Want, Wants
 
 
 @dataclass
@@ -31,15 +31,15 @@ class Journal:
         self.gate = asyncio.Event()  # while it is cleared, nothing is taken
         self.gate.set()
         self._disk = disk
-        self._tables = frozenset(tables)
+        self._tables = dict.fromkeys(tables, Want())
         self._lazy = lazy
         self._table = table
         self._open: list[object] = []
         self._unsaved: list[object] = []
         self._position = disk.position
 
-    def tables(self) -> frozenset[Table]:
-        """Name what it was made for."""
+    def tables(self) -> Wants:
+        """Return what it was made for."""
         return self._tables
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from walagent import faults
-from walagent.change import Commit, Idle, Item
+from walagent.change import Commit, Idle, Item, Op
 from walagent.intake.batching import GROUP, SPILL_AFTER, Gathered, Gathering
 from walagent.intake.conditions import Evaluator
 from walagent.intake.evaluation import Evaluation
@@ -24,11 +24,12 @@ from walagent.intake.standby_hold import HEARTBEAT, Replicated
 from walagent.intake.writer import Writer
 from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
-from walagent.replication.sinks import ResubscribeError, Table
+from walagent.replication.sinks import ResubscribeError, Table, Want, Wants
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 
+_INSERTS = frozenset({Op.INSERT})
 IDLE_SECONDS = 30.0  # how long a position without runs may wait to be written down
 IDLE_BYTES = 16 << 20  # of WAL passed meanwhile
 
@@ -63,9 +64,12 @@ class Intake:
 
     # What the reader asks.
 
-    def tables(self) -> frozenset[Table]:
-        """Name the tables that are attached to."""
-        return self._gathering.registry.relations
+    def tables(self) -> Wants:
+        """Return the tables with an attachment; attaching publishes them."""
+        return {
+            table: Want(inserts_only=ops <= _INSERTS, is_published=True)
+            for table, ops in self._gathering.registry.operations.items()
+        }
 
     @property
     def durable(self) -> Lsn:
@@ -188,8 +192,9 @@ class Intake:
         replicated.release(self._gathering.passed)
 
     async def _check_tables(self, carried: frozenset[Table]) -> None:
-        if self.tables() <= carried:
+        tables = self._gathering.registry.relations
+        if tables <= carried:
             return
         if not self._writer.in_large:
             await self._write_group()
-        raise ResubscribeError(self.tables())
+        raise ResubscribeError(tables)

@@ -120,6 +120,14 @@ class Registry:
         """Return the names of all relations with an attachment."""
         return frozenset(self._by_name)
 
+    @property
+    def operations(self) -> Mapping[tuple[str, str], frozenset[Op]]:
+        """Every relation with an attachment, by name, and the operations that start runs."""
+        return {
+            name: frozenset[Op]().union(*(each.trigger.ops for each in attachments))
+            for name, attachments in self._by_name.items()
+        }
+
     def __iter__(self):  # noqa: ANN204 - Iterator[Attachment], inferred
         """Iterate over all attachments."""
         return iter(self._by_id.values())

@@ -20,6 +20,7 @@ from walagent.replication.checkpoint_lock import check_locks
 from walagent.replication.feed import Feed
 from walagent.replication.health import ReaderHealth
 from walagent.replication.publication_watch import watch_publications
+from walagent.replication.requests import keep_requests
 from walagent.replication.sinks import (
     Beside,
     Opening,
@@ -133,14 +134,17 @@ class Attempt:
         self._health.opened(feed)
         log.info("reader.streaming", slot=checkpoint.slot, lsn=str(checkpoint.end_lsn))
         self._following.on_streaming()
-        await first_of(feed=feed.run(), **self._beside(conn, checkpoint), **beside)
+        await first_of(feed=feed.run(), **self._beside(opened, conn, checkpoint), **beside)
         raise AssertionError
 
-    def _beside(self, conn: AsyncConnection[Any], checkpoint: Checkpoint) -> Beside:
+    def _beside(
+        self, opened: SinkSet, conn: AsyncConnection[Any], checkpoint: Checkpoint
+    ) -> Beside:
         """Give the work of the reader's own."""
         work = {"status": watch_status(conn, checkpoint.slot, self._health)}
         if self._settings.plugin == "pgoutput":
             work["publications"] = watch_publications(conn, checkpoint)
+            work["requests"] = keep_requests(conn, checkpoint.slot, opened.sinks)
         return work
 
     def _carried(self, opened: SinkSet) -> frozenset[Table] | None:

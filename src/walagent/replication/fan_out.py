@@ -8,15 +8,17 @@ Begin: the one before was cut off.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from walagent.change import Begin, Idle, Item, Piece
-from walagent.replication.sinks import Table
+from walagent.replication.sinks import Table, Want, Wants
 
 _LIMIT: Final = 10_000
+_NONE: Final[Wants] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +39,14 @@ class FanOut:
         """Nothing is: the slot is never held back."""
         return
 
-    def tables(self) -> frozenset[Table]:
-        """Name the tables that the present subscribers need."""
-        return frozenset[Table]().union(*(each.tables for each in self._subscriptions))
+    def tables(self) -> Wants:
+        """Return the tables that the present subscribers need."""
+        wants: dict[Table, Want] = {}
+        for subscription in self._subscriptions:
+            for table, want in subscription.tables.items():
+                only = want.inserts_only and wants.get(table, want).inserts_only
+                wants[table] = Want(inserts_only=only)
+        return wants
 
     async def take(self, items: Sequence[Item]) -> None:
         """Queue items for each subscriber; returns at once, however far one lags."""
@@ -47,16 +54,14 @@ class FanOut:
             subscription.offer(items)
 
     @contextmanager
-    def subscribe(
-        self, tables: Iterable[Table] = (), *, limit: int = _LIMIT
-    ) -> "Generator[Subscription]":
+    def subscribe(self, tables: Wants = _NONE, *, limit: int = _LIMIT) -> "Generator[Subscription]":
         """Receive items from now on, starting with the next transaction that begins.
 
         Args:
-            tables: what the stream has to carry for this subscriber, which receives all of it.
+            tables: what the stream must carry for this subscriber, who receives all of the stream.
             limit: how many changes, begins and commits are queued at most.
         """
-        subscription = Subscription(frozenset(tables), limit)
+        subscription = Subscription(dict(tables), limit)
         self._subscriptions.append(subscription)
         try:
             yield subscription
@@ -67,7 +72,7 @@ class FanOut:
 class Subscription:
     """One subscriber's queue; iterate over it."""
 
-    def __init__(self, tables: frozenset[Table], limit: int) -> None:
+    def __init__(self, tables: Mapping[Table, Want], limit: int) -> None:
         self.tables = tables
         self._limit = limit
         self._queue: deque[Item] = deque()

@@ -15,6 +15,18 @@ from walagent.store.checkpoint import Checkpoint
 Table = tuple[str, str]  # schema and name
 
 
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a sink needs of a table."""
+
+    inserts_only: bool = False  # then the table needs no replica identity
+    # Whether the transaction that asked for the table has published it: the request is exact.
+    is_published: bool = False
+
+
+Wants = Mapping[Table, Want]
+
+
 class Sink(Protocol):
     """A consumer of the items of one stream.
 
@@ -23,8 +35,12 @@ class Sink(Protocol):
     commit LSN is not below the `durable` that it had when the stream was opened.
     """
 
-    def tables(self) -> frozenset[Table]:
-        """Name the tables that the stream has to carry for it."""
+    def tables(self) -> Wants:
+        """Return the tables that the stream must carry for it; this can change at any time.
+
+        The stream can carry more.  A table that is not published yet is carried from a later
+        transaction on.
+        """
         ...
 
     async def take(self, items: Sequence[Item]) -> None:
@@ -98,5 +114,29 @@ def first_needed(sinks: Sequence[Sink], otherwise: Lsn) -> Lsn:
 
 
 def tables_of(sinks: Sequence[Sink]) -> frozenset[Table]:
-    """The tables that any of the sinks needs."""
+    """Return the tables that any of the sinks needs."""
     return frozenset[Table]().union(*(sink.tables() for sink in sinks))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What all sinks together need of a table that no other transaction publishes."""
+
+    inserts_only: bool  # if each of them needs only inserts
+    durable: bool  # if one of them is durable: a change that was not sent is a gap
+
+
+def requests_of(sinks: Sequence[Sink]) -> Mapping[Table, Request]:
+    """Return the union of what the sinks need."""
+    requests: dict[Table, Request] = {}
+    for sink in sinks:
+        durable = sink.durable is not None
+        for table, want in sink.tables().items():
+            if want.is_published:
+                continue
+            known = requests.get(table, Request(inserts_only=True, durable=False))
+            requests[table] = Request(
+                inserts_only=known.inserts_only and want.inserts_only,
+                durable=known.durable or durable,
+            )
+    return requests

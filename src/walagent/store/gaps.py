@@ -1,6 +1,6 @@
 """Gaps: WAL that was lost to us, and what people chose to do about its rows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -162,6 +162,28 @@ async def publication_trouble(conn: Connection) -> list[str]:
     """Say what has become of our publications behind our back, a sentence each."""
     cursor = await conn.execute("select agent_internal.publication_trouble()")
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def request_tables(
+    conn: Connection, slot: str, requests: Mapping[tuple[str, str], tuple[bool, bool]]
+) -> None:
+    """Request tables for the reader of *slot*, in place of those that it requested before.
+
+    Args:
+        requests: by schema and name, whether only inserts are needed, and whether a change that is
+            not sent is a gap.
+    """
+    await conn.execute(
+        "select agent_internal.request_tables(_slot => %s, _schemas => %s::text[],"
+        " _tables => %s::text[], _inserts_only => %s::boolean[], _durable => %s::boolean[])",
+        [
+            slot,
+            [schema for schema, _ in requests],
+            [name for _, name in requests],
+            [inserts_only for inserts_only, _ in requests.values()],
+            [durable for _, durable in requests.values()],
+        ],
+    )
 
 
 async def may_publish(conn: Connection) -> bool:

@@ -19,7 +19,7 @@ from walagent.replication.attempt import Following
 from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.fan_out import FanOut, Subscription
 from walagent.replication.reader import Reader
-from walagent.replication.sinks import Opening, SinkSet
+from walagent.replication.sinks import Opening, SinkSet, Want
 
 TABLE = "support_tickets"
 KEYS = "select key from agent.run order by id"
@@ -143,10 +143,10 @@ async def test_who_watches_waits_for_no_agent(conn: AsyncConnection, dsn: str) -
             await ingested(conn, 1)
 
 
-async def next_row(watching: Subscription) -> object:
+async def next_row(watching: Subscription, table: str = TABLE) -> object:
     """The id of the next row of the table."""
     async for item in watching:
-        if isinstance(item, Piece) and item.changes[0].relation.name == TABLE:
+        if isinstance(item, Piece) and item.changes[0].relation.name == table:
             return (item.changes[0].new or {})["id"]
     raise AssertionError
 
@@ -162,3 +162,90 @@ async def test_a_watcher_that_fetches_nothing_holds_nothing_back(
             await insert(conn, *range(1, 20))
             await ingested(conn, 19)
             await until(conn, CONFIRMED, "19")
+
+
+SENT = """
+select count(*) from pg_publication_tables
+ where pubname = %s and (schemaname, tablename) = ('public', %s)
+"""
+
+
+async def test_each_sink_is_sent_the_tables_that_it_needs(conn: AsyncConnection, dsn: str) -> None:
+    """A watcher of a table without an agent, beside intake: the publications are the union.
+
+    The table leaves its publication with its last watcher; that of the agent stays.
+    """
+    await prepared(conn, dsn)
+    await run_all(conn, "create table watched (id bigint primary key)")
+    fan_out = FanOut()
+    async with reading(conn, dsn, fan_out=fan_out):
+        with fan_out.subscribe({("public", "watched"): Want()}) as watching:
+            await until(conn, SENT.replace("count(*)", "count(*) = 1"), "walagent", "watched")
+            await run_all(conn, "insert into watched values (7)")
+            await insert(conn, 1)
+            async with asyncio.timeout(DEADLINE):
+                assert await next_row(watching, "watched") == 7
+                assert await next_row(watching) == 1
+            await ingested(conn, 1)
+        await until(conn, SENT.replace("count(*)", "count(*) = 0"), "walagent", "watched")
+        assert await column(conn, "select tablename::text from pg_publication_tables"
+                            " where schemaname = 'public'") == [TABLE]  # fmt: skip
+        await insert(conn, 2)
+        await ingested(conn, 2)
+
+
+async def test_a_watched_table_without_identity_is_sent_its_inserts_only(
+    conn: AsyncConnection, dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """To publish its updates would make those of the application fail; the reader goes on."""
+    await prepared(conn, dsn)
+    await run_all(conn, "create table plain (id bigint); insert into plain values (1)")
+    fan_out, table = FanOut(), ("public", "plain")
+    async with reading(conn, dsn, fan_out=fan_out):
+        with fan_out.subscribe({table: Want()}):
+            async with asyncio.timeout(DEADLINE):
+                while "publication.refused" not in caplog.text:  # noqa: ASYNC110 - only the log says
+                    await asyncio.sleep(0.02)
+            await run_all(conn, "update plain set id = 2")
+            await insert(conn, 1)
+            await ingested(conn, 1)
+        with fan_out.subscribe({table: Want(inserts_only=True)}) as watching:
+            await until(conn, SENT.replace("count(*)", "count(*) = 1"), "walagent_inserts", "plain")
+            await run_all(conn, "update plain set id = 3; insert into plain values (4)")
+            async with asyncio.timeout(DEADLINE):
+                assert await next_row(watching, "plain") == 4
+
+
+async def test_a_watched_table_that_is_not_sent_any_more_is_no_gap(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Nobody keeps what a lossy sink misses."""
+    await prepared(conn, dsn)
+    await run_all(conn, "create table watched (id bigint primary key)")
+    fan_out = FanOut()
+    async with reading(conn, dsn, fan_out=fan_out):
+        with fan_out.subscribe({("public", "watched"): Want()}):
+            await until(conn, SENT.replace("count(*)", "count(*) = 1"), "walagent", "watched")
+            await run_all(conn, "alter publication walagent drop table watched")
+            assert await column(conn, "select agent_internal.publication_trouble()") == []
+        await insert(conn, 1)
+        await ingested(conn, 1)
+
+
+async def test_an_agent_and_a_watcher_of_one_table_share_its_publication(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """It is sent whole while it is watched, and its inserts alone before and after."""
+    await prepared(conn, dsn)
+    fan_out = FanOut()
+    only = SENT.replace("count(*)", "count(*) = 1")
+    await until(conn, only, "walagent_inserts", TABLE)
+    async with reading(conn, dsn, fan_out=fan_out):
+        with fan_out.subscribe({("public", TABLE): Want()}):
+            await until(conn, only, "walagent", TABLE)
+            await insert(conn, 1)
+            await ingested(conn, 1)
+        await until(conn, only, "walagent_inserts", TABLE)
+        await insert(conn, 2)
+        await ingested(conn, 2)
+    assert await column(conn, "select agent_internal.publication_trouble()") == []

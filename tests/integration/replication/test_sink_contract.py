@@ -23,7 +23,7 @@ from walagent.change import Begin, Commit, Item
 from walagent.lsn import Lsn
 from walagent.replication.fan_out import FanOut, Missed, Subscription
 from walagent.replication.feed import Feed
-from walagent.replication.sinks import Sink
+from walagent.replication.sinks import Sink, Want
 
 WAITS = """
 select exists (select from pg_locks where relation = 'agent.run'::regclass and not granted)
@@ -80,11 +80,11 @@ class JournalUnderTest:
     def __init__(self, on: Attachment) -> None:
         self.on = on
         self._disk = Disk(Lsn(1))
-        self._now = Journal(self._disk)
+        self._now = Journal(self._disk, on.target.relation)
 
     async def open(self) -> Sink:
         """From what is on disk."""
-        self._now = Journal(self._disk)
+        self._now = Journal(self._disk, self.on.target.relation)
         return self._now
 
     async def kept(self) -> Sequence[object]:
@@ -155,6 +155,16 @@ async def test_rows_are_kept_in_the_order_of_their_commits(sink: Durable, size: 
     items = [*log[0], *log[1], idle(150), *log[2], idle(250), *log[3], idle(400)]
     await feed([await sink.open()], items, size)
     assert await sink.kept() == ids(100, 110, 200, 300)
+
+
+async def test_a_sink_names_its_tables_before_it_takes_and_after(sink: Durable) -> None:
+    """The stream is opened for them: a sink that starts again needs the same ones."""
+    made = await sink.open()
+    before = dict(made.tables())
+    assert before.keys() == {sink.on.target.relation}
+    await feed([made], [item for items in transactions(sink, 100, 200) for item in items])
+    assert dict(made.tables()) == before
+    assert dict((await sink.open()).tables()) == before
 
 
 async def test_what_is_durable_are_whole_transactions_and_all_of_them(sink: Durable) -> None:
@@ -236,6 +246,7 @@ async def test_an_idle_position_does_not_move_back(sink: Durable) -> None:
 # Lossy sinks.
 
 LIMIT = 8
+WATCHED = ("public", "watched")
 
 
 class Lossy(Protocol):
@@ -272,7 +283,7 @@ async def lossy(request: pytest.FixtureRequest) -> AsyncIterator[Lossy]:
     """Every lossy sink."""
     assert request.param == "fan_out"
     fan_out = FanOut()
-    with fan_out.subscribe(limit=LIMIT) as subscription:
+    with fan_out.subscribe({WATCHED: Want()}, limit=LIMIT) as subscription:
         yield FanOutUnderTest(fan_out, subscription)
 
 
@@ -289,6 +300,14 @@ async def test_a_lossy_sink_has_no_position(lossy: Lossy) -> None:
     items = [item for at in (100, 200, 300) for item in transaction(at)]
     assert await feed([lossy.sink, Journal(disk)], items) == [110, 210, 310]
     assert lossy.sink.durable is None
+
+
+async def test_a_lossy_sink_names_its_tables(lossy: Lossy) -> None:
+    """Also after it has lost something, for what comes next."""
+    assert lossy.sink.tables() == {WATCHED: Want()}
+    for at in range(100, 2000, 100):
+        at_once(lossy.sink, transaction(at))
+    assert lossy.sink.tables() == {WATCHED: Want()}
 
 
 async def test_a_lossy_sink_never_waits(lossy: Lossy) -> None:

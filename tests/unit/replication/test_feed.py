@@ -11,7 +11,7 @@ from walagent.change import Change, Item, Op, Relation
 from walagent.lsn import Lsn
 from walagent.replication.fan_out import FanOut
 from walagent.replication.feed import Feed
-from walagent.replication.sinks import ResubscribeError, Table
+from walagent.replication.sinks import ResubscribeError, Table, Want
 
 TABLE = Relation(1, "public", "t")
 ONE, OTHER = ("public", "one"), ("public", "other")
@@ -122,7 +122,7 @@ async def test_a_stream_is_opened_again_for_tables_that_it_does_not_carry() -> N
     stream = stream_of([idle(100)], [idle(200)])
     feed = Feed(stream, [watching, Journal(Disk(Lsn(1)), ONE)], carried)
     await feed.take_one()
-    with watching.subscribe([OTHER]):
+    with watching.subscribe({OTHER: Want()}):
         with pytest.raises(ResubscribeError) as caught:
             await feed.take_one()
         assert caught.value.tables == {ONE, OTHER}
@@ -132,7 +132,7 @@ async def test_a_stream_is_opened_again_for_tables_that_it_does_not_carry() -> N
 async def test_publications_say_as_the_stream_goes_what_it_carries() -> None:
     """Then no table that is asked for ends it."""
     watching, stream = FanOut(), stream_of([idle(100)])
-    with watching.subscribe([OTHER]):
+    with watching.subscribe({OTHER: Want()}):
         await Feed(stream, [watching]).take_one()
     assert stream.confirmed == [100]
 
