@@ -282,7 +282,7 @@ async def test_an_idle_slot_is_kept_by_the_standby(
     assert "has no copy of the slot" in await doctor(pair.standby, place)
     with running(Daemon(place, settings=settings())) as daemon:
         await daemon.has_said("reader.streaming")
-        assert "standbys may synchronise the slot" in await doctor(pair.primary, place)
+        assert "standbys can synchronize slot" in await doctor(pair.primary, place)
         figure(
             "idle slot kept by the standby after",
             await pair.is_synchronised(place.conn, place.slot, hurry=False),

@@ -329,7 +329,7 @@ async def test_wal_that_the_server_has_removed_is_a_gap(
             if frozen:
                 daemon.signal(signal.SIGCONT)
                 assert await daemon.ended() == PERSON
-        await ends_with(place, f"slot {place.slot} is invalidated")
+        await ends_with(place, f'slot "{place.slot}" is invalidated')
         await goes_on(place, 2, 3)
 
 

@@ -327,4 +327,4 @@ async def test_a_person_is_asked_for_each_attachment(scene: tuple[Place, Applica
     gaps = "select resolved_by = session_user, resolution from agent.gap"
     ((by_us, resolution),) = await fetch(place.conn, gaps)
     assert by_us
-    assert resolution.startswith("a new slot begins at")
+    assert resolution.startswith("a new slot starts at")

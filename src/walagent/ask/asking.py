@@ -19,8 +19,8 @@ from walagent.errors import (
 from walagent.rows.rows import Rows
 from walagent.store import questions
 from walagent.store.errors import translating
-from walagent.store.question_runs import Answered, find_answered, last_answered
-from walagent.store.questions import Asked
+from walagent.store.question_runs import AnsweredQuestion, find_answered, last_answered
+from walagent.store.questions import ClaimedQuestion
 
 LONGEST: Final = 20_000  # characters of a question
 LONGEST_NAME: Final = 200  # characters of a session's name
@@ -107,7 +107,7 @@ class Asker:
         options = self._options.with_recorded(asked.options)
         return await self._work(asked, session, options, on_event)
 
-    async def _left_behind(self, session: str) -> tuple[Asked | None, float | None]:
+    async def _left_behind(self, session: str) -> tuple[ClaimedQuestion | None, float | None]:
         """Claim the unfinished question of a session; else give for how long it is held."""
         async with self._desk.pool.connection() as conn, conn.transaction():
             question = await questions.resume_session(conn, session)
@@ -124,13 +124,13 @@ class Asker:
             async with self._desk.pool.connection() as conn:
                 return await questions.asked_before(conn, session)
 
-    async def last_answered(self, session: str) -> Answered | None:
+    async def last_answered(self, session: str) -> AnsweredQuestion | None:
         """Give the latest question of a session that was answered."""
         with translating():
             async with self._desk.pool.connection() as conn:
                 return await last_answered(conn, session)
 
-    async def find(self, words: str) -> Sequence[Answered]:
+    async def find(self, words: str) -> Sequence[AnsweredQuestion]:
         """Find earlier questions of this login, of any session, by words of them or of answers."""
         with translating():
             async with self._desk.pool.connection() as conn:
@@ -169,7 +169,7 @@ class Asker:
 
     async def _work(
         self,
-        asked: Asked,
+        asked: ClaimedQuestion,
         session: str,
         options: Options,
         on_event: Callable[[QuestionEvent], None],

@@ -14,7 +14,7 @@ from walagent.ask.options import Options
 from walagent.message import Message, ModelSpec, Request
 from walagent.moves import Ask, Move, Prompt
 from walagent.run import RunSpec, Step
-from walagent.store.questions import Past, Turn
+from walagent.store.questions import SessionHistory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class QuestionDecider:
     """
 
     options: Options
-    past: Past
+    past: SessionHistory
     catalog: Catalog
     bounds: Bounds
     _secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
@@ -103,7 +103,7 @@ class QuestionDecider:
             return ()
         return history.too_old(self._past(steps), self.bounds.history)
 
-    def _past(self, steps: Sequence[Step]) -> Past:
+    def _past(self, steps: Sequence[Step]) -> SessionHistory:
         """Give the session before the question, with the summaries that the run has recorded."""
         past = self.past
         for step in steps:
@@ -111,7 +111,7 @@ class QuestionDecider:
                 continue
             rest = [turn for turn in past.turns if turn.id > step.content["upto"]]
             if len(rest) < len(past.turns):
-                past = Past(words, rest)
+                past = SessionHistory(words, rest)
         return past
 
 

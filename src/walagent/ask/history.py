@@ -7,14 +7,14 @@ said how large it is and which step of which run keeps it.
 from collections.abc import Iterator, Sequence
 
 from walagent.message import Message, Text
-from walagent.store.questions import Past, Turn
+from walagent.store.questions import SessionHistory, Turn
 
 _ANSWER = 2_000  # characters of an answer that later questions are told
 _SQL = 2_000  # and of each of its statements
 _AT_ONCE = 40_000  # characters that one summary is made of
 
 
-def messages(past: Past, most: int) -> Sequence[Message]:
+def messages(past: SessionHistory, most: int) -> Sequence[Message]:
     """Tell the latest turns that fit into *most* characters, oldest first, after the summary."""
     shown = [message for turn in _fitting(past.turns, most) for message in _messages(turn)]
     if past.summary:
@@ -23,7 +23,7 @@ def messages(past: Past, most: int) -> Sequence[Message]:
     return shown
 
 
-def too_old(past: Past, most: int) -> Sequence[Turn]:
+def too_old(past: SessionHistory, most: int) -> Sequence[Turn]:
     """Give the turns that must be summarised, oldest first; none while all fit.
 
     Where some do not, only half of the room stays taken, so that the next questions fit, too.

@@ -43,7 +43,7 @@ from walagent.runs.leases import Held, Leases
 from walagent.runs.resources import Resources
 from walagent.store import questions
 from walagent.store.connections import Pool
-from walagent.store.questions import Asked, Past
+from walagent.store.questions import ClaimedQuestion, SessionHistory
 
 _PATIENCE: Final = 60.0  # seconds that a person waits for a provider or a budget
 _LONGEST: Final = 86_400.0  # seconds; a person ends a question, not the clock
@@ -73,7 +73,12 @@ class Question:
     """A claimed question."""
 
     def __init__(
-        self, desk: Desk, options: Options, past: Past, asked: Asked, session: str
+        self,
+        desk: Desk,
+        options: Options,
+        past: SessionHistory,
+        asked: ClaimedQuestion,
+        session: str,
     ) -> None:
         self._desk = desk
         self._asked = asked

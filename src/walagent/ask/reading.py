@@ -6,11 +6,11 @@ from walagent.ask.moves import Standing
 from walagent.ask.outcome import QuestionResult, Status
 from walagent.ask.results import scope_of
 from walagent.run import Step, StepKind
-from walagent.store.questions import Asked
+from walagent.store.questions import ClaimedQuestion
 
 
 def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its steps
-    asked: Asked,
+    asked: ClaimedQuestion,
     session: str,
     status: Status,
     text: str,

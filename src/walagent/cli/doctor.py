@@ -8,10 +8,14 @@ import click
 from walagent.cli.exit_codes import PERSON
 from walagent.cli.output import clean, json_option, print_json, say
 from walagent.cli.session import Where, open_session, where_options
-from walagent.doctor import Finding, Level, examine
+from walagent.doctor import Finding, Severity, examine
 from walagent.mask import mask
 
-_MARKS = {Level.OK: ("ok", "green"), Level.WARNING: ("!!", "yellow"), Level.PROBLEM: ("XX", "red")}
+_MARKS = {
+    Severity.OK: ("ok", "green"),
+    Severity.WARNING: ("!!", "yellow"),
+    Severity.PROBLEM: ("XX", "red"),
+}
 
 
 @click.command("doctor")
@@ -36,7 +40,7 @@ def doctor_(where: Where, *, probe: bool, as_json: bool) -> None:
         return found
 
     findings = asyncio.run(examined())
-    problems = sum(finding.level is Level.PROBLEM for finding in findings)
+    problems = sum(finding.level is Severity.PROBLEM for finding in findings)
     if as_json:
         print_json({"problems": problems, "findings": [_document(each) for each in findings]})
     else:

@@ -18,8 +18,8 @@ from walagent.intake.recovery import RowRecovery
 from walagent.matching.document import SizeLimits
 from walagent.replication.resync import Done, find_gaps, resync
 from walagent.store import resyncing
-from walagent.store.gaps import Choice, Gap, Made
-from walagent.store.resyncing import Candidate
+from walagent.store.gaps import ChoiceResult, Gap, GapChoice
+from walagent.store.resyncing import ResyncCandidate
 
 _COLUMNS = ["attachment", "choice", "since", "rows", "runs", "undated"]
 _FORM = "skip, all or since:COLUMN"
@@ -83,7 +83,7 @@ def resync_(  # noqa: PLR0913 - the options
     _report(session, done, as_json=as_json)
 
 
-async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[Candidate]]:
+async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[ResyncCandidate]]:
     async with session.places() as places, session.connect(places) as conn:
         gaps = await find_gaps(conn, places.replication_dsn, session.config.replication)
         return gaps, await resyncing.candidates(conn)
@@ -95,7 +95,7 @@ async def _resync(session: CliSession, plan: Plan) -> Done:
         return await resync(conn, places, settings, recovery, waiting=tell_blockers)
 
 
-def read_choice(word: str) -> Choice:
+def read_choice(word: str) -> GapChoice:
     """Read ``skip``, ``all`` or ``since:COLUMN``.
 
     Raises:
@@ -104,16 +104,16 @@ def read_choice(word: str) -> Choice:
     kind, colon, column = word.partition(":")
     match kind.strip().lower(), colon, column.strip():
         case ("skip" | "all") as kind, "", "":
-            return Choice(kind)
+            return GapChoice(kind)
         case "since", ":", column if column:
-            return Choice("since", column)
+            return GapChoice("since", column)
         case _:
             raise ConfigError(
                 f'invalid choice "{word}"', hint=f"Use {_FORM}, such as since:updated_at."
             )
 
 
-def _named(word: str) -> tuple[str, Choice]:
+def _named(word: str) -> tuple[str, GapChoice]:
     name, equals, choice = word.rpartition("=")
     if not equals:
         raise ConfigError(f'--attachment "{word}" has no choice', hint=f"Use NAME=CHOICE: {_FORM}.")
@@ -134,8 +134,8 @@ def _print_gaps(gaps: Sequence[Gap]) -> None:
 
 
 def _choose(
-    candidates: Sequence[Candidate], given: Mapping[str, Choice], default: Choice | None
-) -> dict[str, Choice]:
+    candidates: Sequence[ResyncCandidate], given: Mapping[str, GapChoice], default: GapChoice | None
+) -> dict[str, GapChoice]:
     """Return the choice for each attachment: from the options, else from a prompt."""
     choices = dict(given)
     missing = [each for each in candidates if each.name not in given]
@@ -160,7 +160,7 @@ def _choose(
     return choices
 
 
-def _ask(candidate: Candidate) -> Choice:
+def _ask(candidate: ResyncCandidate) -> GapChoice:
     """Prompt until the choice is valid."""
     columns = ", ".join(f"since:{name}" for name in candidate.columns)
     offers = ", ".join(filter(None, ["skip", "all", columns])) if candidate.has_key else "skip"
@@ -190,7 +190,7 @@ def _report(session: CliSession, done: Done, *, as_json: bool) -> None:
     say(f"created slot {slot} at {done.start}; start walagent run")
 
 
-def _row(made: Made) -> dict[str, Any]:
+def _row(made: ChoiceResult) -> dict[str, Any]:
     return {
         "attachment": made.attachment,
         "choice": str(made.choice),

@@ -1,6 +1,6 @@
-"""What is in order and what is not, with the statement that mends it.
+"""Check an installation, and report each problem with its fix.
 
-Looks and changes nothing; each check is a function from facts to findings.
+Changes nothing; each check is a function from facts to findings.
 """
 
 import time
@@ -14,7 +14,7 @@ from walagent.app.migrate import plan_migrations
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.doctor.budgets import check_budgets
-from walagent.doctor.finding import Finding, Level, ok, problem
+from walagent.doctor.finding import Finding, Severity, ok, problem
 from walagent.doctor.models import build_models, check_models, probe_models
 from walagent.doctor.replication import (
     check_gaps,
@@ -33,7 +33,7 @@ from walagent.store.errors import translated
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
 
-__all__ = ["Finding", "Level", "examine"]
+__all__ = ["Finding", "Severity", "examine"]
 
 Connection = AsyncConnection[Any]
 
@@ -41,10 +41,10 @@ Connection = AsyncConnection[Any]
 async def examine(
     conn: Connection, places: Places, config: Config, *, probe: bool = False
 ) -> AsyncIterator[Finding]:
-    """Look at everything that a run depends on.
+    """Check everything that a run depends on.
 
     Args:
-        probe: also ask each model in use for one tool call; that costs a few hundred tokens.
+        probe: also request one tool call from each model in use, at a cost of a few hundred tokens.
     """
     facts = await server.read_server(conn)
     lacking = await server.missing_privileges(conn) if facts.migrated else []
@@ -52,7 +52,7 @@ async def examine(
     for finding in await _examine_server(conn, facts, places, config, readable=readable):
         yield finding
     if not readable:
-        no_schema = problem("the schema is not there yet", "walagent init")
+        no_schema = problem('schema "agent" does not exist', "walagent init")
         for finding in check_privileges(facts, lacking) if facts.migrated else (no_schema,):
             yield finding
         return
@@ -109,7 +109,7 @@ async def _budgets(conn: Connection) -> Iterator[Finding]:
     return check_budgets(
         await budgets.standings(conn),
         await budgets.unpriced(conn),
-        await budgets.without_ground(conn),
+        await budgets.orphaned_budgets(conn),
     )
 
 
@@ -128,7 +128,8 @@ async def _migrations(conn: Connection) -> Finding:
     except Error as error:
         return problem(str(translated(error)))
     if due:
-        return problem(f"{len(due)} migrations are due, first {due[0].name}", "walagent migrate")
+        text = f"{len(due)} migrations are pending, first {due[0].name}"
+        return problem(text, "walagent migrate")
     return ok("the schema is up to date")
 
 

@@ -1,39 +1,39 @@
-"""Can the budgets be kept, and is there anything left of them?"""
+"""Check budgets: whether they can be enforced, and what is left."""
 
 from collections.abc import Iterator, Sequence
 
 from walagent.doctor.finding import Finding, ok, warning
-from walagent.store.budgets import Standing, Unpriced
+from walagent.store.budgets import BudgetUsage, Unpriced
 
-_NEARLY = 0.9  # the part of a budget that is worth a word
+_NEARLY = 0.9  # the used part from which on a budget is reported
 
 
 def check_budgets(
-    budgets: Sequence[Standing], unpriced: Sequence[Unpriced], gone: Sequence[tuple[str, str]]
+    budgets: Sequence[BudgetUsage], unpriced: Sequence[Unpriced], gone: Sequence[tuple[str, str]]
 ) -> Iterator[Finding]:
-    """Evaluator the budgets.
+    """Check the budgets.
 
     Args:
-        unpriced: what a budget in US dollars refuses, because nobody knows its price.
-        gone: budgets of what is not there any more, and what that is.
+        unpriced: models without a price, whose calls a budget in US dollars rejects.
+        gone: budgets of objects that do not exist, with the kind and name of the object.
     """
     for budget, attachment, model in unpriced:
         yield warning(
-            f"model {model} has no price, so budget {budget} refuses the calls of {attachment}",
-            f"models: {{{model}: {{input_price: …, output_price: …}}}}; or a limit of max_tokens",
+            f"model {model} has no price, so budget {budget} rejects the calls of {attachment}",
+            f"models: {{{model}: {{input_price: …, output_price: …}}}}; or use max_tokens",
         )
     for budget, what in gone:
         yield warning(
-            f"budget {budget} counts nothing: there is no {what}",
-            "delete from agent.budget where name = …; or name another",
+            f"budget {budget} counts nothing: {what} does not exist",
+            "delete from agent.budget where name = …; or set another name",
         )
     for each in budgets:
         if each.spent >= _NEARLY:
-            until = f"until {each.resets_at}" if each.resets_at else "for good"
+            until = f"until {each.resets_at}" if each.resets_at else "permanently"
             waiting = f"; {each.waiting} runs wait" if each.waiting else ""
             yield warning(
                 f"budget {each.name} is {each.spent:.0%} spent, {until}{waiting}",
                 "walagent budgets",
             )
     if budgets and not unpriced and not gone and all(each.spent < _NEARLY for each in budgets):
-        yield ok(f"{len(budgets)} budgets have something left")
+        yield ok(f"{len(budgets)} budgets are not exhausted")

@@ -1,36 +1,36 @@
-"""What the doctor says about one thing."""
+"""The result of one check."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Level(StrEnum):
-    """How bad it is."""
+class Severity(StrEnum):
+    """The severity of a finding."""
 
     OK = "ok"
-    WARNING = "warning"  # works, but look at it
-    PROBLEM = "problem"  # does not work until a person has acted
+    WARNING = "warning"  # works, but needs attention
+    PROBLEM = "problem"  # does not work until an operator acts
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A sentence, and the statement or command that mends it."""
+    """A sentence, and the statement or command that fixes the problem."""
 
-    level: Level
+    level: Severity
     text: str
     fix: str = ""
 
 
 def ok(text: str) -> Finding:
-    """Say that something is in order."""
-    return Finding(Level.OK, text)
+    """Report that a check passed."""
+    return Finding(Severity.OK, text)
 
 
 def warning(text: str, fix: str = "") -> Finding:
-    """Say that something deserves a look."""
-    return Finding(Level.WARNING, text, fix)
+    """Report what needs attention."""
+    return Finding(Severity.WARNING, text, fix)
 
 
 def problem(text: str, fix: str = "") -> Finding:
-    """Say that something stands in the way."""
-    return Finding(Level.PROBLEM, text, fix)
+    """Report what does not work."""
+    return Finding(Severity.PROBLEM, text, fix)

@@ -1,4 +1,4 @@
-"""Can the models that agents use be asked?"""
+"""Check that the models of agents can be called."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
@@ -39,13 +39,13 @@ _PROBE = Request(
 def build_models(
     names: Sequence[str], registry: Mapping[str, ModelSpec]
 ) -> Iterator[tuple[str, Model | WalagentError]]:
-    """Make each model, which finds its key; nothing is connected to."""
+    """Build each model, which finds its key; nothing is connected."""
     for name in names:
         if (spec := registry.get(name)) is None:
             yield (
                 name,
                 ModelRejectedError(
-                    f"model {name} is switched off",
+                    f"model {name} is disabled",
                     hint="update agent.model set enabled = true where name = …",
                 ),
             )
@@ -57,16 +57,16 @@ def build_models(
 
 
 def check_models(models: Mapping[str, Model | WalagentError]) -> Iterator[Finding]:
-    """Evaluator whether each model has its key."""
+    """Check that each model has its key."""
     for name, model in models.items():
         if isinstance(model, WalagentError):
             yield problem(str(model), model.hint)
         else:
-            yield ok(f"model {name} has what it needs")
+            yield ok(f"model {name} is configured")
 
 
 async def probe_models(models: Mapping[str, Model | WalagentError]) -> AsyncIterator[Finding]:
-    """Ask each model for one tool call, which costs a few hundred tokens."""
+    """Request one tool call from each model, at a cost of a few hundred tokens."""
     for name, model in models.items():
         if not isinstance(model, WalagentError):
             yield await _probe(name, model)
@@ -79,7 +79,7 @@ async def _probe(name: str, model: Model) -> Finding:
     try:
         reply = await model.complete(_PROBE)
     except WalagentError as error:
-        return problem(f"model {name} did not answer: {error}", error.hint or fix)
+        return problem(f"no valid response from model {name}: {error}", error.hint or fix)
     if [call.arguments for call in reply.calls if call.name == "answer"] == [{"number": 7}]:
         return ok(f"model {name} calls tools (tool_mode: {mode})")
-    return warning(f"model {name} was told to call a tool and did not (tool_mode: {mode})", fix)
+    return warning(f"model {name} did not call the requested tool (tool_mode: {mode})", fix)

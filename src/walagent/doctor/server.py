@@ -1,4 +1,4 @@
-"""Is the server set up for logical replication?  Facts in, findings out."""
+"""Check that the server is configured for logical replication.  Pure."""
 
 from collections.abc import Iterator
 
@@ -10,25 +10,25 @@ from walagent.wal.refusals import PLUGIN_LIST
 from walagent.wal.slots import SlotState
 
 _OLDEST = 150000  # views with security_invoker
-_SKEW = 2.0  # seconds; a round trip is far less
+_SKEW = 2.0  # seconds; a round trip takes far less
 _NEARLY = 0.5  # of max_slot_wal_keep_size
 
 
 def check_server(
     facts: ServerFacts, config: Config, slot: SlotState | None, skew: float
 ) -> Iterator[Finding]:
-    """Evaluator version, settings and clock.
+    """Check version, settings and clock.
 
     Args:
-        skew: seconds by which the server's clock is ahead of ours.
+        skew: seconds by which the server's clock is ahead of this machine's.
     """
     version = f"PostgreSQL {facts.version // 10000}.{facts.version % 10000}"
     if facts.version < _OLDEST:
-        yield problem(f"{version} is too old", "upgrade to PostgreSQL 15 or newer")
+        yield problem(f"{version} is not supported", "upgrade to PostgreSQL 15 or newer")
     elif facts.in_recovery:
         yield warning(
-            f"{version} is a standby, which is looked at as one",
-            "name the primary to run: the checkpoint is written there",
+            f"{version} is a standby; only the checks for a standby are run",
+            "use the primary for walagent run: the checkpoint is written there",
         )
     else:
         yield ok(f'{version}, database "{facts.database}", role "{facts.role}"')
@@ -47,16 +47,16 @@ def check_server(
 
 
 def _room(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:
-    """One slot and one sender for us, unless we have them already."""
+    """Check that one slot and one WAL sender are free, unless walagent has its slot."""
     if slot is None and facts.slots >= facts.max_slots:
         yield problem(
-            f"all {facts.max_slots} replication slots are taken",
+            f"all {facts.max_slots} replication slots are in use",
             f"alter system set max_replication_slots = {facts.max_slots + 10}; -- then restart",
         )
     has_sender = slot is not None and slot.active_pid is not None
     if not has_sender and facts.senders >= facts.max_senders:
         yield problem(
-            f"all {facts.max_senders} WAL senders are taken",
+            f"all {facts.max_senders} WAL senders are in use",
             f"alter system set max_wal_senders = {facts.max_senders + 10}; -- then restart",
         )
 
@@ -65,7 +65,7 @@ def _plugin(facts: ServerFacts, config: Config) -> Iterator[Finding]:
     plugin = config.replication.plugin
     allowed = [name.strip().strip('"') for name in facts.plugin_libraries.split(",")]
     if facts.plugin_libraries and plugin not in allowed:
-        yield problem(f"the server does not allow the output plug-in {plugin}", PLUGIN_LIST)
+        yield problem(f'the server does not allow output plugin "{plugin}"', PLUGIN_LIST)
     if plugin == "wal2json":
         yield warning(
             "wal2json rounds numeric values and loses NaN and infinities",
@@ -76,18 +76,18 @@ def _plugin(facts: ServerFacts, config: Config) -> Iterator[Finding]:
 def _keeping(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:
     if facts.keep_megabytes < 0:
         yield warning(
-            "max_slot_wal_keep_size is not set: while nobody reads the slot, WAL fills the disk",
+            "max_slot_wal_keep_size is not set: an inactive slot can fill the disk with WAL",
             "alter system set max_slot_wal_keep_size = '10GB'; select pg_reload_conf();",
         )
     elif slot is not None and slot.retained > facts.keep_megabytes * 2**20 * _NEARLY:
         yield warning(
-            f"the slot keeps {in_bytes(slot.retained)} of WAL, and loses it at "
+            f"the slot retains {in_bytes(slot.retained)} of WAL, the limit is "
             f"{in_bytes(facts.keep_megabytes << 20)}",
-            "let a reader run; or raise max_slot_wal_keep_size",
+            "start a reader, or raise max_slot_wal_keep_size",
         )
     if facts.idle_timeout:
         yield warning(
-            "idle_replication_slot_timeout is set: a reader that stays away loses the slot",
+            "idle_replication_slot_timeout is set: a slot without a reader is invalidated",
             "alter system reset idle_replication_slot_timeout; select pg_reload_conf();",
         )
 
@@ -95,16 +95,15 @@ def _keeping(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:
 def _clock(skew: float) -> Iterator[Finding]:
     if abs(skew) > _SKEW:
         yield warning(
-            f"the server's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} ours",
-            "leases and retries go by the server's clock; log lines go by ours: set both by NTP",
+            f"the server's clock is {abs(skew):.0f} s {'ahead' if skew > 0 else 'behind'}",
+            "leases and retries use the server's clock, log lines this machine's: use NTP for both",
         )
 
 
 def _connections(facts: ServerFacts, config: Config) -> Iterator[Finding]:
-    wanted = config.workers.connections + 8  # reader, evaluate, status, backfill, listener, spare
+    wanted = config.workers.connections + 8  # reader, evaluation, status, backfill, listener, spare
     if wanted > facts.max_connections // 2:
         yield warning(
-            f"one process of ours may open {wanted} of the server's {facts.max_connections} "
-            "connections",
-            "workers: {connections: …} lower, or max_connections higher",
+            f"one process can open {wanted} of the server's {facts.max_connections} connections",
+            "lower workers.connections, or raise max_connections",
         )

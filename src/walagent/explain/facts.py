@@ -25,7 +25,7 @@ from walagent.intake.conditions import Deferred, Evaluator, Raised
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store import applying, explaining
-from walagent.store.explaining import PresentRow, ReaderState, RowRun, Table
+from walagent.store.explaining import CurrentRow, KeyedTable, ReaderState, RowRun
 
 Connection = AsyncConnection[Any]
 ConditionState = Literal["none", "true", "false", "raises"]
@@ -35,7 +35,7 @@ ConditionState = Literal["none", "true", "false", "raises"]
 class Explanation:
     """The runs of a row, and the reasons for and against them."""
 
-    table: Table
+    table: KeyedTable
     key: str
     present: bool
     runs: Sequence[RowRun]
@@ -77,7 +77,7 @@ async def explain(conn: Connection, config: Config, name: str, key: str) -> Expl
     )
 
 
-async def _present(conn: Connection, table: Table, key: str) -> PresentRow | None:
+async def _present(conn: Connection, table: KeyedTable, key: str) -> CurrentRow | None:
     if not table.key_columns:
         return None
     values = split_key(key) if len(table.key_columns) > 1 else [key]
@@ -102,7 +102,7 @@ def split_key(text: str) -> list[str]:
 
 
 async def _condition(
-    conn: Connection, attachment: Attachment, row: PresentRow | None
+    conn: Connection, attachment: Attachment, row: CurrentRow | None
 ) -> tuple[ConditionState, str]:
     """Evaluate the condition on the current row, as if it had just been inserted."""
     if attachment.trigger.condition is None or row is None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from walagent.attachment import Attachment
 from walagent.change import Op
-from walagent.store.explaining import Attached, PresentRow, ReaderState, RowRun
+from walagent.store.explaining import AttachmentState, CurrentRow, ReaderState, RowRun
 
 _CLOSE = 16 << 10  # bytes; the checkpoint advances when runs are ingested, so a short lag is usual
 
@@ -33,9 +33,9 @@ class Verdict:
 class AttachmentFacts:
     """The facts about one attachment and the row."""
 
-    attached: Attached
+    attached: AttachmentState
     runs: Sequence[RowRun]
-    row: PresentRow | None
+    row: CurrentRow | None
     condition: Literal["none", "true", "false", "raises"]  # on the current row
     problem: str = ""  # the error that it raises
 
@@ -78,7 +78,7 @@ def _told_runs(facts: AttachmentFacts) -> Iterator[Reason]:
         yield Reason("depth" if run.state == "skipped" and run.depth else run.state, text)
 
 
-def _pause(attached: Attached) -> Iterator[Reason]:
+def _pause(attached: AttachmentState) -> Iterator[Reason]:
     """Yield why the attachment starts no runs, if it is paused or about to be."""
     if attached.paused:
         why = f": {attached.paused_reason}" if attached.paused_reason else ""
@@ -103,7 +103,7 @@ def _missing(facts: AttachmentFacts) -> Iterator[Reason]:
     yield from _possible(attachment)
 
 
-def _earlier(attached: Attached, row: PresentRow | None) -> Iterator[Reason]:
+def _earlier(attached: AttachmentState, row: CurrentRow | None) -> Iterator[Reason]:
     """Yield the reason of a row older than the attachment, if the server knows its age."""
     if attached.backfill in {"pending", "running"}:
         yield Reason("backfill", "the backfill is not finished", certain=False)

@@ -21,7 +21,7 @@ from walagent.matching.registry import (
     is_ours,
     read_attaching,
 )
-from walagent.store.checkpoint import Effect
+from walagent.store.checkpoint import VersionEffect
 
 GROUP = 1000  # changes of whole transactions gathered before they are written: one good commit
 # Changes of an open transaction gathered before they are evaluated.  Few of them may match, so a
@@ -37,7 +37,7 @@ class Gathered:
     """What changes have started, and what else must commit with it."""
 
     found: list[tuple[Begin, Found]] = field(default_factory=list["tuple[Begin, Found]"])
-    effects: list[Effect] = field(default_factory=list[Effect])
+    effects: list[VersionEffect] = field(default_factory=list[VersionEffect])
     seen: list[tuple[int, str]] = field(default_factory=list["tuple[int, str]"])
     size: int = 0  # changes found and rows seen
     weight: int = 0
@@ -166,14 +166,14 @@ class Gathering:
         lsn, effects = opened.begin.commit_lsn, opened.gathered.effects
         match read_attaching(change):
             case VersionActivated(attachment, definition) if self.registry.put(attachment):
-                effects.append(Effect(attachment.id, attachment.version, definition, lsn))
+                effects.append(VersionEffect(attachment.id, attachment.version, definition, lsn))
                 if attachment.trigger.backfill and attachment.version == 1:
                     self._backfilling.add(attachment.id)
                 self.attached.append(attachment)
             case AttachmentRemoved(attachment_id):
                 self.registry.remove(attachment_id)
                 self._backfilling.discard(attachment_id)
-                effects.append(Effect(attachment_id, None, None, lsn))
+                effects.append(VersionEffect(attachment_id, None, None, lsn))
             case _:
                 pass
 

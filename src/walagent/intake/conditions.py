@@ -23,7 +23,7 @@ from walagent.matching.match import Candidates, Match
 from walagent.matching.predicate import ColumnTypes, Texts
 from walagent.store import tables
 from walagent.store.codecs.exact import exact
-from walagent.store.codecs.raw import Raw, has_no_encoding
+from walagent.store.codecs.raw import RawText, has_no_encoding
 from walagent.store.errors import is_passing
 from walagent.store.roles import local_role
 
@@ -170,7 +170,7 @@ class Evaluator:
     async def _true_of(
         self, attachment: Attachment, statement: bytes, rows: Sequence[Texts]
     ) -> set[Texts]:
-        arrays = [Raw(predicate.array(column)) for column in zip(*rows, strict=True)]
+        arrays = [RawText(predicate.array(column)) for column in zip(*rows, strict=True)]
         async with self._conn.transaction():
             await self._conn.execute(_settings(attachment, exact=has_no_encoding(self._conn)))
             cursor = AsyncRawCursor(self._conn)
@@ -286,7 +286,7 @@ class Evaluator:
         async with self._conn.transaction():
             await self._conn.execute(_settings(attachment, exact=has_no_encoding(self._conn)))
             cursor = AsyncRawCursor(self._conn)
-            await cursor.execute(statement, [Raw(orjson.dumps(given if rows else [], exact))])
+            await cursor.execute(statement, [RawText(orjson.dumps(given if rows else [], exact))])
             return {n: verdict is True for n, verdict in await cursor.fetchall()}
 
     async def _statement(

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from walagent.errors import ConfigError
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
-from walagent.store.gaps import Choice
-from walagent.store.resyncing import Candidate
+from walagent.store.gaps import GapChoice
+from walagent.store.resyncing import ResyncCandidate
 
-SKIP = Choice("skip")
+SKIP = GapChoice("skip")
 # A transaction that had begun when the gap did may have committed in it, and its now() lies before.
 # So rows of some time before are looked at, too; those that were ingested are left alone.
 OVERLAP = timedelta(minutes=10)
@@ -19,12 +19,12 @@ OVERLAP = timedelta(minutes=10)
 class Plan:
     """What was decided.  Attachments that it does not name are skipped."""
 
-    choices: Mapping[str, Choice] = field(default_factory=dict[str, Choice])
+    choices: Mapping[str, GapChoice] = field(default_factory=dict[str, GapChoice])
     overlap: timedelta = OVERLAP
     limits: SizeLimits = SIZE_LIMITS
 
 
-def check_choice(candidate: Candidate, choice: Choice) -> None:
+def check_choice(candidate: ResyncCandidate, choice: GapChoice) -> None:
     """See that a choice can be carried out.
 
     Raises:

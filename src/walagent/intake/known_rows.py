@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from walagent.store.checkpoint import to_plain
-from walagent.store.resyncing import Former
+from walagent.store.resyncing import LastRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Told:
 
 def is_known(
     change: Mapping[str, Any],
-    former: Former | None,
+    former: LastRun | None,
     told: Told,
     column: str,
     writes: Sequence[str],

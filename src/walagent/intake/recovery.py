@@ -19,8 +19,8 @@ from walagent.replication.resync import Renewal
 from walagent.store import backfills, resyncing
 from walagent.store import checkpoint as checkpoints
 from walagent.store.connections import connect
-from walagent.store.gaps import Choice, Made
-from walagent.store.resyncing import Candidate, Span
+from walagent.store.gaps import ChoiceResult, GapChoice
+from walagent.store.resyncing import ResyncCandidate, TimeSpan
 
 _AT_ONCE = 1000  # rows; wide ones have a megabyte
 
@@ -61,7 +61,7 @@ class RowRecovery:
                     await read_as(conn, attachment)
                     await resyncing.probe(conn, attachment)
 
-    async def settle(self, renewal: Renewal) -> Sequence[Made]:
+    async def settle(self, renewal: Renewal) -> Sequence[ChoiceResult]:
         """Insert the runs, in the caller's transaction; say what was made of each attachment."""
         zone = await resyncing.time_zone(renewal.conn)
         async with await connect(self._dsn, application="walagent evaluate") as conn:
@@ -92,28 +92,30 @@ class _Rows:
         self._zone = zone
         self._report = report
 
-    async def carry_out(self, candidate: Candidate) -> Made:
+    async def carry_out(self, candidate: ResyncCandidate) -> ChoiceResult:
         """Do what was chosen for one attachment."""
         choice = self._plan.choices.get(candidate.name, SKIP)
         match choice.kind, self._span():
             case "all", _:
                 await resyncing.replace_backfills(self._conn, candidate.id)
                 await resyncing.ask_backfill(self._conn, candidate, self._renewal.generation)
-            case "since", Span() as span:
+            case "since", TimeSpan() as span:
                 return await self._run_on_changed(candidate, choice, span)
             case _:
                 pass
-        return Made(candidate.id, candidate.name, choice)
+        return ChoiceResult(candidate.id, candidate.name, choice)
 
-    def _span(self) -> Span | None:
+    def _span(self) -> TimeSpan | None:
         """From the first gap on; None where nothing was ever ingested."""
         known_until = self._renewal.ingested_until
         if known_until is None:
             return None
         begins = min((gap.since for gap in self._renewal.gaps if gap.since), default=known_until)
-        return Span(begins - self._plan.overlap, known_until)
+        return TimeSpan(begins - self._plan.overlap, known_until)
 
-    async def _run_on_changed(self, candidate: Candidate, choice: Choice, span: Span) -> Made:
+    async def _run_on_changed(
+        self, candidate: ResyncCandidate, choice: GapChoice, span: TimeSpan
+    ) -> ChoiceResult:
         """Insert runs for the rows that have changed; `is_known` says which are left out."""
         attachment = await resyncing.definition(self._conn, candidate.id, candidate.version)
         column, generation = choice.column or "", self._renewal.generation
@@ -136,7 +138,7 @@ class _Rows:
                 rows, runs = rows + len(portion), runs + len(found)
                 self._report(f"{attachment.name}: {rows} rows looked at, {runs} to be worked")
         await resyncing.note_backfill(self._conn, candidate, generation, rows, runs)
-        return Made(attachment.id, attachment.name, choice, span.since, rows, runs, undated)
+        return ChoiceResult(attachment.id, attachment.name, choice, span.since, rows, runs, undated)
 
     async def _fetch(self, attachment: Attachment) -> list[PresentRow]:
         found = await resyncing.fetch_changed(self._past, _AT_ONCE)

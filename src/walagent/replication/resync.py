@@ -31,7 +31,7 @@ from walagent.replication.source import check_source
 from walagent.store import checkpoint as checkpoints
 from walagent.store import gaps
 from walagent.store.connections import connect
-from walagent.store.gaps import Gap, Made
+from walagent.store.gaps import ChoiceResult, Gap
 from walagent.wal.slots import (
     NewSlot,
     SystemIdentity,
@@ -66,7 +66,7 @@ class Recovery(Protocol):
         """
         ...
 
-    async def settle(self, renewal: Renewal) -> Sequence[Made]:
+    async def settle(self, renewal: Renewal) -> Sequence[ChoiceResult]:
         """Do it, in the transaction of the renewal."""
         ...
 
@@ -76,7 +76,7 @@ class Done:
     """The position where the new slot begins, and what the recovery came to."""
 
     start: Lsn
-    made: Sequence[Made]
+    made: Sequence[ChoiceResult]
 
 
 async def find_gaps(conn: Connection, replication_dsn: str, settings: Replication) -> Sequence[Gap]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from walagent import metrics
 from walagent.log import log
 from walagent.run import RunSpec
-from walagent.store.budgets import Refusal, Scope
+from walagent.store.budgets import BudgetScope, Refusal
 
 _QUIET = 60.0  # seconds between two log lines about one budget; a thousand runs may meet it at once
 
@@ -17,12 +17,12 @@ _QUIET = 60.0  # seconds between two log lines about one budget; a thousand runs
 class Budgets:
     """The budgets as last read; a worker reads them at its start and with each heartbeat."""
 
-    def __init__(self, scopes: Sequence[Scope] | None = ()) -> None:
+    def __init__(self, scopes: Sequence[BudgetScope] | None = ()) -> None:
         """Know these scopes; None: they cannot be read, so that every call must be reserved."""
         self._scopes = None if scopes is None else tuple(scopes)
         self._noted: dict[str, float] = {}
 
-    def replace(self, scopes: Sequence[Scope]) -> None:
+    def replace(self, scopes: Sequence[BudgetScope]) -> None:
         """Know these, and no others."""
         self._scopes = tuple(scopes)
 

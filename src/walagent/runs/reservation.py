@@ -10,7 +10,7 @@ from walagent.run import RunSpec
 from walagent.runs.budgets import Budgets
 from walagent.runs.step_log import StepLog
 from walagent.store import budgets
-from walagent.store.budgets import Refusal, Worst
+from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.connections import Pool
 
 _HINT = "Run walagent budgets to see what is left, and when they reset."
@@ -56,7 +56,7 @@ class Reservations:
         self._check_limit(model, request)
         if not self._known.count(self._run, model.name, free=is_free(model)):
             return False
-        worst = Worst(model.name, *worst_case(request, model))
+        worst = WorstCase(model.name, *worst_case(request, model))
         deadline = time.monotonic() + self._patience
         while (refusal := await self._try(call, worst)) is not None:
             if refusal.wait is None:
@@ -66,7 +66,7 @@ class Reservations:
             await asyncio.sleep(refusal.wait)
         return True
 
-    async def _try(self, call: int, worst: Worst) -> Refusal | None:
+    async def _try(self, call: int, worst: WorstCase) -> Refusal | None:
         self._open.add(call)  # also if the answer is lost
         async with self._pool.connection() as conn:
             refusal = await budgets.reserve(conn, self._run, call, worst)

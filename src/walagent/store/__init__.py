@@ -1,4 +1,4 @@
-"""The only package that knows our schema: one function per statement, one file per longer one.
+"""Read and write walagent's tables: one function for each statement, a file for a long one.
 
-Functions take an open connection and never commit: the caller knows what belongs together.
+Only this package uses the schema.  Functions take an open connection; the caller commits.
 """

@@ -1,6 +1,6 @@
-"""Models, agents, attachments and budgets, written as a file wants them; `apply.apply` decides.
+"""Write models, agents, attachments and budgets of a file; `apply.apply` decides which.
 
-`fields` of a row are plain values by column: times are seconds, a relation is its oid.
+`fields` of a row are plain values by column: times in seconds, a relation as its OID.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,29 +21,29 @@ _SECONDS = ("debounce", "approval_ttl")
 
 
 async def begin_applying(conn: Connection) -> None:
-    """Let nobody else apply until the transaction ends, and make versions once, at its end."""
+    """Lock out other appliers until the transaction ends, and create versions once, at its end."""
     await conn.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
     await conn.execute("select set_config('walagent.applying', 'on', true)")
 
 
 async def current(conn: Connection, kind: Kind) -> dict[str, Fields]:
-    """Load what is there, by name."""
+    """Load the existing rows, by name."""
     cursor = await conn.execute(query(f"applied_{kind}s"))
     return dict(await cursor.fetchall())
 
 
 async def find_tables(conn: Connection, names: Iterable[str]) -> dict[str, tuple[int | None, str]]:
-    """Look tables up.
+    """Look up tables.
 
     Returns:
-        by name the oid, or None and a guess at what may be meant.
+        By name, the OID, or None and a suggestion.
     """
     cursor = await conn.execute(query("find_tables"), {"names": sorted(set(names))})
     return {name: (oid, guess or "") for name, oid, guess in await cursor.fetchall()}
 
 
 async def insert(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
-    """Make a row."""
+    """Insert a row."""
     if kind == "model":
         required = {key: fields[key] for key in ("provider", "model_id")}
         await conn.execute(query("insert_model"), {"name": name, **required})
@@ -53,27 +53,27 @@ async def insert(conn: Connection, kind: Kind, name: str, fields: Fields) -> Non
 
 
 async def update(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
-    """Change what *fields* names of a row."""
+    """Update the columns in *fields* of a row."""
     await conn.execute(query(f"update_{kind}"), {"name": name, "fields": _json(fields)})
 
 
 async def detach(conn: Connection, name: str) -> None:
-    """End an attachment."""
+    """Remove an attachment."""
     await conn.execute("delete from agent.attachment where name = %s", [name])
 
 
 async def remove_budget(conn: Connection, name: str) -> None:
-    """End a budget."""
+    """Remove a budget."""
     await conn.execute("delete from agent.budget where name = %s", [name])
 
 
 async def touch_attachments(conn: Connection, agents: Iterable[str], but: Iterable[str]) -> None:
-    """Make a new version of the attachments of changed *agents*, except of those called *but*."""
+    """Create a new version of the attachments of changed *agents*, except those named in *but*."""
     await conn.execute(query("touch_attachments"), {"agents": list(agents), "but": list(but)})
 
 
 def _json(fields: Fields) -> Jsonb:
-    """Write fields for jsonb_populate_record: an interval and a regclass are read from text."""
+    """Encode fields for jsonb_populate_record, which parses an interval or regclass from text."""
     row = dict(fields)
     for name in _SECONDS:
         if row.get(name) is not None:

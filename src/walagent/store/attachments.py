@@ -1,4 +1,4 @@
-"""Attachments as the reader, the workers and people need them."""
+"""Load attachments for the reader, the workers and people."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Connection = AsyncConnection[Any]
 
 
 async def active_attachments(conn: Connection) -> list[Attachment]:
-    """Load the versions in effect at the checkpoint's position."""
+    """Load the versions in effect at the checkpoint."""
     cursor = await conn.execute(
         "select definition from agent.attachment_version"
         " where active_from is not null and active_until is null order by attachment_id"
@@ -25,7 +25,7 @@ async def active_attachments(conn: Connection) -> list[Attachment]:
 async def attachment_version(
     conn: Connection, attachment_id: int, version: int
 ) -> Attachment | None:
-    """Load the version that a run is pinned to."""
+    """Load the version that a run uses."""
     cursor = await conn.execute(
         "select definition from agent.attachment_version where attachment_id = %s and version = %s",
         [attachment_id, version],
@@ -35,7 +35,7 @@ async def attachment_version(
 
 
 async def attachment_of(conn: Connection, claim: Claim) -> Attachment:
-    """Load the version that a claim is pinned to.
+    """Load the version that a claimed run uses.
 
     Raises:
         WalagentError: it does not exist.
@@ -48,17 +48,17 @@ async def attachment_of(conn: Connection, claim: Claim) -> Attachment:
 
 
 async def secret_key(conn: Connection) -> bytes:
-    """Read the key that signs our write-backs."""
+    """Read the key that signs origin markers."""
     row = await (await conn.execute("select key from agent_internal.secret")).fetchone()
     return bytes(row[0]) if row else b""
 
 
 async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> bool | None:
-    """Pause an attachment on the daemon's own account: none of its runs can succeed.
+    """Pause an attachment whose runs cannot succeed.
 
     Returns:
-        True when it is paused by this, False when it was before, None when it is not: somebody is
-        changing it in an open transaction, which is not waited for.
+        True if this call paused it, False if it was paused before, None if it is not paused: an
+        open transaction is changing it, and this call does not wait.
     """
     cursor = await conn.execute(
         "select agent_internal.pause_broken(%s, %s)", [attachment_id, reason]
@@ -68,7 +68,7 @@ async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> boo
 
 
 async def drift_of(conn: Connection, attachment_id: int, version: int) -> str | None:
-    """Say why an attachment cannot go on as it was defined; None of a version that has passed."""
+    """Return why an attachment's definition no longer applies; None for an older version."""
     cursor = await conn.execute(
         "select agent_internal.drift_of(definition) from agent.attachment where id = %s and"
         " version = %s",
@@ -79,7 +79,7 @@ async def drift_of(conn: Connection, attachment_id: int, version: int) -> str | 
 
 
 async def check_drift(conn: Connection, claim: Claim) -> None:
-    """Raise BrokenAttachmentError if the attachment of a run, as it is now, cannot continue."""
+    """Raise BrokenAttachmentError if the current version of a run's attachment is broken."""
     if not claim.attachment_id:
         return
     reason = await drift_of(conn, claim.attachment_id, claim.attachment_version)
@@ -88,13 +88,13 @@ async def check_drift(conn: Connection, claim: Claim) -> None:
 
 
 async def pause_drifted(conn: Connection) -> list[tuple[str, str]]:
-    """Pause the attachments that have lost their ground; give their names and the reasons."""
+    """Pause broken attachments; return their names and the reasons."""
     cursor = await conn.execute("select attachment, reason from agent_internal.pause_drifted()")
     return await cursor.fetchall()
 
 
 async def load_models(conn: Connection) -> dict[str, ModelSpec]:
-    """Load the registry of models."""
+    """Load the registered models."""
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute("select * from agent.model where enabled")
     return {row["name"]: _model(row) for row in await cursor.fetchall()}

@@ -1,4 +1,4 @@
-"""Backfills: which are to be done, how far they are, what they bring."""
+"""Backfills: which are pending, their progress, and their runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ Connection = AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class BackfillJob:
-    """A backfill that is not done yet."""
+    """An unfinished backfill."""
 
     attachment: Attachment
-    generation: int  # 0: asked for with the attach; else of the slot that followed a gap
+    generation: int  # 0: requested with the attach; else of the slot that followed a gap
     state: str
     cursor: Mapping[str, Any] | None
     rows_done: int
 
 
 async def running(conn: Connection) -> set[int]:
-    """The attachments whose backfill is not done; intake notes their new rows."""
+    """Return the attachments with an unfinished backfill; intake records their new rows."""
     cursor = await conn.execute(
         "select attachment_id from agent.backfill where state in ('pending', 'running')"
     )
@@ -35,7 +35,7 @@ async def running(conn: Connection) -> set[int]:
 
 
 async def next_backfill(conn: Connection) -> BackfillJob | None:
-    """The oldest backfill that is not done, with the version it was asked for."""
+    """Return the oldest unfinished backfill, with the version that it was requested for."""
     cursor = await conn.execute(
         "select v.definition, b.generation, b.state, b.cursor, b.rows_done"
         "  from agent.backfill b"
@@ -48,7 +48,7 @@ async def next_backfill(conn: Connection) -> BackfillJob | None:
 
 
 async def start(conn: Connection, job: BackfillJob) -> None:
-    """Say that a backfill has begun, with the planner's estimate of its size."""
+    """Record the start of a backfill, with the planner's estimate of its size."""
     await conn.execute(
         "update agent.backfill"
         "   set state = 'running', started_at = agent_internal.now(),"
@@ -59,7 +59,7 @@ async def start(conn: Connection, job: BackfillJob) -> None:
 
 
 async def finish(conn: Connection, job: BackfillJob) -> None:
-    """Say that a backfill is done, and forget what it had to leave alone."""
+    """Record the end of a backfill, and delete the list of rows to skip."""
     await conn.execute(
         "update agent.backfill"
         "   set state = 'done', finished_at = agent_internal.now(), rows_total = rows_done"
@@ -70,7 +70,7 @@ async def finish(conn: Connection, job: BackfillJob) -> None:
 
 
 async def fail(conn: Connection, job: BackfillJob, error: Exception) -> None:
-    """Say that a backfill cannot go on, and why."""
+    """Record the failure of a backfill."""
     await conn.execute(
         "update agent.backfill set state = 'failed', finished_at = agent_internal.now(), error = %s"
         " where attachment_id = %s and generation = %s",
@@ -80,7 +80,7 @@ async def fail(conn: Connection, job: BackfillJob, error: Exception) -> None:
 
 
 async def _forget_seen(conn: Connection) -> None:
-    """Forget what no backfill has to leave alone any more, also of attachments that are gone."""
+    """Delete the lists of rows to skip without an unfinished backfill."""
     await conn.execute(
         "delete from agent_internal.backfill_seen"
         " where attachment_id <> all (array(select attachment_id from agent.backfill"
@@ -89,18 +89,18 @@ async def _forget_seen(conn: Connection) -> None:
 
 
 async def wal_position(conn: Connection) -> Lsn:
-    """Where the server's WAL ends now."""
+    """Return the current end of the server's WAL."""
     row = await (await conn.execute("select pg_current_wal_insert_lsn()::text")).fetchone()
     return Lsn.parse(row[0]) if row else Lsn(0)
 
 
 async def nudge(conn: Connection) -> None:
-    """Put a message of ours into the WAL, for the reader to pass by."""
+    """Write a logical message to the WAL, for the reader to pass."""
     await conn.execute("select pg_logical_emit_message(true, 'walagent', 'nudge')")
 
 
 async def seen(conn: Connection, job: BackfillJob, keys: Sequence[str]) -> set[str]:
-    """Which of *keys* have got their runs in another way since the backfill was asked for."""
+    """Return those of *keys* that got a run in another way since the backfill was requested."""
     cursor = await conn.execute(
         "select key from agent_internal.backfill_seen"
         " where attachment_id = %s and generation >= %s and key = any (%s)",
@@ -130,7 +130,7 @@ async def insert_runs(
 
 
 async def wake(conn: Connection, attachment_id: int) -> None:
-    """Say that an attachment has runs to claim, and wake the workers."""
+    """Mark an attachment's queue as having runs, and notify the workers."""
     await conn.execute(
         "select agent_internal.wake_queues(_queues => %(queues)s)", {"queues": [attachment_id]}
     )
@@ -139,7 +139,7 @@ async def wake(conn: Connection, attachment_id: int) -> None:
 async def move(
     conn: Connection, job: BackfillJob, cursor: Mapping[str, Any], rows: int, runs: int
 ) -> None:
-    """Move a backfill on, in the transaction that inserted its runs."""
+    """Advance a backfill, in the transaction that inserted its runs."""
     await conn.execute(
         "update agent.backfill"
         "   set cursor = %s, rows_done = rows_done + %s, runs = runs + %s"

@@ -1,4 +1,4 @@
-"""Budgets: which there are, reserving what a call can cost, and what is left of them."""
+"""Budgets: load them, reserve the cost of a call, and report what is left."""
 
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,17 +16,17 @@ Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """Which calls a budget counts; None: whatever it is."""
+class BudgetScope:
+    """The calls that a budget counts; None means any."""
 
     name: str
     agent: str | None
     attachment: str | None
     model: str | None
-    counts_tokens: bool  # whether it limits them, so that a free model uses it up, too
+    counts_tokens: bool  # whether tokens are limited, so that free models count too
 
     def includes(self, run: RunSpec, model: str) -> bool:
-        """Whether calls of *model* by *run* count."""
+        """Return whether calls of *model* by *run* count."""
         return (
             self.agent in {None, run.agent.name}
             and self.attachment in {None, run.source}
@@ -38,7 +38,7 @@ class Scope:
 class Refusal:
     """A budget does not allow a call.
 
-    `wait`: seconds until it may; None: waiting does not help.  `raw` is for `wait_for_budget`.
+    `wait`: seconds until it does; None: never.  `raw` is for `wait_for_budget`.
     """
 
     budget: str
@@ -47,32 +47,32 @@ class Refusal:
     raw: Json
 
 
-async def load_scopes(conn: Connection) -> list[Scope]:
-    """Load what each budget counts, but those of questions, which ask on their own."""
+async def load_scopes(conn: Connection) -> list[BudgetScope]:
+    """Load the scopes of budgets, except those of questions, which check on their own."""
     cursor = await conn.execute(
         "select name, agent, attachment, model, max_tokens is not null from agent.budget"
         " where asker is null order by 1"
     )
-    return [Scope(*row) for row in await cursor.fetchall()]
+    return [BudgetScope(*row) for row in await cursor.fetchall()]
 
 
 @dataclass(frozen=True, slots=True)
-class Worst:
-    """The most that a call can use: of a model, in tokens and in US dollars (None: no price)."""
+class WorstCase:
+    """The most that a call can use: its model, tokens and US dollars (None: no price)."""
 
     model: str
     tokens: int
     cost: Decimal | None
 
 
-async def reserve(conn: Connection, run: RunSpec, call: int, worst: Worst) -> Refusal | None:
-    """Reserve what a call can use at most, in every budget that counts it, or in none.
+async def reserve(conn: Connection, run: RunSpec, call: int, worst: WorstCase) -> Refusal | None:
+    """Reserve what a call can use at most in every budget that counts it, or in none.
 
     Args:
         call: its number within the run.
 
     Raises (as PostgreSQL errors, see `store.errors`):
-        LeaseLostError, RunCancelledError: ask nothing, leave the run.
+        LeaseLostError, RunCancelledError: do not call the model; leave the run.
     """
     cursor = await conn.execute(
         "select agent_internal.reserve("
@@ -96,7 +96,7 @@ async def reserve(conn: Connection, run: RunSpec, call: int, worst: Worst) -> Re
 
 
 async def wait_for_budget(conn: Connection, claim: Claim, refusal: Json, spent: Spent) -> None:
-    """Let the run wait until its budget allows the call; no attempt is used."""
+    """Release the run until its budget allows the call; this uses no attempt."""
     await conn.execute(
         "select agent_internal.wait_for_budget(_run => %(run)s, _lease => %(lease)s,"
         " _refusal => %(refusal)s, _tokens => %(tokens)s, _cost => %(cost)s::numeric)",
@@ -111,8 +111,8 @@ async def wait_for_budget(conn: Connection, claim: Claim, refusal: Json, spent: 
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """What is left of a budget: the part of its scarcer limit that is spent, and reserved."""
+class BudgetUsage:
+    """The use of a budget: spent and reserved parts of its scarcer limit."""
 
     name: str
     spent: float
@@ -124,21 +124,21 @@ class Standing:
 Unpriced = tuple[str, str, str]  # budget, attachment, model
 
 
-async def standings(conn: Connection) -> list[Standing]:
-    """Tell of each budget how far it is used."""
+async def standings(conn: Connection) -> list[BudgetUsage]:
+    """Return the use of each budget."""
     cursor = await conn.execute(query("budget_standings"))
-    return [Standing(*row) for row in await cursor.fetchall()]
+    return [BudgetUsage(*row) for row in await cursor.fetchall()]
 
 
 async def unpriced(conn: Connection) -> list[Unpriced]:
-    """Tell what budgets in US dollars refuse, because its model has no price."""
+    """Return what budgets in US dollars reject because the model has no price."""
     cursor = await conn.execute(
         "select budget, attachment, model from agent.unpriced order by 1, 2"
     )
     return await cursor.fetchall()
 
 
-async def without_ground(conn: Connection) -> list[tuple[str, str]]:
-    """Tell which budgets are of an agent, attachment, model or login that is gone, and of which."""
+async def orphaned_budgets(conn: Connection) -> list[tuple[str, str]]:
+    """Return budgets whose agent, attachment, model or login does not exist, with its kind."""
     cursor = await conn.execute(query("orphaned_budgets"))
     return await cursor.fetchall()

@@ -1,4 +1,4 @@
-"""How far the WAL is ingested, and taking changes in."""
+"""The checkpoint of a slot, and the ingestion of runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A slot's row of `agent.checkpoint`, as this reader holds it."""
+    """A slot's row of `agent.checkpoint`, as held by this reader."""
 
     slot: str
     generation: int
@@ -35,22 +35,22 @@ class Checkpoint:
     plugin: str
     commit_lsn: Lsn
     end_lsn: Lsn
-    committed_at: datetime | None = None  # of the last transaction that is ingested
+    committed_at: datetime | None = None  # of the last ingested transaction
     abandoned_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """A version of an attachment came into effect, or ended, at a commit."""
+class VersionEffect:
+    """The commit at which a version of an attachment took effect or ended."""
 
     attachment_id: int
-    version: int | None  # None: the attachment is gone
-    definition: str | None  # JSON, as the WAL brought it
+    version: int | None  # None: the attachment was removed
+    definition: str | None  # JSON, from the WAL
     commit_lsn: Lsn
 
 
 async def read_checkpoint(conn: Connection, slot: str) -> Checkpoint | None:
-    """Read how far a slot is ingested; None when it never was."""
+    """Read the checkpoint of a slot; None if it has none."""
     cursor = await conn.execute(
         f"select {_COLUMNS} from agent.checkpoint where slot = %s",  # noqa: S608 - our own constant
         [slot],
@@ -60,10 +60,10 @@ async def read_checkpoint(conn: Connection, slot: str) -> Checkpoint | None:
 
 
 async def take_checkpoint(conn: Connection, slot: str, reader: str) -> Checkpoint:
-    """Take the checkpoint over: from here on, older readers can write nothing.
+    """Take over the checkpoint: from now on, older readers cannot write.
 
     Raises:
-        FencedError: there is no checkpoint for this slot, or the slot is given up.
+        FencedError: the slot has no checkpoint, or was abandoned.
     """
     cursor = await conn.execute(
         f"select {_COLUMNS} from agent_internal.take_checkpoint(%s, %s)",  # noqa: S608 - our own constant
@@ -71,19 +71,19 @@ async def take_checkpoint(conn: Connection, slot: str, reader: str) -> Checkpoin
     )
     row = await cursor.fetchone()
     if row is None or row[0] is None:
-        raise FencedError(f'there is no checkpoint for slot "{slot}"')
+        raise FencedError(f'slot "{slot}" has no checkpoint')
     return _checkpoint(row)
 
 
 async def try_locks(conn: Connection, slot: str) -> None:
-    """Take the locks that ingesting needs, and let go of them; waits while others hold them."""
+    """Acquire and release the locks that intake needs; waits while others hold them."""
     async with conn.transaction(force_rollback=True):
         await conn.execute(query("lock_checkpoint"))
         await conn.execute("select from agent.checkpoint where slot = %s for no key update", [slot])
 
 
 async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str]]:
-    """Tell for whom *waiting* waits: process id and application name."""
+    """Return what *waiting* waits for: PIDs and application names."""
     cursor = await conn.execute(
         "select a.pid, a.application_name"
         "  from pg_stat_activity a where a.pid = any (pg_blocking_pids(%s)) order by 1",
@@ -103,15 +103,15 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
     existing: Iterable[tuple[int, int]] | None = None,
     at: datetime | None = None,
 ) -> int:
-    """Begin the checkpoint of a new slot; a slot made anew gets the next generation.
+    """Create the checkpoint of a new slot; a slot created again starts the next generation.
 
     Args:
-        existing: attachments and versions that had committed before *start*, and so are in effect
-            from there on; None: all that there are now.
-        at: a time before which everything had committed that the slot does not bring; None: now.
+        existing: attachments with their versions that had committed before *start*, and so are in
+            effect from there; None: all current ones.
+        at: a time before which every change that the slot does not send had committed; None: now.
 
     Returns:
-        the generation.
+        The generation.
     """
     pairs = None if existing is None else list(existing)
     cursor = await conn.execute(
@@ -132,13 +132,13 @@ async def open_checkpoint(  # noqa: PLR0913 - a row's columns
 
 
 async def existing_attachments(conn: Connection) -> list[tuple[int, int]]:
-    """List attachments with their versions, for `open_checkpoint`."""
+    """Return attachments with their versions, for `open_checkpoint`."""
     cursor = await conn.execute("select id, version from agent.attachment order by id")
     return await cursor.fetchall()
 
 
 async def record_timeline(conn: Connection, checkpoint: Checkpoint, timeline: int) -> None:
-    """Remember on which timeline the WAL is read now: a standby was promoted."""
+    """Record the current timeline: a standby was promoted."""
     await conn.execute(
         "update agent.checkpoint set timeline = %s where slot = %s and epoch = %s",
         [timeline, checkpoint.slot, checkpoint.epoch],
@@ -146,9 +146,9 @@ async def record_timeline(conn: Connection, checkpoint: Checkpoint, timeline: in
 
 
 async def wal_flushed(conn: Connection) -> Lsn:
-    """Tell how far the server's WAL is on disk: past everything that is committed."""
+    """Return the flushed position of the server's WAL, past everything that has committed."""
     row = await (await conn.execute("select pg_current_wal_flush_lsn()::text")).fetchone()
-    assert row is not None  # noqa: S101 - a select without from gives one row
+    assert row is not None  # noqa: S101 - a select without from returns one row
     return Lsn.parse(row[0])
 
 
@@ -169,12 +169,12 @@ def _checkpoint(row: Sequence[Any]) -> Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Whom runs may start with at once, and for how long it then holds them."""
+    """A worker of this process with free slots, and the lease of the runs that it starts."""
 
     worker: str
     lease: timedelta
     room: int  # free slots
-    rooms: Mapping[int, int] = field(default_factory=dict[int, int])  # of attachments with fewer
+    rooms: Mapping[int, int] = field(default_factory=dict[int, int])  # by attachment, if fewer
 
 
 async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
@@ -186,14 +186,14 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
     start: Start | None = None,
     committed_at: datetime | None = None,
 ) -> list[Claim]:
-    """Insert runs and move the checkpoint on, at once.
+    """Insert runs and advance the checkpoint, in one statement.
 
     Args:
-        start: a worker of this process that has slots free.
-        committed_at: when the last transaction committed that is in it.
+        start: a worker of this process with free slots.
+        committed_at: when the last transaction in it committed.
 
     Returns:
-        the runs that it has been given.
+        The runs that were started on this worker.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         FencedError: a newer reader took over; nothing was written.
@@ -224,7 +224,7 @@ async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
 
 
 def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
-    """Choose, by place, the first run of each ordering_key, as many as there is room for."""
+    """Choose the first run of each ordering key, up to the free slots, by position."""
     ordering_keys: dict[tuple[int, object], int] = {}
     left = dict(start.rooms)
     for n, run in enumerate(runs):
@@ -240,8 +240,8 @@ def _startable(runs: Sequence[NewRun], start: Start) -> frozenset[int]:
 
 
 def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
-    """A run that was started as it was inserted: the first attempt, nothing recorded yet."""
-    now = run.committed_at  # by the database's clock; ours may be wrong
+    """Build the claim of a run that was started when inserted: first attempt, no steps."""
+    now = run.committed_at  # by the database's clock
     return Claim(
         run_id=run_id,
         attachment_id=run.attachment_id,
@@ -257,12 +257,12 @@ def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
         committed_at=run.committed_at,
         created_at=now,
         started_at=now,
-        queue_id=run.attachment_id,  # an attachment's queue has its id
+        queue_id=run.attachment_id,  # an attachment's queue has its ID
     )
 
 
 def to_plain(change: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give a change as it will be read back from the database."""
+    """Convert a change to its form when read back from the database."""
     return read_json(orjson.dumps(change, default=exact))
 
 
@@ -278,7 +278,7 @@ async def insert_runs(conn: Connection, checkpoint: Checkpoint, runs: Sequence[N
 
 
 async def defer_changes(conn: Connection, checkpoint: Checkpoint, runs: Iterable[NewRun]) -> None:
-    """Keep the whole changes of runs that were inserted deferred, in the same transaction."""
+    """Store the whole changes of deferred runs, in the transaction that inserted them."""
     changes = [
         {
             "attachment_id": run.attachment_id,
@@ -325,14 +325,14 @@ async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
     queues: Iterable[int] = (),
     committed_at: datetime | None = None,
 ) -> None:
-    """Move the checkpoint on, in the transaction that inserted the runs, and wake the workers.
+    """Advance the checkpoint in the transaction that inserted the runs, and notify the workers.
 
     Args:
-        queues: the attachments that got runs.
-        committed_at: when the last transaction committed that is ingested.
+        queues: the attachments that have new runs.
+        committed_at: when the last ingested transaction committed.
 
     Raises (as PostgreSQL errors, see `store.errors`):
-        FencedError: a newer reader took over; roll back and leave.
+        FencedError: a newer reader took over; roll back and stop.
     """
     await conn.execute(
         "select agent_internal.advance_checkpoint(_slot => %(slot)s, _epoch => %(epoch)s,"
@@ -350,10 +350,10 @@ async def advance_checkpoint(  # noqa: PLR0913, PLR0917 - a row's columns
 
 
 async def record_seen(conn: Connection, generation: int, seen: Iterable[tuple[int, str]]) -> None:
-    """Remember rows that backfills of this generation and of older ones must leave alone.
+    """Record rows that backfills of this generation and older ones must skip.
 
     Args:
-        seen: attachment and primary key of each.
+        seen: attachment and primary key of each row.
     """
     pairs = list(seen)
     await conn.execute(
@@ -363,8 +363,8 @@ async def record_seen(conn: Connection, generation: int, seen: Iterable[tuple[in
     )
 
 
-async def record_effects(conn: Connection, effects: Iterable[Effect]) -> None:
-    """Store from which commit on which version of an attachment is in effect."""
+async def record_effects(conn: Connection, effects: Iterable[VersionEffect]) -> None:
+    """Store the commit from which each version of an attachment is in effect."""
     for effect in effects:
         await conn.execute(
             query("record_effect"),
@@ -378,7 +378,7 @@ async def record_effects(conn: Connection, effects: Iterable[Effect]) -> None:
 
 
 def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> str:
-    """Write runs as one JSON array: one parameter is far cheaper than one per column."""
+    """Encode runs as one JSON array: one parameter is far cheaper than one for each column."""
     documents = [
         {**_document(run), "start": True} if n in marked else _document(run)
         for n, run in enumerate(runs)
@@ -387,7 +387,7 @@ def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> 
 
 
 def _document(run: NewRun) -> dict[str, Any]:
-    """Write a run as agent.new_run; what most runs do not have is left out."""
+    """Encode a run as agent.new_run, without fields that most runs do not have."""
     document = {
         "attachment_id": run.attachment_id,
         "attachment_version": run.attachment_version,

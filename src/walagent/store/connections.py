@@ -1,4 +1,4 @@
-"""Connections to the database, all set up alike: orjson for JSON, durable commits, our name."""
+"""Open connections to the database with common settings: orjson, durable commits, a name."""
 
 import asyncio
 import re
@@ -17,17 +17,17 @@ from walagent.errors import DatabaseLostError
 from walagent.message import Json
 from walagent.store.codecs.exact import exact, read_json
 from walagent.store.errors import translating
-from walagent.store.watched_connection import Session
+from walagent.store.watched_connection import WatchedConnection
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 
-# An escaped NUL, which jsonb refuses; an even number of backslashes before it escape themselves.
+# An escaped NUL, which jsonb rejects; a preceding even number of backslashes escapes itself.
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*)\\u0000")
 _MARK = "\N{REPLACEMENT CHARACTER}"
 
 
 def to_json(value: Json) -> bytes:
-    """Write JSON that jsonb takes: NUL and lone surrogates, which it refuses, become a mark."""
+    """Encode JSON for jsonb: a replacement character replaces NUL and lone surrogates."""
     try:
         document = orjson.dumps(value, exact, orjson.OPT_NON_STR_KEYS)
     except TypeError:
@@ -56,11 +56,11 @@ def _prepare(context: AdaptersMap | AsyncConnection[Any]) -> None:
 
 
 async def _configure(conn: AsyncConnection[Any]) -> None:
-    """Make commits durable before they are reported, whatever the role's or database's default.
+    """Make commits durable before they are reported, whatever the defaults of role and database.
 
-    A checkpoint that was reported durable and then lost in a crash would lose its changes for ever.
-    A stricter setting (remote_apply) stays.  Times are written as psycopg reads them; how dates are
-    read (DMY, MDY) stays, too.
+    A checkpoint that was reported durable and then lost in a crash would lose its changes.
+    A stricter setting (remote_apply) is kept.  Times are formatted as psycopg parses them; the
+    order of date fields (DMY, MDY) is kept too.
     """
     _prepare(conn)
     await conn.execute(
@@ -82,29 +82,29 @@ async def connect(
     """Open a connection in autocommit mode.
 
     Args:
-        idle: seconds after which the server ends it, when we rest in an open transaction.
-        settings: of the session, beside those of all connections.
+        idle: seconds after which the server ends the session if it is idle in a transaction.
+        settings: of the session, in addition to those of all connections.
 
     Raises:
-        LoginRefusedError: the server does not let us in.
-        DatabaseLostError: the server cannot be reached, or has no room for us for now.
+        LoginRefusedError: the server rejects the login.
+        DatabaseLostError: the server cannot be reached, or has no free connection.
     """
     wanted = {**_resting(idle), **(settings or {})}
-    conn = await open_connection(Session, dsn, application, wanted)
+    conn = await open_connection(WatchedConnection, dsn, application, wanted)
     try:
-        with translating():  # it may break before it has served anybody
+        with translating():  # it can break before it is used
             await _configure(conn)
-    except BaseException:  # cancelled, too: nobody else has it yet
+    except BaseException:  # cancelled, too: no other code has it yet
         await conn.close()
         raise
     return conn
 
 
 def _resting(idle: float | None) -> dict[str, str]:
-    """Bound how long the server keeps an open transaction that rests.
+    """Limit the time for which the server keeps a session idle in a transaction.
 
-    A process that is frozen, or cut off, would otherwise hold its locks for hours, also those on
-    the application's rows.
+    A process that is frozen or disconnected would otherwise hold its locks for hours, including
+    those on the application's rows.
     """
     if idle is None:
         return {}
@@ -112,7 +112,7 @@ def _resting(idle: float | None) -> dict[str, str]:
 
 
 class NoConnectionError(PoolTimeout):
-    """No connection in time, and why the last attempt to make one failed."""
+    """No connection in time, and why the last attempt to open one failed."""
 
     def __init__(self, message: str, sqlstate: str | None) -> None:
         super().__init__(message)
@@ -120,21 +120,21 @@ class NoConnectionError(PoolTimeout):
 
 
 def _cancellations() -> int:
-    """Say how often the current task has been told to stop."""
+    """Return how often the current task was cancelled."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()
 
 
 class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
-    """A pool that says why it has no connection; psycopg's says after how long."""
+    """A pool that reports why it has no connection, not only the timeout."""
 
-    refused: OperationalError | None = None  # by the last attempt to make a connection
+    refused: OperationalError | None = None  # the error of the last attempt to connect
 
     async def getconn(self, timeout: float | None = None) -> AsyncConnection[Any]:  # noqa: ASYNC109 - psycopg's
-        """Give a connection.
+        """Return a connection.
 
         Raises:
-            NoConnectionError, PoolTimeout: there was none in time.
+            NoConnectionError, PoolTimeout: none was available in time.
         """
         before = _cancellations()
         try:
@@ -144,16 +144,16 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
                 raise
             told, state = why_refused(self.refused)
             raise NoConnectionError(f"{error}: {told}", state) from error
-        if _cancellations() > before:  # which the pool forgets where one came free just then
+        if _cancellations() > before:  # the pool drops it if a connection came free
             await self.putconn(conn)
             raise asyncio.CancelledError
         return conn
 
     def watching(self, application: str, idle: float | None) -> type[AsyncConnection[Any]]:
-        """Make the class of this pool's connections, which notes how connecting goes."""
+        """Create the class of this pool's connections, which records errors of connecting."""
         pool = self
 
-        class Connection(Session):
+        class Connection(WatchedConnection):
             @classmethod
             async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
                 given = {**kwargs, **parameters(conninfo, application, _resting(idle))}
@@ -169,7 +169,7 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
 
 
 def why_not(pool: Pool) -> tuple[str, str | None]:
-    """Say why the last attempt of *pool* to make a connection failed, and its SQLSTATE."""
+    """Return why the last attempt of *pool* to connect failed, and its SQLSTATE."""
     refused = pool.refused if isinstance(pool, _Pool) else None
     return ("", None) if refused is None else why_refused(refused)
 
@@ -178,14 +178,14 @@ def why_not(pool: Pool) -> tuple[str, str | None]:
 async def open_pool(
     dsn: str | Callable[[], str], *, size: int, application: str, idle: float | None = None
 ) -> AsyncGenerator[Pool]:
-    """Open a pool of up to *size* connections; the first is made before it returns.
+    """Open a pool of up to *size* connections; the first is opened before it returns.
 
     Args:
-        dsn: of the connections; a function is asked anew for each of them.
+        dsn: a connection string, or a function that returns one for each connection.
         idle: as for `connect`.
 
     Raises:
-        DatabaseLostError: no connection could be made.
+        DatabaseLostError: no connection could be opened.
     """
     pool = _Pool(
         dsn,
@@ -203,6 +203,6 @@ async def open_pool(
         await pool.open(wait=True, timeout=15)
         yield pool
     except PoolTimeout as error:
-        raise DatabaseLostError(f"no database connection within the time: {error}") from error
+        raise DatabaseLostError(f"no database connection in time: {error}") from error
     finally:
         await pool.close(timeout=5)

@@ -1,4 +1,4 @@
-"""Changes that could not be evaluated when they came, beside their runs."""
+"""Deferred changes, which could not be evaluated when they were ingested."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Connection = AsyncConnection[Any]
 
 
 async def deferred_change(conn: Connection, run_id: int) -> str | None:
-    """Read the whole change of a run; None when it has been evaluated."""
+    """Read the whole change of a run; None if it was evaluated."""
     cursor = await conn.execute(
         "select change::text from agent_internal.deferred_change where run_id = %s", [run_id]
     )
@@ -25,7 +25,7 @@ async def deferred_change(conn: Connection, run_id: int) -> str | None:
 async def accept_deferred(
     conn: Connection, claim: Claim, change: Mapping[str, Json], key: str | None
 ) -> None:
-    """Let a run be worked with its change as the agent is shown it by now.
+    """Release a deferred run for execution, with its change as the agent sees it now.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError: leave the run.

@@ -1,4 +1,4 @@
-"""What PostgreSQL raises, as errors of ours.  Our own SQLSTATEs are listed in the migrations."""
+"""Translate PostgreSQL's errors.  walagent's SQLSTATEs are listed in the migrations."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -41,52 +41,52 @@ _OURS: dict[str, type[WalagentError]] = {
     "42P01": PreconditionError,  # undefined_table
     "42883": PreconditionError,  # undefined_function
 }
-# Classes of conditions that pass: connection trouble, resources, shutdown, serialization, and our
-# own transactions that rested for too long while this process was frozen.
+# Transient conditions: connections, resources, shutdown, serialization, and the timeout of
+# a session that was idle in a transaction because this process was frozen.
 _PASSING = ("08", "53", "57P", "40", "55P03", "25P03", "25P04")
-# Somebody else's transaction was in the way: serialization, deadlock, lock_timeout.
+# Conflicts with another transaction: serialization, deadlock, lock_timeout.
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
-# The server takes no writes for now: a standby, or told so.  A tool that says this may mean itself.
+# The server is read-only: a standby, or by setting.  From a tool, it can be its own transaction.
 _READ_ONLY = "25006"
 
 
 def is_passing(error: Error) -> bool:
-    """Whether the same statement may well succeed later."""
+    """Return whether the same statement can succeed later."""
     if error.sqlstate is None:
         return isinstance(error, OperationalError | InterfaceError)
     return error.sqlstate.startswith(_PASSING)
 
 
 def is_conflict(error: Error) -> bool:
-    """Whether somebody else's transaction was in the way."""
+    """Return whether another transaction was in the way."""
     return error.sqlstate in _CONFLICTS
 
 
 def translated(error: Error) -> WalagentError:
-    """Make one of our errors of PostgreSQL's, keeping its sentence, hint and SQLSTATE."""
+    """Translate a PostgreSQL error, with its message, hint and SQLSTATE."""
     state, message = error.sqlstate, error.diag.message_primary or str(error).strip()
     if is_conflict(error):
         return ConflictError(f"{message} (SQLSTATE {state})", sqlstate=state)
     if is_passing(error) or state == _READ_ONLY:
-        told = f"{message} (SQLSTATE {state})" if state else message
-        return DatabaseLostError(f"database lost: {told}", sqlstate=state)
+        text = f"{message} (SQLSTATE {state})" if state else message
+        return DatabaseLostError(f"database lost: {text}", sqlstate=state)
     hint = error.diag.message_hint or ""
     kind = _OURS.get(state or "")
     if kind is None:
         return ConfigError(f"{message} (SQLSTATE {state})", hint=hint, sqlstate=state)
-    if kind is RoleRefusedError:  # which carries what PostgreSQL said
+    if kind is RoleRefusedError:  # it includes PostgreSQL's message
         state = error.diag.message_detail or state
     return kind(message, hint=hint or _hint(error), sqlstate=state)
 
 
 def _hint(error: Error) -> str:
     missing = error.sqlstate in {"3F000", "42P01", "42883"}
-    return "is this database migrated? run: walagent migrate" if missing else ""
+    return "Run walagent migrate if this database is not migrated." if missing else ""
 
 
 @contextmanager
 def translating() -> Generator[None]:
-    """Translate what PostgreSQL raises inside the block."""
+    """Translate the PostgreSQL errors of a block."""
     try:
         yield
     except (PoolTimeout, PoolClosed) as error:

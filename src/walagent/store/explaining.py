@@ -1,4 +1,4 @@
-"""What `walagent why` looks at: a row, its runs, its table's attachments, the reader."""
+"""Read the facts for `walagent why`: a row, its runs, its table's attachments, the reader."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class KeyedTable:
     """A table and its primary key."""
 
     schema: str
@@ -25,16 +25,16 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
-    """An attachment as it is now."""
+class AttachmentState:
+    """The current state of an attachment."""
 
     attachment: Attachment
     paused: bool
     paused_reason: str | None
     attached_at: datetime
-    active: bool  # whether the reader has come to this version
+    active: bool  # whether the reader has reached this version
     backfill: str | None  # its state
-    lost: str | None  # why it cannot go on as it was defined
+    lost: str | None  # why it is broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class RowRun:
 
 @dataclass(frozen=True, slots=True)
 class ReaderState:
-    """How far the reader is; None where there is no checkpoint yet."""
+    """The position of the reader; None without a checkpoint."""
 
     taken_in: str | None
     written: str
@@ -67,33 +67,33 @@ class ReaderState:
 
 
 @dataclass(frozen=True, slots=True)
-class PresentRow:
-    """The row as it is, and when it was last changed, where the server keeps that."""
+class CurrentRow:
+    """The current row, and when it last changed if the server records that."""
 
     values: Mapping[str, Any]
     changed_at: datetime | None
 
 
-async def describe_table(conn: Connection, relation: int) -> Table:
-    """Name a table and its primary key."""
-    cursor = conn.cursor(row_factory=class_row(Table))
+async def describe_table(conn: Connection, relation: int) -> KeyedTable:
+    """Read the name and primary key of a table."""
+    cursor = conn.cursor(row_factory=class_row(KeyedTable))
     await cursor.execute(query("describe_table"), {"relation": relation})
     table = await cursor.fetchone()
-    assert table is not None  # noqa: S101 - its oid was looked up a moment ago
+    assert table is not None  # noqa: S101 - the caller has just looked up its OID
     return table
 
 
-async def attached_to(conn: Connection, relation: int) -> list[Attached]:
-    """List the attachments of a table."""
+async def attached_to(conn: Connection, relation: int) -> list[AttachmentState]:
+    """Return the attachments of a table."""
     cursor = await conn.execute(query("explain_attachments"), {"relation": relation})
     return [
-        Attached(Attachment.from_json(definition), *rest)
+        AttachmentState(Attachment.from_json(definition), *rest)
         for definition, _, *rest in await cursor.fetchall()
     ]
 
 
-async def runs_of(conn: Connection, table: Table, key: str) -> list[RowRun]:
-    """List the latest runs of a row, newest first."""
+async def runs_of(conn: Connection, table: KeyedTable, key: str) -> list[RowRun]:
+    """Return the latest runs of a row, newest first."""
     cursor = conn.cursor(row_factory=class_row(RowRun))
     given = {"key": key, "schema": table.schema, "table": table.name}
     await cursor.execute(query("explain_runs"), given)
@@ -101,19 +101,19 @@ async def runs_of(conn: Connection, table: Table, key: str) -> list[RowRun]:
 
 
 async def reader_state(conn: Connection, slot: str) -> ReaderState:
-    """Say how far the reader of *slot* is."""
+    """Return the position of the reader of *slot*."""
     cursor = conn.cursor(row_factory=class_row(ReaderState))
     await cursor.execute(query("explain_reader"), {"slot": slot})
     state = await cursor.fetchone()
-    assert state is not None  # noqa: S101 - the outer joins keep the one row
+    assert state is not None  # noqa: S101 - outer joins keep the one row
     return state
 
 
-async def present_row(conn: Connection, table: Table, key: Sequence[str]) -> PresentRow | None:
-    """Read the row with this primary key; None when there is none now.
+async def present_row(conn: Connection, table: KeyedTable, key: Sequence[str]) -> CurrentRow | None:
+    """Read the row with this primary key; None if it does not exist now.
 
     Args:
-        key: a text for each key column; PostgreSQL reads it as the column's type.
+        key: one text for each key column, which PostgreSQL parses as the column's type.
     """
     same = sql.SQL(" and ").join(
         sql.SQL("t.{0} = wanted.{0}").format(sql.Identifier(name)) for name in table.key_columns
@@ -126,4 +126,4 @@ async def present_row(conn: Connection, table: Table, key: Sequence[str]) -> Pre
     ).format(table=sql.Identifier(table.schema, table.name), same=same)
     wanted = Jsonb(dict(zip(table.key_columns, key, strict=True)))
     row = await (await conn.execute(statement, [wanted])).fetchone()
-    return PresentRow(*row) if row else None
+    return CurrentRow(*row) if row else None

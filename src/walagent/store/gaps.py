@@ -1,4 +1,4 @@
-"""Gaps: WAL that was lost to us, and what people chose to do about its rows."""
+"""Gaps: WAL that was lost, and the choices for its rows."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Connection = AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A gap that nobody has dealt with."""
+    """A gap that is not resolved."""
 
     id: int
     from_lsn: str | None
@@ -26,24 +26,24 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What is to be done about the rows of a gap."""
+class GapChoice:
+    """The choice for the rows of a gap."""
 
     kind: str  # skip, since or all
-    column: str | None = None  # of since: says when a row has changed
+    column: str | None = None  # of since: the column with the time of a row's last change
 
     def __str__(self) -> str:
-        """Write it as the command line has it."""
+        """Format it as on the command line."""
         return f"{self.kind}:{self.column}" if self.column else self.kind
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What a choice came to.  Counts are None where they are not known yet."""
+class ChoiceResult:
+    """The result of a choice.  Counts are None if not known yet."""
 
     attachment_id: int
     attachment: str
-    choice: Choice
+    choice: GapChoice
     since: datetime | None = None
     rows: int | None = None
     runs: int | None = None
@@ -60,16 +60,16 @@ async def record_gap(  # noqa: PLR0913 - a row's columns
     from_lsn: Lsn | None = None,
     since: datetime | None = None,
 ) -> bool:
-    """Record that WAL is lost to us; nothing to do while a gap of the same slot is open.
+    """Record lost WAL, unless the same slot has an open gap.
 
     Args:
-        generation: of the slot that was lost.
-        to_lsn: until where, as is known now; None: where the WAL ends.
-        from_lsn, since: from where on; never later than where the checkpoint ends, which is meant
-            where they are not given.
+        generation: of the lost slot.
+        to_lsn: the end of the gap as far as known; None: the end of WAL.
+        from_lsn, since: the start of the gap, not later than the checkpoint, which is the
+            default.
 
     Returns:
-        False where somebody has made a new slot meanwhile: then nothing is lost of that.
+        False if a new slot was created meanwhile, of which nothing is lost.
     """
     parameters = {
         "slot": slot,
@@ -87,7 +87,7 @@ async def record_gap(  # noqa: PLR0913 - a row's columns
 
 
 async def open_gaps(conn: Connection, slot: str) -> list[Gap]:
-    """List a slot's gaps that nobody has dealt with, the oldest first."""
+    """Return a slot's open gaps, the oldest first."""
     cursor = conn.cursor(row_factory=class_row(Gap))
     await cursor.execute(
         "select id, from_lsn::text, to_lsn::text, since, reason from agent.gap"
@@ -97,14 +97,14 @@ async def open_gaps(conn: Connection, slot: str) -> list[Gap]:
     return await cursor.fetchall()
 
 
-async def settle_gap(conn: Connection, gap: Gap, made: Iterable[Made], start: Lsn) -> None:
-    """Say that a gap is dealt with: a new slot begins at *start*, and what was chosen for whom."""
+async def settle_gap(conn: Connection, gap: Gap, made: Iterable[ChoiceResult], start: Lsn) -> None:
+    """Resolve a gap: a new slot starts at *start*; record what was chosen for each attachment."""
     await conn.execute(
         "update agent.gap"
         "   set to_lsn = %s, resolution = %s, resolved_at = agent_internal.now(), resolved_by ="
         " agent.current_principal()"
         " where id = %s",
-        [str(start), f"a new slot begins at {start}", gap.id],
+        [str(start), f"a new slot starts at {start}", gap.id],
     )
     for one in made:
         await conn.execute(
@@ -126,7 +126,7 @@ async def settle_gap(conn: Connection, gap: Gap, made: Iterable[Made], start: Ls
 
 
 async def resolve_gap(conn: Connection, gap_id: int, resolution: str) -> bool:
-    """Write down what was done about a gap; False if there is no open one of that number."""
+    """Record how a gap was resolved; False if no open gap has this ID."""
     cursor = await conn.execute(
         "update agent.gap"
         "   set resolution = %s, resolved_at = agent_internal.now(),"
@@ -138,10 +138,10 @@ async def resolve_gap(conn: Connection, gap_id: int, resolution: str) -> bool:
 
 
 async def give_up(conn: Connection, slot: str, epoch: int, reason: str) -> int | None:
-    """Record the gap of a slot that is given up, and fence its reader; the slot is dropped later.
+    """Record the gap of a slot that is abandoned, and fence its reader; the slot is dropped later.
 
     Returns:
-        the gap; None where another reader than that of *epoch* holds the checkpoint.
+        The gap; None if a reader of another epoch holds the checkpoint.
     """
     cursor = await conn.execute(
         "select agent_internal.abandon_slot(%s, %s, %s)", [slot, epoch, reason]
@@ -151,15 +151,15 @@ async def give_up(conn: Connection, slot: str, epoch: int, reason: str) -> int |
 
 
 async def present(conn: Connection) -> tuple[Lsn, datetime]:
-    """Tell where the WAL ends now, and the server's time."""
+    """Return the end of WAL and the server's time."""
     cursor = await conn.execute("select pg_current_wal_insert_lsn()::text, clock_timestamp()")
     row = await cursor.fetchone()
-    assert row is not None  # noqa: S101 - a select without a table
+    assert row is not None  # noqa: S101 - a select without from returns one row
     return Lsn.parse(row[0]), row[1]
 
 
 async def publication_trouble(conn: Connection) -> list[str]:
-    """Say what has become of our publications behind our back, a sentence each."""
+    """Return unexpected changes to the publications, one sentence each."""
     cursor = await conn.execute("select agent_internal.publication_trouble()")
     return [row[0] for row in await cursor.fetchall()]
 
@@ -187,7 +187,7 @@ async def request_tables(
 
 
 async def may_publish(conn: Connection) -> bool:
-    """Whether this login may mend the publications."""
+    """Return whether this login can repair the publications."""
     cursor = await conn.execute(
         "select has_function_privilege('agent_internal.republish()', 'execute')"
     )
@@ -196,19 +196,19 @@ async def may_publish(conn: Connection) -> bool:
 
 
 async def adopt_tables(conn: Connection) -> list[str]:
-    """Let attachments follow their tables into a database that was restored from a dump.
+    """Connect attachments to their tables in a database restored from a dump.
 
     Returns:
-        the attachments that have moved.
+        The attachments that were updated.
     """
     cursor = await conn.execute("select agent_internal.adopt_tables()")
     return [row[0] for row in await cursor.fetchall()]
 
 
 async def publish_again(conn: Connection) -> None:
-    """Mend the publications.
+    """Repair the publications.
 
     Raises (as a PostgreSQL error):
-        PreconditionError: this takes the schema's owner.
+        PreconditionError: the login is not the owner of the schema.
     """
     await conn.execute("select agent_internal.republish()")

@@ -1,7 +1,7 @@
-"""What people ask for: lists of agents, models, runs, approvals and gaps, as they are printed.
+"""Lists for people: agents, models, runs, approvals, budgets, backfills and gaps.
 
-Each row is a dictionary of plain values, for a table on a terminal or for JSON; what the columns
-are stands in the statement.
+Each row is a dictionary of plain values, for a table on a terminal or for JSON; the statement
+defines its columns.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ Found = dict[str, Any]
 
 
 async def list_agents(conn: Connection) -> list[Found]:
-    """List agents with each of their attachments, and how its runs stand."""
+    """List agents with their attachments and counts of runs."""
     return await _fetch(conn, "list_agents")
 
 
@@ -36,7 +36,7 @@ async def list_runs(  # noqa: PLR0913 - filters, each by its name
     run: int | None = None,
     limit: int = 50,
 ) -> list[Found]:
-    """List runs, newest first; what is not given does not filter.
+    """List runs, newest first; arguments that are None do not filter.
 
     Args:
         relation: as ``schema.table``, not quoted.
@@ -46,33 +46,33 @@ async def list_runs(  # noqa: PLR0913 - filters, each by its name
 
 
 async def show_run(conn: Connection, run_id: int) -> Found | None:
-    """Give one run with its steps, approvals and merged changes; None if there is none."""
+    """Return one run with its steps, approvals and merged changes; None if it does not exist."""
     found = await _fetch(conn, "show_run", run=run_id)
     return found[0] if found else None
 
 
 async def list_approvals(conn: Connection) -> list[Found]:
-    """List the tool calls that wait for a person."""
+    """List the tool calls that wait for approval."""
     return await _fetch(conn, "list_approvals")
 
 
 async def list_budgets(conn: Connection) -> list[Found]:
-    """List budgets, with what is left of each."""
+    """List budgets with their use."""
     return await _fetch(conn, "list_budgets")
 
 
 async def list_backfills(conn: Connection) -> list[Found]:
-    """List backfills, those that are going on first."""
+    """List backfills, unfinished ones first."""
     return await _fetch(conn, "list_backfills")
 
 
 async def list_gaps(conn: Connection, *, resolved: bool = False) -> list[Found]:
-    """List gaps; those that a person has dealt with only if *resolved*."""
+    """List gaps; resolved ones only if *resolved*."""
     return await _fetch(conn, "list_gaps", all=resolved)
 
 
 async def broken_invariants(conn: Connection) -> list[Found]:
-    """List promises that do not hold; empty when all is well."""
+    """List violated invariants; empty if all hold."""
     cursor = conn.cursor(row_factory=dict_row)
     await cursor.execute("select rule, detail from agent.broken_invariant")
     return await cursor.fetchall()

@@ -1,8 +1,7 @@
-"""The schema's migrations: which there are, which are applied, and applying one.
+"""Find the schema's migrations, list the applied ones, and apply one.
 
-They are files, in the installed package or at the repository's root.  `agent_internal.migration`
-remembers
-each with its digest: a file that was edited after it was applied is told, not run again.
+They are files in the installed package or in the checkout.  `agent_internal.migration` stores
+each with its digest: a file that was edited after it was applied is reported, not applied again.
 """
 
 from dataclasses import dataclass
@@ -22,14 +21,14 @@ _LOCK = 0x77616C61  # "wala": one migrator at a time
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One file."""
+    """One migration file."""
 
     name: str
     script: bytes
 
     @property
     def digest(self) -> str:
-        """What tells an edited file from the one that was applied."""
+        """Return a digest that differs if the file was edited after it was applied."""
         return sha256(self.script).hexdigest()
 
 
@@ -42,30 +41,30 @@ class Applied:
 
 
 def find_migrations() -> list[Migration]:
-    """Read the migrations that came with this walagent, in their order.
+    """Read the migrations of this installation, in order.
 
     Raises:
-        PreconditionError: the installation has none.
+        PreconditionError: it has none.
     """
     package = Path(__file__).parent.parent
     for folder in (package / "migrations", package.parent.parent / "migrations"):
         if files := sorted(folder.glob("[0-9]*.sql")):
             return [Migration(file.name, file.read_bytes()) for file in files]
     raise PreconditionError(
-        "the migrations are missing from this installation", hint="install walagent again"
+        "the migrations are missing from this installation", hint="Install walagent again."
     )
 
 
 async def lock_migrations(conn: Connection) -> None:
-    """Wait until no other migrator works on this database; held until *conn* closes."""
+    """Wait until no other migrator uses this database; the lock lasts until *conn* closes."""
     await conn.execute("select pg_advisory_lock(%s)", [_LOCK])
 
 
 async def applied_migrations(conn: Connection) -> list[Applied] | None:
-    """List what is applied, in order; None if a schema `agent` exists that has no such list.
+    """List the applied migrations in order; None if a schema `agent` has no list of them.
 
     Raises:
-        PreconditionError: a version before the first release created the schema.
+        PreconditionError: an unreleased version created the schema.
     """
     row = await (await conn.execute(query("find_schema"))).fetchone()
     has_schema, has_list, is_unreleased = row or (False, False, False)
@@ -82,7 +81,7 @@ async def applied_migrations(conn: Connection) -> list[Applied] | None:
 
 
 async def apply_migration(conn: Connection, migration: Migration) -> None:
-    """Run one file and remember it, in the caller's transaction."""
+    """Execute one file and record it, in the caller's transaction."""
     await conn.execute(migration.script)
     await conn.execute(query("create_migration_list"))
     await conn.execute(

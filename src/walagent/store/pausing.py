@@ -1,4 +1,4 @@
-"""Pause attachments on the daemon's own account, and log it."""
+"""Pause broken attachments and log it."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ from walagent.store import attachments
 async def pause_broken(
     conn: AsyncConnection[Any], attachment_id: int, name: str, reason: str
 ) -> bool:
-    """Pause an attachment none of whose runs can succeed.
+    """Pause an attachment whose runs cannot succeed.
 
     Args:
-        attachment_id: 0: the run belongs to none, and there is nothing to pause.
+        attachment_id: 0: the run has none, and nothing is paused.
 
     Returns:
-        whether no further run of it starts; False while a transaction is changing it.
+        Whether it starts no more runs; False while a transaction is changing it.
     """
     if not attachment_id:
         return True
@@ -28,6 +28,6 @@ async def pause_broken(
 
 
 async def pause_drifted(conn: AsyncConnection[Any]) -> None:
-    """Pause every attachment whose table, role or tools are not what it was defined with."""
+    """Pause every attachment whose table, role or tools differ from its definition."""
     for name, reason in await attachments.pause_drifted(conn):
         log.warning("attachment.paused", attachment=name, reason=reason)

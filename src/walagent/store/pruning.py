@@ -1,4 +1,4 @@
-"""Removing what has ended long ago; see migrations/0023_retention.sql."""
+"""Remove runs that ended long ago, with what belongs to them."""
 
 from datetime import timedelta
 from typing import Any
@@ -11,10 +11,10 @@ Connection = AsyncConnection[Any]
 async def prune_some(
     conn: Connection, keep: timedelta, keep_decided: timedelta | None, after: int, batch: int
 ) -> tuple[int, int | None]:
-    """Remove the old ones of the next *batch* runs after *after*.
+    """Remove the old ones among the next *batch* runs after *after*.
 
     Returns:
-        how many were removed, and where to go on; None: what follows is too young.
+        How many were removed, and where to continue; None: all later runs are too young.
     """
     cursor = await conn.execute(
         "select removed, last from agent_internal.prune_some(%s, %s, %s, %s)",
@@ -25,5 +25,5 @@ async def prune_some(
 
 
 async def prune_rest(conn: Connection, keep: timedelta) -> None:
-    """Remove what is left of workers and backfills that are gone."""
+    """Remove old workers and backfills."""
     await conn.execute("select agent_internal.prune_rest(%s)", [keep])

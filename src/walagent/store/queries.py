@@ -1,4 +1,4 @@
-"""Statements that are files in `sql/`."""
+"""Load statements from the files in `sql/`."""
 
 from functools import cache
 from importlib.resources import files
@@ -9,7 +9,7 @@ from typing import LiteralString, cast
 def query(name: str) -> LiteralString:
     """Read the statement `sql/<name>.sql`.
 
-    The cast is honest: the text is a file of this package, and no caller can add to it.
+    The cast is safe: the text is a file of this package, without parts from a caller.
     """
     return cast(
         LiteralString, files("walagent.store").joinpath("sql", f"{name}.sql").read_text("utf-8")

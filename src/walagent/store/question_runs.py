@@ -1,4 +1,4 @@
-"""What was asked before, and what it came to: for people who look back."""
+"""Earlier questions and their answers, for people."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """An earlier question and its answer, as `agent.question` keeps them."""
+class AnsweredQuestion:
+    """An earlier question and its answer, from `agent.question`."""
 
     session: str
     asked_at: datetime
@@ -21,12 +21,12 @@ class Answered:
 
     @property
     def sql(self) -> Sequence[str]:
-        """The statements that the answer rests on."""
+        """Return the statements on which the answer is based."""
         return list(self.answer.get("sql") or ())
 
 
-async def last_answered(conn: Connection, session: str) -> Answered | None:
-    """Give the latest question of a session that was answered; None when there is none."""
+async def last_answered(conn: Connection, session: str) -> AnsweredQuestion | None:
+    """Return the latest answered question of a session; None if it has none."""
     cursor = await conn.execute(
         "select q.session_id, q.asked_at, q.text, q.answer"
         "  from agent.question q join agent.session s on s.id = q.session_id"
@@ -35,13 +35,15 @@ async def last_answered(conn: Connection, session: str) -> Answered | None:
         [session],
     )
     row = await cursor.fetchone()
-    return Answered(*row) if row else None
+    return AnsweredQuestion(*row) if row else None
 
 
-async def find_answered(conn: Connection, words: str, *, most: int = 50) -> Sequence[Answered]:
-    """Find the caller's questions, of whatever session, in which or in whose answers *words* stand.
+async def find_answered(
+    conn: Connection, words: str, *, most: int = 50
+) -> Sequence[AnsweredQuestion]:
+    """Find the caller's questions in any session that contain *words*, or whose answers do.
 
-    Gives the latest *most*, oldest first.
+    Returns the latest *most*, oldest first.
     """
     cursor = await conn.execute(
         "select session_id, asked_at, text, answer from ("
@@ -52,4 +54,4 @@ async def find_answered(conn: Connection, words: str, *, most: int = 50) -> Sequ
         "   order by q.id desc limit %s) latest order by id",
         [words, most],
     )
-    return [Answered(*row) for row in await cursor.fetchall()]
+    return [AnsweredQuestion(*row) for row in await cursor.fetchall()]

@@ -1,6 +1,6 @@
-"""Questions and their sessions: ask, continue, remember.
+"""Questions and their sessions: ask, continue, summarize.
 
-A question is a run: once claimed, it is held, recorded and ended as any other (`store.runs`).
+A question is a run: once claimed, it is executed like any other (`store.runs`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,18 +13,18 @@ from psycopg.types.json import Jsonb
 
 from walagent.message import Json
 from walagent.run import Claim
-from walagent.store.codecs.lossy import ToldJson, ToldText
+from walagent.store.codecs.lossy import LossyJson, LossyText
 from walagent.store.runs import ClaimScope, claim_runs
 
 Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A question in our hands.
+class ClaimedQuestion:
+    """A question that this process has claimed.
 
     Args:
-        claim: its run, with the steps that are recorded.
+        claim: its run, with the recorded steps.
     """
 
     id: int
@@ -43,12 +43,12 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """What was asked in a session before.
+class SessionHistory:
+    """The earlier questions of a session.
 
     Args:
-        summary: of the turns that are too many to be told one by one; "" where all are here.
-        turns: those after it, oldest first.
+        summary: of the turns that are too many to send in full; "" if none are.
+        turns: the later ones, oldest first.
     """
 
     summary: str = ""
@@ -56,12 +56,12 @@ class Past:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A session's question that is to be claimed.
+class UnfinishedQuestion:
+    """A session's question that can be claimed.
 
     Args:
         run_id: its run; None: a process holds it.
-        wait: for so many seconds, unless that process extends its lease; else None.
+        wait: seconds until that process's lease expires, unless extended; else None.
     """
 
     run_id: int | None
@@ -69,11 +69,13 @@ class Unfinished:
     wait: float | None = None
 
 
-async def ask(conn: Connection, session: str, text: str, options: Mapping[str, Json]) -> Unfinished:
-    """Ask a question; `claim_question` begins to work on it.
+async def ask(
+    conn: Connection, session: str, text: str, options: Mapping[str, Json]
+) -> UnfinishedQuestion:
+    """Ask a question; `claim_question` starts its execution.
 
     Raises (as a PostgreSQL error, see `store.errors`):
-        ConfigError: the session is somebody else's.
+        ConfigError: the session belongs to another user.
     """
     cursor = await conn.execute(
         "select run_id, queue_id from agent_internal.ask(_session => %(session)s,"
@@ -82,11 +84,11 @@ async def ask(conn: Connection, session: str, text: str, options: Mapping[str, J
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101 - it returns one row, or raises
-    return Unfinished(*row)
+    return UnfinishedQuestion(*row)
 
 
-async def resume_session(conn: Connection, session: str) -> Unfinished | None:
-    """Let the latest unfinished question of a session be claimed; None when there is none."""
+async def resume_session(conn: Connection, session: str) -> UnfinishedQuestion | None:
+    """Make the latest unfinished question of a session claimable; None if it has none."""
     cursor = await conn.execute(
         "select run_id, queue_id, wait from agent_internal.resume_session(_session => %(session)s)",
         {"session": session},
@@ -95,34 +97,34 @@ async def resume_session(conn: Connection, session: str) -> Unfinished | None:
     if row is None:
         return None
     run_id, queue_id, wait = row
-    return Unfinished(run_id, queue_id, None if wait is None else max(wait, 0.0))
+    return UnfinishedQuestion(run_id, queue_id, None if wait is None else max(wait, 0.0))
 
 
 async def claim_question(
-    conn: Connection, question: Unfinished, worker: str, lease: timedelta
-) -> Asked | None:
-    """Claim a question of this login; None when somebody else was faster."""
+    conn: Connection, question: UnfinishedQuestion, worker: str, lease: timedelta
+) -> ClaimedQuestion | None:
+    """Claim a question of this login; None if another process was faster."""
     scope = ClaimScope(("question",), question.queue_id, question.run_id)
     claims, _ = await claim_runs(conn, worker, 1, lease, scope=scope)
     return asked_by(claims[0]) if claims else None
 
 
-def asked_by(claim: Claim) -> Asked:
-    """Give the question that a claimed run answers."""
+def asked_by(claim: Claim) -> ClaimedQuestion:
+    """Return the question of a claimed run."""
     question = claim.question or {}
-    return Asked(question["id"], claim, question["text"], question["options"])
+    return ClaimedQuestion(question["id"], claim, question["text"], question["options"])
 
 
 async def keep_answer(conn: Connection, question_id: int, answer: Mapping[str, Json]) -> None:
-    """Keep the answer of a question, which outlives its run, in the transaction that ends it."""
+    """Store the answer of a question, which outlives its run, in the transaction that ends it."""
     await conn.execute(
         "update agent.question set answer = %(answer)s where id = %(id)s",
-        {"answer": ToldJson(answer), "id": question_id},
+        {"answer": LossyJson(answer), "id": question_id},
     )
 
 
-async def past(conn: Connection, session: str, *, most: int = 200) -> Past:
-    """Give what was asked in a session before: its summary, and the last *most* turns after it."""
+async def past(conn: Connection, session: str, *, most: int = 200) -> SessionHistory:
+    """Return the history of a session: its summary, and the last *most* turns after it."""
     cursor = await conn.execute(
         "select summary, summary_upto from agent.session"
         " where id = %s and owner = agent.current_principal()",
@@ -136,11 +138,11 @@ async def past(conn: Connection, session: str, *, most: int = 200) -> Past:
         " and q.id > %s order by q.id desc limit %s) latest order by id",
         [session, upto or 0, most],
     )
-    return Past(summary or "", [Turn(*row) for row in await cursor.fetchall()])
+    return SessionHistory(summary or "", [Turn(*row) for row in await cursor.fetchall()])
 
 
 async def asked_before(conn: Connection, session: str, *, most: int = 1000) -> Sequence[str]:
-    """Give the answered questions of a session, oldest first, the last *most* of them."""
+    """Return the last *most* answered questions of a session, oldest first."""
     cursor = await conn.execute(
         "select text from (select q.id, q.text from agent.question q"
         " join agent.session s on s.id = q.session_id"
@@ -152,16 +154,16 @@ async def asked_before(conn: Connection, session: str, *, most: int = 1000) -> S
 
 
 async def keep_summary(conn: Connection, session: str, summary: str, upto: int) -> None:
-    """Keep what was asked and found in a session, up to a question; never moves backwards."""
+    """Store the summary of a session up to a question; never moves backwards."""
     await conn.execute(
         "update agent.session set summary = %s, summary_upto = %s"
         " where id = %s and owner = agent.current_principal() and coalesce(summary_upto, 0) < %s",
-        [ToldText(summary), upto, session, upto],
+        [LossyText(summary), upto, session, upto],
     )
 
 
 async def save_query(conn: Connection, question: str, sql: str) -> None:
-    """Keep a statement that a person has found right, as an example for the planner."""
+    """Store a statement that a person has confirmed, as an example for the planner."""
     await conn.execute(
         "insert into agent.verified_query (question, sql) values (%s, %s)"
         " on conflict on constraint one_statement_for_a_question"
@@ -173,9 +175,9 @@ async def save_query(conn: Connection, question: str, sql: str) -> None:
 async def similar_queries(
     conn: Connection, question: str, *, most: int = 5
 ) -> Sequence[tuple[str, str]]:
-    """Find saved questions that share words with *question*, the nearest first, with their SQL.
+    """Find saved questions that share words with *question*, with their SQL, the nearest first.
 
-    Saved by this login, or for a role that it is a member of.
+    They were saved by this login, or for a role that it is a member of.
     """
     cursor = await conn.execute(
         "select q.question, q.sql from agent.verified_query q,"
@@ -189,9 +191,9 @@ async def similar_queries(
 
 
 async def terms(conn: Connection, question: str, *, most: int = 100) -> Sequence[tuple[str, str]]:
-    """What words mean in this business: first those that *question* has, then the others.
+    """Return definitions of business terms: first those in *question*, then the others.
 
-    As this login says, or a role that it is a member of.
+    They were defined by this login, or for a role that it is a member of.
     """
     cursor = await conn.execute(
         "select term, meaning from (select distinct on (term) term, meaning from agent.glossary"

@@ -1,4 +1,4 @@
-"""What `walagent resync` asks: attachments, what their tables tell, what was ingested already."""
+"""Statements of `walagent resync`: attachments, changed rows, and their latest runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 
-# A time without a zone is one of the database's zone.
+# A timestamp without time zone is in the database's time zone.
 _MOMENT: Final = "t.{column}::timestamp at time zone {zone}"
 _BOUND: Final = "{time}::timestamptz at time zone {zone}"
 _ZONED: Final = "with time zone"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """An attachment that a choice can be made for."""
+class ResyncCandidate:
+    """An attachment that needs a choice."""
 
     id: int
     version: int
@@ -30,28 +30,28 @@ class Candidate:
     ops: Sequence[str]
     has_table: bool
     has_key: bool
-    columns: Mapping[str, str]  # that hold times: name to type, as PostgreSQL writes it
+    columns: Mapping[str, str]  # with times: name to type, as PostgreSQL formats it
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """From when on rows are looked at, and until when they may have been ingested."""
+class TimeSpan:
+    """The times from which on rows are read, and up to which they might have been ingested."""
 
     since: datetime
     known_until: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Former:
-    """What a row's last run was about."""
+class LastRun:
+    """The last run of a row."""
 
     change: Mapping[str, Any]
-    wrote: bool  # whether a run of the attachment wrote the row at the time that the row tells
+    wrote: bool  # whether a run of the attachment wrote the row at the time in its column
 
 
-async def candidates(conn: Connection) -> list[Candidate]:
-    """List the attachments that there are."""
-    cursor = conn.cursor(row_factory=class_row(Candidate))
+async def candidates(conn: Connection) -> list[ResyncCandidate]:
+    """List the attachments."""
+    cursor = conn.cursor(row_factory=class_row(ResyncCandidate))
     await cursor.execute(query("list_candidates"))
     return await cursor.fetchall()
 
@@ -63,28 +63,28 @@ async def definition(conn: Connection, attachment_id: int, version: int) -> Atta
         [attachment_id, version],
     )
     row = await cursor.fetchone()
-    assert row is not None  # noqa: S101 - a version is never removed
+    assert row is not None  # noqa: S101 - versions are never removed
     return Attachment.from_json(row[0])
 
 
 async def time_zone(conn: Connection) -> str:
-    """Which time zone the database means where a column has none."""
+    """Return the time zone that the database uses for columns without one."""
     row = await (await conn.execute("select current_setting('TimeZone')")).fetchone()
     return row[0] if row else "UTC"
 
 
 async def probe(conn: Connection, attachment: Attachment) -> None:
-    """See that a table can be read."""
+    """Check that a table can be read."""
     await conn.execute(sql.SQL("select t.* from {} t limit 0").format(_table(attachment)))
 
 
 async def open_changed(  # noqa: PLR0913, PLR0917 - what to look for, and how to read it
-    conn: Connection, attachment: Attachment, column: str, kind: str, span: Span, zone: str
+    conn: Connection, attachment: Attachment, column: str, kind: str, span: TimeSpan, zone: str
 ) -> None:
-    """Declare the cursor `changed`: a table's rows whose column has `span.since` or a later time.
+    """Declare the cursor `changed`: rows whose column is at or after `span.since`.
 
-    Beside the row's columns it gives the time that the row tells, as a timestamptz, and whether
-    that is not after `span.known_until`.
+    It returns the row's columns, the time in the column as a timestamptz, and whether that is
+    not after `span.known_until`.
 
     Args:
         kind: the column's type.
@@ -96,7 +96,7 @@ async def open_changed(  # noqa: PLR0913, PLR0917 - what to look for, and how to
         moment = sql.SQL(_MOMENT).format(column=name, zone=here)
 
     def bound(time: datetime) -> sql.Composed:
-        """Write a time as the column would hold it: rounded as it rounds."""
+        """Format a time as the column would store it, with its rounding."""
         value: sql.Composable = sql.Literal(time)
         if not kind.endswith(_ZONED):
             value = sql.SQL(_BOUND).format(time=value, zone=here)
@@ -127,7 +127,7 @@ async def fetch_changed(conn: Connection, count: int) -> AsyncRawCursor[Any]:
 
 
 async def count_undated(conn: Connection, attachment: Attachment, column: str) -> int:
-    """Count the rows of a table that do not tell when they changed."""
+    """Count the rows of a table without a time of their last change."""
     statement = sql.SQL("select count(*) from {} t where t.{} is null")
     cursor = await conn.execute(statement.format(_table(attachment), sql.Identifier(column)))
     row = await cursor.fetchone()
@@ -135,9 +135,9 @@ async def count_undated(conn: Connection, attachment: Attachment, column: str) -
 
 
 async def gather_runs(conn: Connection, attachment_id: int) -> None:
-    """Let `formers` find an attachment's runs by key, until the transaction ends.
+    """Index an attachment's runs by key for `formers`, until the transaction ends.
 
-    No index does: it would be kept up with every run, for the rare day of a gap.
+    A permanent index would be maintained with every run, for the rare case of a gap.
     """
     await conn.execute("drop table if exists pg_temp.walagent_run")
     await conn.execute(
@@ -149,21 +149,21 @@ async def gather_runs(conn: Connection, attachment_id: int) -> None:
     await conn.execute("analyze pg_temp.walagent_run")
 
 
-async def formers(conn: Connection, rows: Sequence[tuple[str, str | None]]) -> dict[str, Former]:
-    """Find the last run of each row, among those of `gather_runs`.
+async def formers(conn: Connection, rows: Sequence[tuple[str, str | None]]) -> dict[str, LastRun]:
+    """Return the last run of each row, among those of `gather_runs`.
 
     Args:
-        rows: primary key, and the time that the row tells.
+        rows: primary key, and the time in the row's column.
     """
     cursor = await conn.execute(
         query("last_runs"),
         {"keys": [key for key, _ in rows], "times": [time for _, time in rows]},
     )
-    return {key: Former(change, wrote) for key, change, wrote in await cursor.fetchall()}
+    return {key: LastRun(change, wrote) for key, change, wrote in await cursor.fetchall()}
 
 
 async def replace_backfills(conn: Connection, attachment_id: int) -> None:
-    """End an attachment's unfinished backfills: one of all rows takes their place."""
+    """Remove an attachment's unfinished backfills: one of all rows replaces them."""
     await conn.execute(
         "update agent.backfill set state = 'replaced', finished_at = agent_internal.now()"
         " where attachment_id = %s and state in ('pending', 'running')",
@@ -171,8 +171,8 @@ async def replace_backfills(conn: Connection, attachment_id: int) -> None:
     )
 
 
-async def ask_backfill(conn: Connection, candidate: Candidate, generation: int) -> None:
-    """Ask the reader to run an agent on all rows of its table."""
+async def ask_backfill(conn: Connection, candidate: ResyncCandidate, generation: int) -> None:
+    """Request a backfill of all rows of an attachment's table."""
     await conn.execute(
         "insert into agent.backfill (attachment_id, version, generation) values (%s, %s, %s)",
         [candidate.id, candidate.version, generation],
@@ -180,9 +180,9 @@ async def ask_backfill(conn: Connection, candidate: Candidate, generation: int) 
 
 
 async def note_backfill(
-    conn: Connection, candidate: Candidate, generation: int, rows: int, runs: int
+    conn: Connection, candidate: ResyncCandidate, generation: int, rows: int, runs: int
 ) -> None:
-    """Note that rows have been worked through."""
+    """Record a backfill that is complete."""
     await conn.execute(
         "insert into agent.backfill (attachment_id, version, generation, state, rows_total,"
         "                            rows_done, runs, started_at, finished_at)"

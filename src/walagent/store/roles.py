@@ -1,6 +1,6 @@
-"""Acting as another role, for a session or for a transaction.
+"""Set another role, for a session or a transaction.
 
-A run's writes take their role in SQL (`agent_internal.assume_role`), which also bounds their locks.
+A run's writes set their role in SQL (`agent_internal.assume_role`), which also limits lock waits.
 """
 
 from collections.abc import Mapping
@@ -12,17 +12,17 @@ Connection = AsyncConnection[Any]
 
 
 async def set_role(conn: Connection, role: str) -> None:
-    """Act as *role* until `reset_role`; raises psycopg's error where the login may not."""
+    """Set *role* until `reset_role`; raises psycopg's error if the login is not a member."""
     await conn.execute(sql.SQL("set role {}").format(sql.Identifier(role)))
 
 
 async def reset_role(conn: Connection) -> None:
-    """Act as the login again."""
+    """Reset the role to the login."""
     await conn.execute("reset role")
 
 
 def local_role(role: str, settings: Mapping[str, str]) -> sql.Composed:
-    """Compose what sets *settings* and *role* for the rest of a transaction, in one round trip."""
+    """Build the statement that applies *settings* and *role* to the rest of a transaction."""
     words = [
         sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(value))
         for name, value in settings.items()

@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 
 from walagent.message import Json, ToolCall, Usage
 from walagent.run import Claim, RunState, Step, StepKind
-from walagent.store.codecs.lossy import ToldJson, ToldText
+from walagent.store.codecs.lossy import LossyJson, LossyText
 
 Connection = AsyncConnection[Any]
 
@@ -41,7 +41,7 @@ class NewStep:
     @property
     def values(self) -> dict[str, Any]:
         """The same as parameters of a statement."""
-        return {**self.document, "content": ToldJson(self.content)}
+        return {**self.document, "content": LossyJson(self.content)}
 
     @property
     def recorded(self) -> Step:
@@ -60,13 +60,13 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class ClaimScope:
-    """What a claim may take.
+    """The runs that a claim can take.
 
     Args:
         kinds: of runs.
         queue: only from this one; None: from all.
         run: only this run of the queue; None: any.
-        limits: how many runs at most, of queues that may give fewer than there are slots.
+        limits: the maximum number of runs for queues that are limited to fewer than the slots.
     """
 
     kinds: Sequence[str] = ("agent",)
@@ -75,7 +75,7 @@ class ClaimScope:
     limits: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
-EVERYTHING: Final = ClaimScope()  # that an agent does
+EVERYTHING: Final = ClaimScope()  # of the kind agent
 
 
 async def claim_runs(  # noqa: PLR0913, PLR0917 - who, how many, and of what
@@ -89,7 +89,7 @@ async def claim_runs(  # noqa: PLR0913, PLR0917 - who, how many, and of what
     """Claim up to *slots* runs; return them, and whether there are more.
 
     Args:
-        done: how many runs of which queue this worker has released since its last claim.
+        done: how many runs of each queue this worker has released since its last claim.
     """
     released = done or {}
     cursor = conn.cursor(row_factory=dict_row)
@@ -141,12 +141,12 @@ async def record_step(
     """Record a step, in the transaction of its effects.
 
     Args:
-        reserved: budgets may have reserved for the step's call, which is settled.
-        call: the number under which they did; None: the step's own.
+        reserved: whether budgets might have a reservation for the step's call, to be settled.
+        call: the number of that reservation; None: the step's own.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError: roll back and leave the run.
-        StepTakenError: the step is there already; roll back, its effects are done.
+        StepTakenError: the step is recorded already; roll back, its effects are done.
     """
     await conn.execute(
         "select agent_internal.record_step(_run => %(run)s, _lease => %(lease)s, _seq => %(seq)s,"
@@ -158,13 +158,14 @@ async def record_step(
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is recorded of a run in one transaction: a step, its end, or both.
+    """What one transaction records of a run: a step, the run's end, or both.
 
     Args:
-        state: in which it ends; None: it continues.
-        last: the step, where there is one.
-        reserved: budgets may have reserved for the call of *last*, or for one that has failed.
-        call: the number under which they did; None: the step's own.
+        state: in which the run ends; None: it continues.
+        last: the step, if there is one.
+        reserved: whether budgets might have a reservation for the call of *last*, or for a failed
+            one.
+        call: the number of that reservation; None: the step's own.
     """
 
     claim: Claim
@@ -178,7 +179,7 @@ class Record:
 
     @property
     def document(self) -> dict[str, Json]:
-        """The record as agent_internal.run_record has it."""
+        """Encode the record as agent_internal.run_record."""
         document: dict[str, Json] = {
             **_held(self.claim),
             "state": self.state and self.state.value,
@@ -196,30 +197,30 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """What became of a `Record`: whether a run was waiting for its end, or why it was refused."""
+    """The result of a `Record`: whether another run waited for the end, or why it failed."""
 
     run_id: int
     unblocked: bool
-    failed: str | None  # SQLSTATE, as `record` raises it
+    failed: str | None  # SQLSTATE, as from `record`
 
 
 async def record_many(conn: Connection, records: Sequence[Record]) -> list[RecordOutcome]:
     """Record for many runs in one statement; each run occurs once.
 
-    One that is refused leaves its run as it was: `record` raises why.  A value that the database
-    cannot read at all fails all of them.
+    A record that fails leaves its run unchanged; `record` raises the reason.  A value that the
+    database cannot parse fails all of them.
     """
     cursor = await conn.execute(
         "select run_id, unblocked, failed from agent_internal.record_many(_records => %(records)s)",
-        {"records": ToldJson([each.document for each in records])},
+        {"records": LossyJson([each.document for each in records])},
     )
     return [RecordOutcome(*row) for row in await cursor.fetchall()]
 
 
 async def record(conn: Connection, what: Record) -> bool:
-    """Record for one run; return whether another run of its ordering key was waiting for its end.
+    """Record for one run; return whether another run of its ordering key waited for its end.
 
-    Raises: as `record_step`.
+    Raises the errors of `record_step`.
     """
     if what.state is not None:
         return await finish_run(
@@ -248,19 +249,19 @@ async def finish_run(  # noqa: PLR0913 - a row's columns
     last: NewStep | None = None,
     reserved: bool = False,
 ) -> bool:
-    """End a run, together with its last step where there is one to record.
+    """End a run, together with its last step if that is not recorded yet.
 
     Args:
-        reserved: budgets may have reserved for the call of *last*, or for one that has failed.
+        reserved: whether budgets might have a reservation for the call of *last*, or a failed one.
 
     Returns:
-        whether another run of its ordering key was waiting for it.
+        Whether another run of its ordering key waited for it.
     """
     end = {
         **_held(claim),
         "state": state.value,
-        "result": None if result is None else ToldText(result),
-        "error": None if error is None else ToldJson(error),
+        "result": None if result is None else LossyText(result),
+        "error": None if error is None else LossyJson(error),
         "tokens": spent.tokens,
         "cost": spent.cost,
     }
@@ -299,8 +300,8 @@ async def park_run(  # noqa: PLR0913 - a row's columns
 
     Args:
         delay: seconds until the next attempt, for `waiting_retry`.
-        refund: give the attempt back.
-        reserved: budgets may have reserved for a call that has failed.
+        refund: do not count the attempt.
+        reserved: whether budgets might have a reservation for a failed call.
     """
     await conn.execute(
         "select agent_internal.park_run(_run => %(run)s, _lease => %(lease)s, _state => %(state)s,"
@@ -311,7 +312,7 @@ async def park_run(  # noqa: PLR0913 - a row's columns
             "state": state.value,
             "delay": timedelta(seconds=delay),
             "refund": refund,
-            "error": None if error is None else ToldJson(error),
+            "error": None if error is None else LossyJson(error),
             "tokens": spent.tokens,
             "cost": spent.cost,
             "reserved": reserved,
@@ -322,13 +323,13 @@ async def park_run(  # noqa: PLR0913 - a row's columns
 async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
     conn: Connection, claim: Claim, seq: int, call: ToolCall, run_as: str, ttl: float, spent: Spent
 ) -> int:
-    """Ask a person about *call* and let the run wait.
+    """Request approval of *call* and release the run.
 
     Args:
-        ttl: seconds until the question expires.
+        ttl: seconds until the request expires.
 
     Returns:
-        the approval's id.
+        The approval's ID.
     """
     cursor = await conn.execute(
         "select agent_internal.ask_approval(_run => %(run)s, _lease => %(lease)s, _seq => %(seq)s,"
@@ -340,7 +341,7 @@ async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
             "seq": seq,
             "call_id": call.id,
             "tool": call.name,
-            "arguments": ToldJson(call.arguments),
+            "arguments": LossyJson(call.arguments),
             "run_as": run_as,
             "ttl": timedelta(seconds=ttl),
             "tokens": spent.tokens,
@@ -352,12 +353,12 @@ async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
 
 
 async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
-    """Whether a person has approved *call*, with exactly these arguments."""
+    """Return whether *call* is approved, with exactly these arguments."""
     cursor = await conn.execute(
         "select exists (select from agent.approval a"
         " where a.run_id = %s and a.call_id = %s and a.state = 'approved'"
         " and a.digest = agent_internal.call_digest(a.run_id, a.call_id, %s, %s))",
-        [claim.run_id, call.id, call.name, ToldJson(call.arguments)],
+        [claim.run_id, call.id, call.name, LossyJson(call.arguments)],
     )
     row = await cursor.fetchone()
     return bool(row and row[0])
@@ -369,7 +370,7 @@ async def heartbeat(
     """Extend the leases of *claims*.
 
     Returns:
-        the runs to let go of; True: cancelled, False: another worker holds it.
+        The runs to stop; True: cancelled, False: another worker holds it.
     """
     cursor = await conn.execute(
         "select * from agent_internal.heartbeat(_worker => %(worker)s, _runs => %(runs)s,"
@@ -385,13 +386,13 @@ async def heartbeat(
 
 
 async def tick(conn: Connection) -> float | None:
-    """Do what time has made due; return the seconds until something is due again."""
+    """Perform what is due; return the seconds until something is due again."""
     row = await (await conn.execute("select agent_internal.tick()")).fetchone()
     return row[0] if row else None
 
 
 async def register_worker(conn: Connection, name: str, slots: int, version: str) -> None:
-    """Say that a worker is there."""
+    """Register a worker."""
     await conn.execute(
         "insert into agent.worker (name, slots, version) values (%s, %s, %s)"
         " on conflict (name) do update set started_at = agent_internal.now(), seen_at ="
@@ -402,12 +403,12 @@ async def register_worker(conn: Connection, name: str, slots: int, version: str)
 
 
 async def release_runs(conn: Connection, worker: str) -> None:
-    """Give back what a worker still holds, as if it had not been begun."""
+    """Release all runs of a worker, as if it had not started them."""
     await conn.execute("select agent_internal.release_runs(%s)", [worker])
 
 
 async def forget_worker(conn: Connection, name: str) -> None:
-    """Say that a worker has left, and forget those that were not seen for a day."""
+    """Remove a worker, and all that were not seen for a day."""
     await conn.execute(
         "delete from agent.worker where name = %s or seen_at < agent_internal.now() - interval"
         " '1 day'",
@@ -420,7 +421,7 @@ def _held(claim: Claim) -> dict[str, Json]:
 
 
 def _call(step: NewStep, reserved: bool, call: int | None) -> int | None:  # noqa: FBT001
-    """Give the number of the call that is settled with a step; None: none is."""
+    """Return the number of the call that a step settles; None if none."""
     return step.seq if reserved and call is None else call
 
 

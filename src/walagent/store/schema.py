@@ -1,4 +1,4 @@
-"""The schema of the application: as a role may read it, and as our index keeps it."""
+"""The application's schema: as a role can read it, and as the schema index stores it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,16 +11,16 @@ from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 Table = Mapping[str, Any]
-Place = tuple[str, str, str]  # schema, table, column
+ColumnName = tuple[str, str, str]  # schema, table, column
 
 
 async def read_fingerprint(
     conn: Connection, schemas: Sequence[str] | None = None
 ) -> tuple[str, str]:
-    """Give the present role, and a text that is another one when its schema has changed.
+    """Return the current role and a fingerprint that changes with its schema.
 
     Args:
-        schemas: only these; None: all but the server's and our own.
+        schemas: only these; None: all except those of the server and of walagent.
     """
     cursor = await conn.execute(query("schema_fingerprint"), {"schemas": _list(schemas)})
     role, fingerprint = await cursor.fetchone() or ("", "")
@@ -38,17 +38,17 @@ async def read_schema(conn: Connection, schemas: Sequence[str] | None = None) ->
 
 
 async def read_common_values(
-    conn: Connection, places: Sequence[Place], *, distinct: int, values: int
+    conn: Connection, places: Sequence[ColumnName], *, distinct: int, values: int
 ) -> dict[tuple[str, str], Sequence[str] | None]:
-    """Read from the server's statistics what is common in columns that have few values.
+    """Read common values of columns with few distinct values, from the server's statistics.
 
     Args:
-        distinct: how many values a column has at most.
-        values: how many are given at most, the commonest first.
+        distinct: the most distinct values of a column.
+        values: the most values that are returned, the most common first.
 
     Returns:
-        for each column that has statistics, by the table's `schema.name` and its own; None where it
-        has many values, or where no value stands in two rows.
+        For each column with statistics, by the table's `schema.name` and its own; None if it has
+        more values, or each value occurs once.
     """
     schemas, tables, columns = zip(*places, strict=True) if places else ((), (), ())
     parameters = {
@@ -63,7 +63,7 @@ async def read_common_values(
 
 
 async def load_index(conn: Connection, role: str, fingerprint: str) -> list[Table]:
-    """Load what was kept for a role under a fingerprint, unless it is a day old; [] without."""
+    """Load the index of a role and fingerprint, unless it is a day old; [] if there is none."""
     cursor = await conn.execute(
         "select t.description from agent_internal.schema_index i"
         " join agent_internal.schema_table t using (owner, role)"
@@ -77,7 +77,7 @@ async def load_index(conn: Connection, role: str, fingerprint: str) -> list[Tabl
 async def keep_index(
     conn: Connection, role: str, fingerprint: str, tables: Sequence[Table]
 ) -> None:
-    """Keep what a role may read, instead of what was kept before; call it in a transaction."""
+    """Replace the index of a role; call it in a transaction."""
     names = [f"{table['schema']}.{table['name']}" for table in tables]
     await conn.execute(
         "insert into agent_internal.schema_index (role, fingerprint) values (%s, %s)"
@@ -101,7 +101,7 @@ async def keep_index(
 
 
 async def vector_schema(conn: Connection) -> str | None:
-    """Say in which schema pgvector is; None where it is not there."""
+    """Return the schema of pgvector; None if it is not installed."""
     cursor = await conn.execute(
         "select n.nspname from pg_catalog.pg_extension e"
         " join pg_catalog.pg_namespace n on n.oid = e.extnamespace where e.extname = 'vector'"
@@ -111,7 +111,7 @@ async def vector_schema(conn: Connection) -> str | None:
 
 
 async def embedded_texts(conn: Connection, role: str) -> dict[str, str]:
-    """Give for each table with a vector the digest of what it was made of."""
+    """Return for each table with a vector the digest of the embedded text."""
     cursor = await conn.execute(
         "select name, vector_of from agent_internal.schema_table"
         " where owner = agent.current_principal() and role = %s and vector is not null",
@@ -123,7 +123,7 @@ async def embedded_texts(conn: Connection, role: str) -> dict[str, str]:
 async def keep_vectors(
     conn: Connection, role: str, rows: Sequence[tuple[str, str, Sequence[float]]]
 ) -> None:
-    """Keep vectors of tables: name, digest of what it was made of, vector."""
+    """Store vectors of tables: name, digest of the embedded text, vector."""
     async with conn.cursor() as cursor:
         await cursor.executemany(
             "update agent_internal.schema_table set vector = %s, vector_of = %s"
@@ -135,9 +135,9 @@ async def keep_vectors(
 async def nearest_tables(
     conn: Connection, role: str, vector: Sequence[float], most: int
 ) -> list[str]:
-    """Give the names of the tables whose vectors have the least angle to *vector*, in order.
+    """Return the names of the tables whose vectors are nearest to *vector*, in order.
 
-    None where pgvector has gone meanwhile, or nothing has a vector yet.
+    None if pgvector was removed meanwhile, or there are no vectors.
     """
     if (where := await vector_schema(conn)) is None:
         return []

@@ -1,4 +1,4 @@
-"""What metrics and health checks ask the database."""
+"""Read what metrics and health checks report."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,34 +11,34 @@ Connection = AsyncConnection[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """What waits."""
+class DatabaseStatus:
+    """Whether the slot is blocked, and how many approvals are pending."""
 
     approvals: int
-    withheld: bool  # whether the server waits for a standby; unknown means no
+    withheld: bool  # whether the server waits for a standby; False if unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What the server keeps for a slot.  Bytes of WAL."""
+class SlotBacklog:
+    """The WAL that the server retains for a slot, in bytes."""
 
     retained: int
     behind: int  # not confirmed
 
 
-async def read_status(conn: Connection, slot: str) -> Status:
-    """Read whether the slot's server waits, and how many questions wait for a person."""
+async def read_status(conn: Connection, slot: str) -> DatabaseStatus:
+    """Read whether the slot's server waits for a standby, and how many approvals are pending."""
     row = await (await conn.execute(query("read_status"), {"slot": slot})).fetchone()
-    return Status(*row) if row else Status(0, withheld=False)
+    return DatabaseStatus(*row) if row else DatabaseStatus(0, withheld=False)
 
 
-async def read_backlog(conn: Connection, slot: str) -> Kept:
-    """Read what the server keeps for a slot; nothing for one that is not there."""
+async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:
+    """Read what the server retains for a slot; zeros if it does not exist."""
     row = await (await conn.execute(query("read_backlog"), {"slot": slot})).fetchone()
-    return Kept(*row) if row else Kept(0, 0)
+    return SlotBacklog(*row) if row else SlotBacklog(0, 0)
 
 
 async def count_runs(conn: Connection) -> dict[str, int]:
-    """Count runs by state.  Reads an index of the whole table: not for every scrape."""
+    """Count runs by state.  Reads an index of the whole table: do not call it for every scrape."""
     cursor = await conn.execute("select state::text, count(*) from agent.run group by 1")
     return dict(await cursor.fetchall())

@@ -1,4 +1,4 @@
-"""Tables of users as the catalog has them now: what was attached to may be called differently."""
+"""Look up user tables in the catalog, by OID: they can be renamed after the attach."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ Name = tuple[str, str]  # schema and table
 
 
 async def name_of(conn: Connection, oid: int) -> Name | None:
-    """What a table is called now; None when it is gone."""
+    """Return the current name of a table; None if it was dropped."""
     cursor = await conn.execute(
         "select n.nspname, c.relname from pg_catalog.pg_class c"
         " join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %s",
@@ -22,7 +22,7 @@ async def name_of(conn: Connection, oid: int) -> Name | None:
 
 
 async def oids_of(conn: Connection, names: Collection[Name]) -> Mapping[Name, int]:
-    """Which tables have these names now; those that are gone are left out."""
+    """Return the tables that have these names now, without dropped ones."""
     cursor = await conn.execute(
         "select n.nspname, c.relname, c.oid::bigint from pg_catalog.pg_class c"
         " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
@@ -36,14 +36,14 @@ async def oids_of(conn: Connection, names: Collection[Name]) -> Mapping[Name, in
 async def column_types(
     conn: Connection, oid: int, columns: Sequence[tuple[str, int]] | None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Say as what, in SQL, the columns of a change are to be read.
+    """Return the SQL types by which the columns of a change are parsed.
 
     Args:
-        columns: their names, and the oids of their types at the change, 0 where not told; None:
-            all that the table has now.
+        columns: their names, and the OIDs of their types at the change, 0 if unknown; None: all
+            current columns of the table.
 
     Returns:
-        by column the type that it had then, and the one that it has now, if it is still there.
+        By column, the type at the change, and the current type if the column still exists.
     """
     if columns is None:
         cursor = await conn.execute(
@@ -64,7 +64,7 @@ async def column_types(
 
 
 async def has_text_casts(conn: Connection) -> bool:
-    """Whether a cast from text runs a function that is not PostgreSQL's own."""
+    """Return whether a cast from text runs a function that is not built in."""
     cursor = await conn.execute(
         "select exists (select from pg_catalog.pg_cast where castsource = 'text'::regtype"
         " and castmethod = 'f' and castfunc >= %s)",
@@ -75,10 +75,10 @@ async def has_text_casts(conn: Connection) -> bool:
 
 
 async def is_ending(conn: Connection, xid: int) -> bool:
-    """Whether a transaction that the WAL shows committed has not ended for others yet.
+    """Return whether a transaction that committed in the WAL is still invisible to others.
 
     Args:
-        xid: as the WAL tells it; 0: of no transaction.
+        xid: from the WAL; 0: no transaction.
     """
     cursor = await conn.execute(
         "select exists (select from pg_catalog.pg_locks where locktype = 'transactionid'"

@@ -1,4 +1,4 @@
-"""Write-back transactions: tool calls under the role of their run, and what may be shown to it."""
+"""Write-back transactions: tool calls as the role of their run, and what that role can see."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class ToolStatement:
     """The statement of a SQL tool.
 
     Args:
-        must_find: a statement without a result has failed.
-        relation: OID of the table whose name agent_internal.bind_relation() writes in.
+        must_find: whether a statement without a result has failed.
+        relation: OID of the table whose name agent_internal.bind_relation() inserts.
     """
 
     text: str
@@ -34,12 +34,12 @@ class ToolStatement:
 async def call_tool(
     conn: Connection, claim: Claim, seq: int, call: ToolCall, statement: ToolStatement
 ) -> Mapping[str, Json]:
-    """Carry a SQL tool out and record its result, in one statement; give the step's content.
+    """Execute a SQL tool and record its result, in one statement; return the step's content.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError, StepTakenError: leave the run.
-        RoleRefusedError: its role cannot be assumed.
-        BrokenAttachmentError: it fails because its attachment is not what it was.
+        RoleRefusedError: its role cannot be set.
+        BrokenAttachmentError: the call failed because the attachment is broken.
     """
     cursor = await conn.execute(
         "select agent_internal.call_tool("
@@ -65,13 +65,13 @@ async def call_tool(
 
 
 async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str:
-    """Start a write-back transaction: fence the run, and tag the transaction as ours.
+    """Start a write-back transaction: fence the run, and write the origin marker.
 
     Args:
-        rest: seconds that it may rest before the server ends it.
+        rest: seconds for which it may be idle before the server ends it.
 
     Returns:
-        the transaction's id.
+        The transaction ID.
     """
     cursor = await conn.execute(
         "select pg_current_xact_id()::text,"
@@ -84,7 +84,7 @@ async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str
 
 
 async def extend_lease(conn: Connection, claim: Claim, seconds: float) -> None:
-    """Extend the lease by the time for which this transaction has held the run locked."""
+    """Extend the lease by the time for which this transaction has locked the run."""
     await conn.execute(
         "select agent_internal.extend_lease(_run => %(run)s, _lease => %(lease)s, _by => %(by)s)",
         {"run": claim.run_id, "lease": claim.lease, "by": timedelta(seconds=seconds)},
@@ -92,16 +92,16 @@ async def extend_lease(conn: Connection, claim: Claim, seconds: float) -> None:
 
 
 async def assume_role(conn: Connection, role: str, search_path: str) -> None:
-    """Assume a role for the rest of the transaction.
+    """Set a role for the rest of the transaction.
 
     Raises (as a PostgreSQL error, see `store.errors`):
-        RoleRefusedError: it is gone, or we are no member of it any more.
+        RoleRefusedError: it does not exist, or the login is not a member of it.
     """
     await conn.execute("select agent_internal.assume_role(%s, %s)", [role, search_path])
 
 
 async def clean_session(conn: Connection) -> str:
-    """Reset what a tool has left in the session; return the id of the open transaction."""
+    """Reset what a tool has changed in the session; return the ID of the open transaction."""
     cursor = await conn.execute(
         "select coalesce(pg_current_xact_id_if_assigned()::text, '') from"
         " agent_internal.clean_session()"
@@ -112,11 +112,11 @@ async def clean_session(conn: Connection) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowQuestion:
-    """Asks whether a row can be seen.
+    """The statement that checks whether a row is visible.
 
     Args:
-        columns: what is shown of it; None: all.
-        text: gives a boolean, for agent_internal.bind_relation(); None: the change names no row.
+        columns: that the agent sees; None: all.
+        text: returns a boolean, for agent_internal.bind_relation(); None: the change has no row.
         key: the parameter of *text*.
     """
 
@@ -127,10 +127,10 @@ class RowQuestion:
 
 
 async def row_visibility(conn: Connection, role: str, asked: RowQuestion) -> tuple[bool, bool]:
-    """Ask whether *role* may be shown a row, and whether row-level security decided that.
+    """Check whether *role* can see a row, and whether row level security decided that.
 
     Raises (as a PostgreSQL error, see `store.errors`):
-        RoleRefusedError: the role is gone, cannot be assumed, or may not read these columns.
+        RoleRefusedError: the role does not exist, cannot be set, or cannot read these columns.
     """
     key = None if asked.key is None else Jsonb(asked.key)
     cursor = await conn.execute(

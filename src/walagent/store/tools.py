@@ -1,4 +1,4 @@
-"""Tools that the workers bring: written down so that attaching in SQL can name them."""
+"""Register tools of the workers, so that attach specifications in SQL can name them."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
@@ -13,8 +13,8 @@ from walagent.tool_spec import Effect
 Connection = AsyncConnection[Any]
 
 
-class Described(Protocol):
-    """A tool as its Python function describes it."""
+class DescribedTool(Protocol):
+    """A tool as described by its Python function."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -28,10 +28,10 @@ class Described(Protocol):
     def effect(self) -> Effect: ...  # noqa: D102
 
 
-async def register_python_tools(conn: Connection, found: Iterable[Described]) -> None:
-    """Register tools, or bring their descriptions up to date; nothing is taken away.
+async def register_python_tools(conn: Connection, found: Iterable[DescribedTool]) -> None:
+    """Register tools or update their descriptions; none is removed.
 
-    A person's choices (approval, risk, timeout, bound arguments) stay.
+    An operator's choices (approval, risk, timeout, bound arguments) are kept.
     """
     for tool in found:
         await conn.execute(
@@ -45,8 +45,8 @@ async def register_python_tools(conn: Connection, found: Iterable[Described]) ->
         )
 
 
-class Pinned(Described, Protocol):
-    """A tool as its MCP server describes it."""
+class PinnedTool(DescribedTool, Protocol):
+    """A tool as described by its MCP server."""
 
     @property
     def timeout(self) -> float: ...  # noqa: D102
@@ -54,13 +54,13 @@ class Pinned(Described, Protocol):
     def fingerprint(self) -> str: ...  # noqa: D102
 
 
-async def register_mcp_tool(conn: Connection, tool: Pinned, accepted: str | None) -> str:
-    """Register a tool of an MCP server; what was accepted of it stays until *accepted* says more.
+async def register_mcp_tool(conn: Connection, tool: PinnedTool, accepted: str | None) -> str:
+    """Register a tool of an MCP server; its accepted form is kept until *accepted* changes it.
 
-    Effect and time are the configuration's, and follow it.
+    Effect and timeout follow the configuration.
 
     Returns:
-        the fingerprint that is accepted now.
+        The fingerprint that is accepted now.
     """
     found = await conn.execute(
         query("register_mcp_tool"),
@@ -80,18 +80,18 @@ async def register_mcp_tool(conn: Connection, tool: Pinned, accepted: str | None
 
 
 async def known_tools(conn: Connection, names: Iterable[str]) -> frozenset[str]:
-    """Say which of some names are registered."""
+    """Return those of *names* that are registered."""
     found = await conn.execute("select name from agent.tool where name = any (%s)", [list(names)])
     return frozenset(name for (name,) in await found.fetchall())
 
 
 async def outdated_agents(conn: Connection) -> list[str]:
-    """Name the agents whose attachments have a tool of an MCP server as it was accepted before."""
+    """Return the agents whose attachments use an earlier form of a tool of an MCP server."""
     found = await conn.execute(query("outdated_agents"))
     return [name for (name,) in await found.fetchall()]
 
 
 async def fingerprints(conn: Connection) -> dict[str, str]:
-    """Give what has been accepted of tools of MCP servers, by name."""
+    """Return the accepted fingerprints of tools of MCP servers, by name."""
     found = await conn.execute("select name, fingerprint from agent.tool where kind = 'mcp'")
     return dict(await found.fetchall())

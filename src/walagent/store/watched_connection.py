@@ -1,14 +1,14 @@
-"""A connection that asks after its backend when an answer takes long.
+"""A connection that checks its backend when a reply takes long.
 
-An answer can be lost without an end of the connection: a proxy hangs, a firewall forgets, a server
-is frozen.  TCP notices only where nobody on the way acknowledges in its place.  So a statement that
-has taken a while makes us ask the server, over a connection of its own, whether that backend is
-still at work.  If it is, we wait on, however long it takes.  If not, or if nobody answers there
-either, we hang up, and what became of the statement is found out as after any lost connection.
+A reply can be lost although the connection does not end: a proxy hangs, a firewall drops its state,
+a server is frozen.  TCP detects this only if no proxy acknowledges in the server's place.  So while
+a statement takes long, a second connection asks the server whether the backend is still active.
+While it is, the statement continues.  If it is not, or the server does not reply there either, the
+connection is closed, and the outcome of the statement is determined as after any lost connection.
 
-The other way round, a client can be gone without a word, and its open transaction holds its locks.
-A backend of ours that rests is ended when we ask; one whose host is gone ends by the keepalives of
-the server's side (`walagent.connection`).
+Conversely, a client can disappear, and its open transaction holds locks.  An idle backend is
+terminated by the same check; one whose host has disappeared ends by the server's keepalives
+(`walagent.connection`).
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from walagent.log import log
 
 T = TypeVar("T")
 
-PATIENCE: Final = 10.0  # seconds that an answer may take before we ask, and the answer to that
+PATIENCE: Final = 10.0  # seconds until a reply is checked, and until the check fails
 _FULL: Final = "53300"  # too_many_connections
 _STATE: Final = """
 select pg_backend_pid(), (select state from pg_stat_activity where pid = %s),
@@ -37,17 +37,17 @@ _END: Final = "select pg_terminate_backend(%s)"
 _AT_REST: Final = ("idle", "idle in transaction", "idle in transaction (aborted)")
 
 
-class Session(AsyncConnection[Any]):
-    """One that does not wait for ever for an answer that nobody is working on."""
+class WatchedConnection(AsyncConnection[Any]):
+    """A connection that does not wait for a reply that no backend will send."""
 
-    _reached: tuple[str, str] = ("", "")  # the connection string, and the name of the connection
+    _reached: tuple[str, str] = ("", "")  # the connection string, and the application name
     _asking: asyncio.Task[None] | None = None
 
     @classmethod
     async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
-        """Connect, and keep how: asking takes the same way."""
+        """Connect, and store the parameters for the check."""
         conn = await super().connect(conninfo, **kwargs)
-        conn._reached = (conninfo, kwargs.get("application_name", ""))  # noqa: SLF001 - one of ours
+        conn._reached = (conninfo, kwargs.get("application_name", ""))  # noqa: SLF001 - of this class
         return conn
 
     async def wait(
@@ -56,7 +56,7 @@ class Session(AsyncConnection[Any]):
         interval: float = 0.1,
         timeout: float | None = None,  # noqa: ASYNC109 - psycopg's
     ) -> T:
-        """Wait for what libpq does next; each round trip comes through here."""
+        """Wait for libpq; every round trip calls this."""
         doubt = asyncio.get_running_loop().call_later(PATIENCE, self._doubt)
         try:
             return await super().wait(gen, interval, timeout)
@@ -71,13 +71,13 @@ class Session(AsyncConnection[Any]):
             self._asking = asyncio.create_task(self._ask(), name="asking after a backend")
 
     async def _ask(self) -> None:
-        while await self._is_at_work():  # noqa: ASYNC110 - nobody tells us when it is done
+        while await self._is_at_work():  # noqa: ASYNC110 - no event reports its end
             await asyncio.sleep(PATIENCE)
         log.warning("connection.stalled", application=self._reached[1])
         self._hang_up()
 
     async def _is_at_work(self) -> bool:
-        """Whether the server says so, or at least is there and cannot tell."""
+        """Return whether the backend is active, or the server is up and cannot tell."""
         try:
             async with asyncio.timeout(PATIENCE):
                 return await self._may_be_at_work()
@@ -90,7 +90,7 @@ class Session(AsyncConnection[Any]):
 
     async def _may_be_at_work(self) -> bool:
         conninfo, _ = self._reached
-        info = self.info  # of several servers, the one that we reached
+        info = self.info  # of several hosts, the connected one
         async with await open_connection(
             AsyncConnection[Any],
             conninfo,
@@ -102,14 +102,14 @@ class Session(AsyncConnection[Any]):
             pid = info.backend_pid
             row = await (await other.execute(_STATE, [pid, pid])).fetchone()
             if row is None or row[0] != other.info.backend_pid:
-                return True  # a pooler stands between, whose numbers are not the server's
+                return True  # a pooler, whose PIDs are not the server's
             _, state, exists = row
             if exists and state in _AT_REST:
-                await other.execute(_END, [pid])  # its transaction may be open
+                await other.execute(_END, [pid])  # its transaction might be open
             return exists and state not in _AT_REST
 
     def _hang_up(self) -> None:
-        """End the connection below libpq, whose wait then ends as with any lost connection."""
+        """Shut the connection down below libpq, which then reports it as lost."""
         with (
             suppress(OSError, OperationalError),
             socket.socket(fileno=os.dup(self.pgconn.socket)) as wire,

@@ -29,7 +29,7 @@ from walagent.errors import (
 )
 from walagent.message import Request, Text
 from walagent.store.connections import open_pool
-from walagent.store.questions import Past, Turn
+from walagent.store.questions import SessionHistory, Turn
 from walagent.testing import Fault, call
 
 TWO = [plan(step("a", COUNT)), answer("Twenty in each.")]
@@ -45,9 +45,11 @@ def with_history(desk: Desk, most: int) -> Asker:
 # History.
 
 
-def turns(*answers: str) -> Past:
+def turns(*answers: str) -> SessionHistory:
     """Turns with these answers."""
-    return Past("", [Turn(n, f"question {n}", {"answer": each}) for n, each in enumerate(answers)])
+    return SessionHistory(
+        "", [Turn(n, f"question {n}", {"answer": each}) for n, each in enumerate(answers)]
+    )
 
 
 def test_turns_are_told_for_as_long_as_they_fit() -> None:
@@ -57,7 +59,7 @@ def test_turns_are_told_for_as_long_as_they_fit() -> None:
     assert too_old(four, 4 * each) == ()
     assert [turn.id for turn in too_old(four, 3 * each)] == [0, 1, 2]
     assert len(messages(four, 2 * each)) == 4
-    told = messages(Past("It was about x.", four.turns[3:]), 2 * each)
+    told = messages(SessionHistory("It was about x.", four.turns[3:]), 2 * each)
     assert "It was about x." in str(told[0].parts)
     assert told[2].parts == (Text("question 3"),)
 
@@ -66,7 +68,7 @@ def test_a_turn_is_told_without_its_rows() -> None:
     """Long answers are cut; of results it is said how large they are and where they are kept."""
     result = {"id": "7.a", "rows": 1000, "columns": ["country", "n"]}
     turn = Turn(1, "How many?", {"answer": "x" * 9000, "sql": ["select 1"], "results": [result]})
-    (_, told) = messages(Past("", [turn]), 10_000)
+    (_, told) = messages(SessionHistory("", [turn]), 10_000)
     text = str(told.parts)
     assert "(result 7.a: 1,000 rows of country, n)" in text
     assert "select 1" in text

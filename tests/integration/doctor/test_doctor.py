@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.cli.user import AGENTS, DESK, User, empty_database
 from walagent.config import Config, Replication
-from walagent.doctor.finding import Finding, Level
+from walagent.doctor.finding import Finding, Severity
 from walagent.doctor.replication import check_slot, check_standby
 from walagent.doctor.server import check_server
 from walagent.lsn import Lsn
@@ -28,9 +28,11 @@ LEDGER = Checkpoint("walagent", 1, 1, "1", 1, "pgoutput", Lsn(9), Lsn(10))
 WAL2JSON = Config(replication=Replication(plugin="wal2json"))
 
 
-def bad(findings: Iterator[Finding]) -> list[tuple[Level, str]]:
+def bad(findings: Iterator[Finding]) -> list[tuple[Severity, str]]:
     """Leave out what is in order."""
-    return [(each.level, each.text + each.fix) for each in findings if each.level is not Level.OK]
+    return [
+        (each.level, each.text + each.fix) for each in findings if each.level is not Severity.OK
+    ]
 
 
 def test_nothing_is_found_where_all_is_well() -> None:
@@ -43,19 +45,19 @@ def test_nothing_is_found_where_all_is_well() -> None:
     ("facts", "said"),
     [
         (replace(GOOD, wal_level="replica"), "alter system set wal_level = logical"),
-        (replace(GOOD, version=140012), "PostgreSQL 14.12 is too old"),
+        (replace(GOOD, version=140012), "PostgreSQL 14.12 is not supported"),
         (replace(GOOD, slots=10), "max_replication_slots = 20"),
         (replace(GOOD, senders=10), "max_wal_senders = 20"),
         (
             replace(GOOD, plugin_libraries="test_decoding"),
-            "does not allow the output plug-in pgoutput",
+            'output plugin "pgoutput"',
         ),
     ],
 )
 def test_a_server_that_is_not_set_up_is_a_problem(facts: ServerFacts, said: str) -> None:
     """With the statement that sets it up."""
     ((level, text),) = bad(check_server(facts, Config(), None, 0.0))
-    assert level is Level.PROBLEM
+    assert level is Severity.PROBLEM
     assert said in text
 
 
@@ -71,7 +73,7 @@ def test_a_server_that_is_not_set_up_is_a_problem(facts: ServerFacts, said: str)
 def test_what_can_go_wrong_later_is_a_warning(facts: ServerFacts, said: str) -> None:
     """It works today."""
     ((level, text),) = bad(check_server(facts, Config(), SLOT, 0.0))
-    assert level is Level.WARNING
+    assert level is Severity.WARNING
     assert said in text
 
 
@@ -92,33 +94,33 @@ def test_a_clock_that_is_off_is_told_with_its_direction() -> None:
 def test_a_slot_that_nears_its_limit_is_told_before_it_is_lost() -> None:
     """Half of max_slot_wal_keep_size is early enough."""
     near = replace(SLOT, retained=600 << 20)
-    assert any("keeps 600 MB" in text for _, text in bad(check_server(GOOD, Config(), near, 0.0)))
+    assert any("retains 600 MB" in text for _, text in bad(check_server(GOOD, Config(), near, 0.0)))
 
 
 def test_wal2json_must_be_allowed_where_servers_ask() -> None:
     """And where they do not know the setting, it is."""
     refused = bad(check_server(GOOD, WAL2JSON, SLOT, 0.0))
     older = bad(check_server(replace(GOOD, plugin_libraries=""), WAL2JSON, SLOT, 0.0))
-    assert [level for level, _ in refused] == [Level.PROBLEM, Level.WARNING]
-    assert [level for level, _ in older] == [Level.WARNING]
+    assert [level for level, _ in refused] == [Severity.PROBLEM, Severity.WARNING]
+    assert [level for level, _ in older] == [Severity.WARNING]
 
 
 @pytest.mark.parametrize(
     ("slot", "checkpoint", "level", "said"),
     [
-        (None, None, Level.WARNING, "there is no slot walagent yet"),
-        (None, LEDGER, Level.PROBLEM, "is gone"),
-        (replace(SLOT, wal_status="lost"), LEDGER, Level.PROBLEM, "is invalidated"),
-        (replace(SLOT, invalidated="idle_timeout"), LEDGER, Level.PROBLEM, "idle_timeout"),
-        (replace(SLOT, database="other"), None, Level.PROBLEM, 'of database "other"'),
-        (replace(SLOT, plugin="wal2json"), LEDGER, Level.PROBLEM, "plug-in wal2json"),
-        (replace(SLOT, confirmed=Lsn(11)), LEDGER, Level.PROBLEM, "ahead of the checkpoint"),
-        (replace(SLOT, active_pid=None), LEDGER, Level.WARNING, "nobody reads the slot"),
-        (replace(SLOT, wal_status="extended"), LEDGER, Level.WARNING, "is behind"),
+        (None, None, Severity.WARNING, 'slot "walagent" does not exist yet'),
+        (None, LEDGER, Severity.PROBLEM, "does not exist"),
+        (replace(SLOT, wal_status="lost"), LEDGER, Severity.PROBLEM, "is invalidated"),
+        (replace(SLOT, invalidated="idle_timeout"), LEDGER, Severity.PROBLEM, "idle_timeout"),
+        (replace(SLOT, database="other"), None, Severity.PROBLEM, 'database "other"'),
+        (replace(SLOT, plugin="wal2json"), LEDGER, Severity.PROBLEM, 'plugin "wal2json"'),
+        (replace(SLOT, confirmed=Lsn(11)), LEDGER, Severity.PROBLEM, "ahead of the checkpoint"),
+        (replace(SLOT, active_pid=None), LEDGER, Severity.WARNING, "not active"),
+        (replace(SLOT, wal_status="extended"), LEDGER, Severity.WARNING, "is behind"),
     ],
 )
 def test_a_slot_is_judged_against_the_ledger(
-    slot: SlotState | None, checkpoint: Checkpoint | None, level: Level, said: str
+    slot: SlotState | None, checkpoint: Checkpoint | None, level: Severity, said: str
 ) -> None:
     """What was lost is a problem; what is only late is a warning."""
     ((found, text),) = bad(check_slot(Config(), "app", slot, checkpoint))
@@ -132,15 +134,15 @@ COPY = replace(SLOT, active_pid=None, failover=True, synced=True)
 @pytest.mark.parametrize(
     ("slot", "level", "said"),
     [
-        (COPY, Level.OK, "can be promoted without a gap"),
-        (replace(COPY, temporary=True), Level.PROBLEM, "still temporary"),
-        (replace(COPY, invalidated="wal_removed"), Level.PROBLEM, "invalidated (wal_removed)"),
-        (replace(COPY, synced=False), Level.PROBLEM, "has no copy of the slot"),
-        (None, Level.PROBLEM, "has no copy of the slot"),
+        (COPY, Severity.OK, "can be promoted without a gap"),
+        (replace(COPY, temporary=True), Severity.PROBLEM, "still temporary"),
+        (replace(COPY, invalidated="wal_removed"), Severity.PROBLEM, "invalidated (wal_removed)"),
+        (replace(COPY, synced=False), Severity.PROBLEM, "has no copy of slot"),
+        (None, Severity.PROBLEM, "has no copy of slot"),
     ],
 )
 def test_a_standby_is_judged_by_what_its_promotion_would_cost(
-    slot: SlotState | None, level: Level, said: str
+    slot: SlotState | None, level: Severity, said: str
 ) -> None:
     """Before it is promoted, for afterwards it is too late."""
     (found,) = check_standby("walagent", slot)
@@ -155,7 +157,7 @@ def test_a_failover_slot_waits_for_its_standbys() -> None:
     ((_, empty),) = bad(check_slot(config, "app", slot, LEDGER, ""))
     assert "synchronized_standby_slots is empty" in empty
     ((_, without),) = bad(check_slot(config, "app", SLOT, LEDGER, ""))
-    assert "no failover slot yet" in without
+    assert "not a failover slot" in without
 
 
 @pytest.fixture
@@ -188,7 +190,7 @@ def problems(user: User, *options: str, **variables: str) -> list[dict[str, str]
 def test_the_way_from_nothing_to_ready(user: User) -> None:
     """Each step that the doctor names removes what it found."""
     (found,) = problems(user)
-    assert (found["text"], found["fix"]) == ("the schema is not there yet", "walagent init")
+    assert (found["text"], found["fix"]) == ('schema "agent" does not exist', "walagent init")
     user.types("init").worked()
     assert problems(user) == []
     user.types("apply").worked()
@@ -255,7 +257,7 @@ def test_what_the_daemons_role_lacks_is_named_with_its_grant(user: User, empty: 
             assert "lacks usage on schemas agent and agent_internal" in found["text"]
             conn.execute(found["fix"].encode())
             (found,) = problems(user, *daemon)
-            assert 'may not become "walagent_cli_agent"' in found["text"]
+            assert 'cannot set role "walagent_cli_agent"' in found["text"]
             conn.execute(found["fix"].encode())
             assert problems(user, *daemon) == []
         finally:
@@ -296,7 +298,7 @@ def test_a_login_that_may_not_replicate_is_a_problem(user: User, empty: str) -> 
         conn.execute("create role walagent_cli_reader login")
         reader = ("--replication-dsn", f"{empty} user=walagent_cli_reader")
         (found,) = problems(user, *reader)
-        assert "the WAL cannot be read" in found["text"]
+        assert "cannot read the WAL" in found["text"]
         conn.execute("alter role walagent_cli_reader replication")
         assert problems(user, *reader) == []
         conn.execute("drop role walagent_cli_reader")
@@ -308,12 +310,12 @@ def test_a_lost_slot_is_a_problem_that_init_mends(user: User, empty: str) -> Non
     with psycopg.connect(empty, autocommit=True) as conn:
         conn.execute("select pg_drop_replication_slot('walagent')")
     (found,) = problems(user)
-    assert "the slot walagent is gone" in found["text"]
+    assert 'slot "walagent" does not exist' in found["text"]
     assert "walagent resync" in found["fix"]
     user.types("init", "--new-slot").worked()
     assert problems(user) == []
     (gap,) = user.types("gaps", "--all", "--json").worked().json
-    assert gap["resolution"].startswith("a new slot begins at ")
+    assert gap["resolution"].startswith("a new slot starts at ")
 
 
 def test_a_server_that_cannot_be_reached_is_no_traceback(user: User) -> None:

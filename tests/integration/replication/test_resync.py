@@ -32,7 +32,7 @@ from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.resync import resync
 from walagent.store import listings
 from walagent.store.errors import translating
-from walagent.store.gaps import Choice
+from walagent.store.gaps import GapChoice
 
 BACKFILLED = """
 select key from agent.run where reason = 'backfill' order by generation, length(key), key
@@ -44,9 +44,9 @@ OURS = (
 )
 
 
-def since(column: str = "changed_at") -> Choice:
+def since(column: str = "changed_at") -> GapChoice:
     """Run on rows that have changed since."""
-    return Choice("since", column)
+    return GapChoice("since", column)
 
 
 async def lose(conn: AsyncConnection) -> None:
@@ -125,9 +125,9 @@ async def test_rows_are_found_by_a_column_that_holds_a_time(
         ) == [("since", "changed_at", True, 4, 1)]
 
 
-@pytest.mark.parametrize("choice", [since(), Choice("all")], ids=str)
+@pytest.mark.parametrize("choice", [since(), GapChoice("all")], ids=str)
 async def test_a_rerun_row_looks_like_an_inserted_one(
-    conn: AsyncConnection, dsn: str, choice: Choice
+    conn: AsyncConnection, dsn: str, choice: GapChoice
 ) -> None:
     """Same document, key and ordering_key, whatever the database's own settings are."""
     for setting in (
@@ -183,17 +183,17 @@ async def test_a_person_is_told_before_anything_is_done(conn: AsyncConnection, d
     await attach(conn, "name=keyless", "keyless")
     before = await rows(conn, "select * from agent.checkpoint")
     for name, choice, words in (
-        ("nobody", Choice("all"), "no attachment nobody"),
+        ("nobody", GapChoice("all"), "no attachment nobody"),
         ("desk", since("issue"), "has no column issue that holds a time"),
         ("desk", since("nothing"), "has no column nothing"),
         ("keyless", since("at"), "has no primary key"),
-        ("keyless", Choice("all"), "has no primary key"),
+        ("keyless", GapChoice("all"), "has no primary key"),
     ):
         with pytest.raises(ConfigError, match=words):
             await make_good(conn, dsn, Plan({name: choice}))
     await run_all(conn, "drop table keyless")
     with pytest.raises(ConfigError, match="the table of keyless is gone"):
-        await make_good(conn, dsn, Plan({"keyless": Choice("all")}))
+        await make_good(conn, dsn, Plan({"keyless": GapChoice("all")}))
     assert await rows(conn, "select * from agent.checkpoint") == before
     assert await value(conn, OURS, conn.info.dbname) == 0
     await make_good(conn, dsn, Plan({"desk": since()}))
@@ -263,8 +263,8 @@ async def test_all_rows_take_the_place_of_an_older_backfill(
     await attach(conn, "name=desk, backfill=true")
     await value(conn, "select agent.pause('desk')")
     await lose(conn)
-    await make_good(conn, dsn, Plan({"desk": Choice("all")}))
-    await make_good(conn, dsn, Plan({"desk": Choice("all")}))
+    await make_good(conn, dsn, Plan({"desk": GapChoice("all")}))
+    await make_good(conn, dsn, Plan({"desk": GapChoice("all")}))
     async with reading_again(conn, dsn) as d:
         await run_all(conn, "insert into support_tickets (id) values (11)")
         await d.until("select state = 'done' from agent.backfill where generation = 3")

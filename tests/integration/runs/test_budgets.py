@@ -35,7 +35,7 @@ from walagent.doctor.budgets import check_budgets
 from walagent.message import Json, ModelSpec, Usage
 from walagent.run import Claim, RunSpec, RunState, StepKind
 from walagent.store import budgets, runs
-from walagent.store.budgets import Refusal, Worst
+from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.runs import NewStep
 
 SUPPORT = AgentSpec("support_tickets", "fake")
@@ -78,7 +78,7 @@ async def reserve(
     conn: AsyncConnection, run: Claim, cost: float | None, tokens: int = 100, seq: int = 0
 ) -> Refusal | None:
     """Reserve as a worker does."""
-    worst = Worst("fake", tokens, None if cost is None else Decimal(str(cost)))
+    worst = WorstCase("fake", tokens, None if cost is None else Decimal(str(cost)))
     return await budgets.reserve(conn, spec_of(run), seq, worst)
 
 
@@ -866,7 +866,7 @@ async def examined(conn: AsyncConnection) -> list[str]:
     findings = check_budgets(
         await budgets.standings(conn),
         await budgets.unpriced(conn),
-        await budgets.without_ground(conn),
+        await budgets.orphaned_budgets(conn),
     )
     return [f"{each.level}: {each.text}" for each in findings]
 
@@ -877,7 +877,7 @@ async def test_the_doctor_looks_at_budgets(conn: AsyncConnection) -> None:
     await held(conn)
     await make_budget(conn)
     await make_budget(conn, "calls", agent="support_tickets", max_cost=None, max_tokens=1000)
-    assert await examined(conn) == ["ok: 2 budgets have something left"]
+    assert await examined(conn) == ["ok: 2 budgets are not exhausted"]
     await run_all(
         conn,
         "update agent_internal.budget_use set spent_cost = 0.97;"
@@ -891,7 +891,7 @@ async def test_the_doctor_looks_at_budgets(conn: AsyncConnection) -> None:
         " 'YYYY-MM-DD HH24:MI \"UTC\"')",
     )
     assert await examined(conn) == [
-        "warning: model fake has no price, so budget all refuses the calls of support_tickets",
-        "warning: budget calls counts nothing: there is no agent gone",
+        "warning: model fake has no price, so budget all rejects the calls of support_tickets",
+        "warning: budget calls counts nothing: agent gone does not exist",
         f"warning: budget all is 97% spent, until {until_midnight}",
     ]

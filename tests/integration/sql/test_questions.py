@@ -25,8 +25,8 @@ from walagent.agent_spec import AgentSpec, Authority
 from walagent.message import Usage
 from walagent.run import Claim, RunSpec, RunState, StepKind
 from walagent.store import budgets, questions, runs
-from walagent.store.budgets import Refusal, Worst
-from walagent.store.questions import Asked
+from walagent.store.budgets import Refusal, WorstCase
+from walagent.store.questions import ClaimedQuestion
 from walagent.store.runs import ClaimScope, NewStep, Record
 
 REPLY = NewStep(0, StepKind.REPLY, {"by": "planner"}, Usage(100, output_tokens=10), 0.25)
@@ -42,7 +42,7 @@ async def asker(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncConnectio
         await run_all(conn, f"delete from agent.session where owner = '{name}'")
 
 
-async def ask(conn: AsyncConnection, name: str = "s", text: str = "How many?") -> Asked:
+async def ask(conn: AsyncConnection, name: str = "s", text: str = "How many?") -> ClaimedQuestion:
     """Ask a question and claim its run."""
     new = await questions.ask(conn, name, text, {"critic": False})
     asked = await questions.claim_question(conn, new, "here", LEASE)
@@ -57,7 +57,7 @@ async def reserve(
     spec = RunSpec(
         held, AgentSpec("support_tickets", "m"), Authority("x"), source="support_tickets"
     )
-    worst = Worst("m", tokens, None if cost is None else Decimal(str(cost)))
+    worst = WorstCase("m", tokens, None if cost is None else Decimal(str(cost)))
     return await budgets.reserve(conn, spec, call, worst)
 
 

@@ -7,8 +7,8 @@ import pytest
 from walagent.cli.resync import read_choice
 from walagent.errors import ConfigError
 from walagent.intake.known_rows import Told, is_known
-from walagent.store.gaps import Choice
-from walagent.store.resyncing import Former
+from walagent.store.gaps import GapChoice
+from walagent.store.resyncing import LastRun
 
 ROW = {"id": 1, "text": "a", "status": "new", "at": "10:00"}
 EARLY, LATE = Told("10:00:00.5+00", "t"), Told("10:00:00.5+00", "f")
@@ -18,13 +18,13 @@ ROUND = Told("10:00:00+00", "t")
 def known(now: dict[str, Any], told: Told = EARLY, *, wrote: bool = False, **former: Any) -> bool:  # noqa: ANN401
     """Ask about a row that is *now* so, and whose last run was about ROW."""
     change = {"op": "update", "new": ROW, **former}
-    return is_known({"new": {**ROW, **now}}, Former(change, wrote), told, "at", ["status"])
+    return is_known({"new": {**ROW, **now}}, LastRun(change, wrote), told, "at", ["status"])
 
 
 def test_a_row_without_a_run_is_not_known() -> None:
     """Nor is one of which the last that was heard is that it was deleted."""
     assert not is_known({"new": ROW}, None, EARLY, "at", [])
-    deleted = Former({"op": "delete", "old": {}}, wrote=True)
+    deleted = LastRun({"op": "delete", "old": {}}, wrote=True)
     assert not is_known({"new": ROW}, deleted, EARLY, "at", [])
 
 
@@ -68,7 +68,7 @@ def test_a_value_that_the_wal_left_out_is_not_compared() -> None:
 def test_a_column_that_the_agent_is_not_shown_is_not_needed() -> None:
     """Then what it is shown decides, but for what it writes itself."""
     shown = {"id": 1, "text": "a", "status": "new"}
-    former = Former({"op": "insert", "new": shown}, wrote=False)
+    former = LastRun({"op": "insert", "new": shown}, wrote=False)
     assert is_known({"new": {**shown, "status": "done"}}, former, EARLY, "at", ["status"])
     assert not is_known({"new": {**shown, "text": "b"}}, former, EARLY, "at", ["status"])
     assert not is_known({"new": shown}, former, LATE, "at", ["status"])
@@ -77,14 +77,14 @@ def test_a_column_that_the_agent_is_not_shown_is_not_needed() -> None:
 @pytest.mark.parametrize(
     ("word", "choice"),
     [
-        ("skip", Choice("skip")),
-        ("All", Choice("all")),
-        ("since:updated_at", Choice("since", "updated_at")),
-        ("since: Changed At ", Choice("since", "Changed At")),
-        ("since:a:b", Choice("since", "a:b")),
+        ("skip", GapChoice("skip")),
+        ("All", GapChoice("all")),
+        ("since:updated_at", GapChoice("since", "updated_at")),
+        ("since: Changed At ", GapChoice("since", "Changed At")),
+        ("since:a:b", GapChoice("since", "a:b")),
     ],
 )
-def test_a_choice_is_read(word: str, choice: Choice) -> None:
+def test_a_choice_is_read(word: str, choice: GapChoice) -> None:
     """As options and answers have it."""
     assert read_choice(word) == choice
 

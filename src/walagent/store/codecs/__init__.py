@@ -1,1 +1,1 @@
-"""Values on their way into the database and out of it, where the driver's own forms do not fit."""
+"""Encode and decode values where psycopg's own forms do not fit."""

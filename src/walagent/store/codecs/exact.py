@@ -1,4 +1,4 @@
-"""JSON with all of its digits, in and out: an amount or a key must not pass through a float."""
+"""Encode and decode JSON with all digits: amounts and keys must not become floats."""
 
 import json
 import re
@@ -8,14 +8,14 @@ import orjson
 
 from walagent.message import Json
 
-# So many digits in a row may be more than a float or 64 bits hold; a document with fewer is read
+# A float or 64 bits might not hold so many digits; a document without such a number is parsed
 # by orjson, which is several times faster.
 _MANY_DIGITS = re.compile(rb"[0-9.]{16}")
 _LARGEST = 2**63
 
 
 def read_json(data: bytes | str) -> Json:
-    """Read JSON; a number that float or 64 bits would change becomes a Decimal."""
+    """Parse JSON; a number that a float or 64 bits would change becomes a Decimal."""
     raw = data.encode() if isinstance(data, str) else bytes(data)
     if _MANY_DIGITS.search(raw) is None:
         return orjson.loads(raw)
@@ -23,9 +23,9 @@ def read_json(data: bytes | str) -> Json:
 
 
 def exact(value: object) -> orjson.Fragment:
-    """Write a Decimal with all of its digits; orjson has no form of its own for it."""
+    """Encode a Decimal with all digits, which orjson cannot."""
     if not isinstance(value, Decimal):
-        raise TypeError(f"no JSON form for {type(value).__name__}")
+        raise TypeError(f"cannot encode {type(value).__name__} as JSON")
     return orjson.Fragment(str(value) if value.is_finite() else f'"{value}"')
 
 

@@ -1,9 +1,9 @@
-r"""What a model or a provider said, on its way into a database that lacks some letters.
+r"""Escape model output that the server encoding cannot represent.
 
-    LATIN1 has no ellipsis: it is kept as \u2026, and the run goes on
+    LATIN1 has no ellipsis: it is stored as \u2026, and the run continues
 
-Only for what is kept to be read.  What a tool is to write is refused instead (`runs.toolbox`):
-the application's own data must not be altered.
+Only for text that is stored to be read.  Arguments that a tool would write are rejected instead
+(`runs.toolbox`): the application's data must not be altered.
 """
 
 from dataclasses import dataclass
@@ -17,24 +17,24 @@ from walagent.encodings import fit_json, fit_text
 from walagent.message import Json
 from walagent.store.connections import to_json
 
-_MARK = "\N{REPLACEMENT CHARACTER}"  # for NUL, which PostgreSQL's text cannot hold
+_MARK = "\N{REPLACEMENT CHARACTER}"  # for NUL, which PostgreSQL's text cannot store
 
 
 @dataclass(frozen=True, slots=True)
-class ToldJson:
+class LossyJson:
     """A JSON parameter."""
 
     value: Json
 
 
 @dataclass(frozen=True, slots=True)
-class ToldText:
+class LossyText:
     """A text parameter."""
 
     text: str
 
 
-class _Told(Dumper):
+class _LossyDumper(Dumper):
     format = Format.TEXT
 
     @property
@@ -43,19 +43,19 @@ class _Told(Dumper):
         return told or "UTF8"
 
 
-class _JsonDumper(_Told):
+class _JsonDumper(_LossyDumper):
     oid = pgtypes.JSONB
 
-    def dump(self, obj: ToldJson) -> bytes:
+    def dump(self, obj: LossyJson) -> bytes:
         return fit_json(to_json(obj.value), self._encoding)
 
 
-class _TextDumper(_Told):
+class _TextDumper(_LossyDumper):
     oid = pgtypes.TEXT
 
-    def dump(self, obj: ToldText) -> bytes:
+    def dump(self, obj: LossyText) -> bytes:
         return fit_text(obj.text.replace("\x00", _MARK), self._encoding).encode()
 
 
-adapters.register_dumper(ToldJson, _JsonDumper)  # for all connections: the types are our own
-adapters.register_dumper(ToldText, _TextDumper)
+adapters.register_dumper(LossyJson, _JsonDumper)  # for all connections: only walagent has it
+adapters.register_dumper(LossyText, _TextDumper)

@@ -1,4 +1,4 @@
-"""Text for the server, byte for byte: for databases without an encoding (SQL_ASCII)."""
+"""Send text byte by byte, for databases without an encoding (SQL_ASCII)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,20 +8,20 @@ from psycopg.adapt import Dumper
 
 
 @dataclass(frozen=True, slots=True)
-class Raw:
-    """A text parameter as the bytes that it is sent as, whatever the connection's encoding."""
+class RawText:
+    """A text parameter that is sent unconverted, whatever the connection's encoding."""
 
     text: bytes
 
 
 class _RawDumper(Dumper):
-    def dump(self, obj: Raw) -> bytes:
+    def dump(self, obj: RawText) -> bytes:
         return obj.text
 
 
-adapters.register_dumper(Raw, _RawDumper)  # for all connections: the type is our own
+adapters.register_dumper(RawText, _RawDumper)  # for all connections: only walagent has it
 
 
 def has_no_encoding(conn: AsyncConnection[Any]) -> bool:
-    """Whether the database keeps any bytes, and knows no letters."""
+    """Return whether the database stores any bytes, without an encoding."""
     return conn.info.parameter_status("server_encoding") == "SQL_ASCII"

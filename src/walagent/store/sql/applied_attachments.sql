@@ -1,4 +1,4 @@
--- Attachments as `apply` compares them: times in seconds, the relation by its oid.
+-- The attachments, in the form that `apply` compares: times in seconds, the relation by OID.
 select a.name,
        jsonb_build_object(
            'agent', a.agent, 'relation', a.relation::oid::bigint, 'ops', a.ops, 'condition', a.condition,

@@ -1,4 +1,4 @@
--- Attachments with what their table and their role are like, for us.
+-- The attachments, with facts about their tables and roles.
 select a.name as attachment,
        a.relation::oid::bigint as relation_oid,
        case when c.oid is null then quote_ident(a.definition ->> 'schema') || '.' || quote_ident(a.definition ->> 'table')

@@ -1,4 +1,4 @@
--- How far each budget is used: of its scarcer limit, the part that is spent and the part that is reserved.
+-- The use of each budget: the spent and the reserved part of its scarcer limit.
 select o.name,
        greatest(o.spent_cost / o.max_cost, o.spent_tokens / o.max_tokens::numeric)::float8,
        greatest(o.reserved_cost / o.max_cost, o.reserved_tokens / o.max_tokens::numeric)::float8,

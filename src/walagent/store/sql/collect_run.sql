@@ -1,12 +1,12 @@
--- Let a change join the run of its ordering key that is still collecting, or start one that collects.
--- The lock holds that run still: agent_internal.tick() passes a locked one by, so it cannot start between.
+-- Add a change to the collecting run of its ordering key, or start a collecting run.
+-- The lock keeps that run from starting: agent_internal.tick() skips a locked run.
 with collecting as (
     select r.id, r.created_at
       from agent.run r
-     where r.queue_id = %(attachment)s  -- an attachment's queue has its id
+     where r.queue_id = %(attachment)s  -- an attachment's queue has its ID
        and r.ordering_key is not distinct from %(ordering_key)s
        and r.state = 'pending' and r.not_before is not null
-       -- A claim hands over all changes of a run as one document, and a model reads it as one.
+       -- A claim returns all changes of a run as one document, and a model reads them at once.
        and (select count(*) < 1000 and coalesce(sum(m.size), 0) < 4 << 20
               from agent_internal.merged_change m where m.run_id = r.id)
      order by r.id + 0
@@ -15,7 +15,7 @@ with collecting as (
 ), given as (
     select n.*
       from jsonb_populate_recordset(null::agent.new_run, %(run)s::jsonb) n
-     -- A change that is here already, first of a run or joined to one, comes to nothing.
+     -- A change that was recorded before, as the first of a run or a later one, is ignored.
      where not exists (select from agent.run r
                         where (r.attachment_id, r.generation, r.commit_lsn, r.ordinal)
                             = (n.attachment_id, %(generation)s, n.commit_lsn, n.ordinal))
@@ -29,7 +29,7 @@ with collecting as (
     on conflict do nothing
     returning run_id
 ), extended as (
-    -- Each change starts the window anew, but ten windows after the first the run goes.
+    -- Each change restarts the window, but the run starts at the latest ten windows after the first.
     update agent.run r
        set not_before = least(agent_internal.now() + make_interval(secs => %(debounce)s),
                               r.created_at + make_interval(secs => 10 * %(debounce)s))

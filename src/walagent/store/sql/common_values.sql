@@ -1,8 +1,8 @@
--- What ANALYZE has found to be common in some columns, as far as the present role may see statistics:
--- not where row level security hides rows from it.
+-- Common values of columns, from the statistics of ANALYZE that the current role can read: none for
+-- tables with row level security.
 --
--- One row for each column that has statistics; its values are NULL where they are many, or where each
--- is in one row only.
+-- One row for each column with statistics; its values are NULL if they are many, or if each occurs
+-- only once.
 select distinct on (named.relation, wanted.name)
        named.relation, wanted.name,
        case when distinct_values <= %(distinct)s then array(

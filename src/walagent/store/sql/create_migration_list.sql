@@ -1,4 +1,4 @@
--- What the migrator has applied.
+-- The applied migrations.
 do $$
 begin
     if to_regclass('agent_internal.migration') is null then

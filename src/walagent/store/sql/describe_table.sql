@@ -1,4 +1,4 @@
--- A table's schema, name and primary key.
+-- Schema, name and primary key of a table.
 select n.nspname as schema,
        c.relname as name,
        agent_internal.key_columns(c.oid) as key_columns

@@ -1,5 +1,5 @@
--- The attachments of a table, with what decides whether a change starts a run; and those of a table
--- that had its name, and was dropped.
+-- The attachments of a table, with what determines whether a change starts a run; also those of a
+-- dropped table of the same name.
 select v.definition,
        a.name,
        a.paused,

@@ -1,4 +1,4 @@
--- How far the WAL is ingested, and whether somebody reads on; bytes of WAL.
+-- The position of the reader, and whether it is active; in bytes of WAL.
 select p.end_lsn::text as taken_in,
        pg_current_wal_lsn()::text as written,
        (pg_current_wal_lsn() - p.end_lsn)::bigint as behind,

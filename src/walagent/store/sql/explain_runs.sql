@@ -1,4 +1,4 @@
--- The runs of one row, newest first; a run of an ended attachment has no name.
+-- The runs of one row, newest first; the run of a removed attachment has no name.
 select r.id,
        r.attachment_id,
        a.name as attachment,

@@ -1,5 +1,5 @@
--- Whether the schema "agent" holds anything, whether these migrations made it, and whether a version
--- before the first release did.
+-- Whether the schema "agent" has objects, whether these migrations created it, and whether an
+-- unreleased version did.
 select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                 where n.nspname = 'agent'),
        to_regclass('agent_internal.migration') is not null,

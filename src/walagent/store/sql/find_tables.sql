@@ -1,4 +1,4 @@
--- The oids of tables by their names, and for a name that is none what may be meant.
+-- The OIDs of tables by name; for an unknown name, a suggestion.
 select t.name,
        to_regclass(t.name)::oid::bigint,
        case when to_regclass(t.name) is null

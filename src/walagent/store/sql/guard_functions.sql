@@ -1,4 +1,4 @@
--- The functions of some OIDs, and those behind some operators.
+-- The functions with these OIDs, and those of operators.
 select p.oid::int8 as oid,
        p.proname as name,
        p.oid::regprocedure::text as signature,

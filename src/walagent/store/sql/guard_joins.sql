@@ -1,4 +1,4 @@
--- What the check for repeated rows asks the catalog: relations with columns and unique keys, comparisons, totals, enum values.
+-- The catalog's facts for the check for repeated rows: relations with columns and unique keys, comparisons, totals, enum values.
 select 'relation', c.oid::int8, n.nspname, c.relname,
        (select coalesce(jsonb_object_agg(a.attnum, a.attname), '{}')
           from pg_attribute a where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped),

@@ -1,5 +1,5 @@
--- Some relations, with what must be known of each to read it: the rule of a view, foreign tables
--- below it.
+-- Relations, with what determines whether they may be read: the rule of a view, foreign tables among
+-- the partitions.
 select c.oid::int8 as oid,
        n.nspname as schema,
        c.relname as name,

@@ -1,9 +1,9 @@
--- Where row level security limits what a statement can see: of the relations that it reads, those
--- with a policy that may hide rows from whoever reads them.
+-- Among the relations that a statement reads, those with a row level security policy that can hide
+-- rows from the role that reads them.
 --
--- That is the present role (reader 0), or the owner of a view that reads with its own rights.  Nobody
--- is limited who is free of row level security, or owns a table that does not force it on its owner.
--- A policy that lets everything through limits nobody.
+-- That is the current role (reader 0), or the owner of a view that reads with its own rights.  A role
+-- with BYPASSRLS is not limited, nor the owner of a table without FORCE ROW LEVEL SECURITY, nor is any
+-- role by a policy that is true for all rows.
 select x.ord::int4 as ord, r.rolname::text as reader
   from unnest(%(relations)s::oid[], %(readers)s::oid[]) with ordinality as x (relation, reader, ord)
        join pg_class c on c.oid = x.relation

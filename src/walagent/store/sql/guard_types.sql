@@ -1,5 +1,5 @@
--- Some types and all that they are made of: what their values run when they are made from text.
--- Checks of domains come as stored rules, functions of types and ranges as OIDs.
+-- Types and their component types, with the code that parsing a value from text runs: CHECK
+-- constraints of domains as stored rules, functions of types and ranges as OIDs.
 with recursive made (oid) as (
     select unnest(%(types)s::oid[])
     union

@@ -1,4 +1,4 @@
--- A new agent; every field is given.
+-- Insert an agent; every field is given.
 insert into agent.agent (name, model, system_prompt, tools, tool_choice, examples, parameters, max_steps, max_tokens,
                          max_cost, max_seconds, max_attempts, max_output_tokens)
 select %(name)s, r.model, r.system_prompt, r.tools, r.tool_choice, r.examples, r.parameters, r.max_steps, r.max_tokens,

@@ -1,4 +1,4 @@
--- A new attachment of the file's; every field is given but, at will, run_as and paused.
+-- Insert an attachment of the file; every field is given, except run_as and paused if not set.
 insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve, run_as, query_as, ordering_key,
                               debounce, cap, backfill, server_filter, max_depth, approval_ttl, paused, source)
 select %(name)s, r.agent, r.relation, r.ops, r.condition, r.columns, r.writes, r.bind, r.approve,

@@ -1,4 +1,4 @@
--- A new budget of the file's; every field is given.
+-- Insert a budget of the file; every field is given.
 insert into agent.budget (name, agent, attachment, model, asker, period, max_cost, max_tokens, on_exceeded, source)
 select %(name)s, r.agent, r.attachment, r.model, r.asker, r.period, r.max_cost, r.max_tokens, r.on_exceeded, r.source
   from jsonb_populate_record(null::agent.budget, %(fields)s) r

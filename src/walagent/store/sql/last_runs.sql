@@ -1,5 +1,5 @@
--- The last change of each row that has a run, and whether the row, as it is, was written by a run of
--- the attachment: a step's time is its transaction's, as is now() in a trigger that dates the row.
+-- The last change of each row that has a run, and whether a run of the attachment wrote the current
+-- row: the time of a step is that of its transaction, as is now() in a trigger that dates the row.
 with given as (
     select * from unnest(%(keys)s::text[], %(times)s::timestamptz[]) as g (key, told)
 ), mine as (

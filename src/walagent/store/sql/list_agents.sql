@@ -1,4 +1,4 @@
--- Attachments with how their runs stand, and agents that are attached to nothing.
+-- Attachments with counts of their runs, and agents without attachments.
 select g.name as agent,
        g.model,
        a.name as attachment,

@@ -1,4 +1,4 @@
--- Backfills, those that are going on first.  The total is the planner's estimate until the end.
+-- Backfills, unfinished ones first.  The total is the planner's estimate until the end.
 select a.name as attachment, a.relation::text as relation,
        b.generation, case when b.generation = 0 then 'attach' else 'gap' end as after, b.state, b.rows_done, b.rows_total, b.runs,
        b.error, b.started_at, b.finished_at

@@ -1,4 +1,4 @@
--- Budgets: limits, what is spent and reserved in this period, and how many runs wait for the next.
+-- Budgets: limits, spent and reserved amounts of this period, and runs that wait for the next.
 select o.name, o.agent, o.attachment, o.model, o.asker, o.period, o.on_exceeded,
        o.max_cost::float8, o.spent_cost::float8, o.reserved_cost::float8,
        o.max_tokens, o.spent_tokens, o.reserved_tokens, o.waiting, o.resets_at

@@ -1,4 +1,4 @@
--- Attachments, and what their tables offer to find a gap's rows by.
+-- Attachments, and the columns of their tables by which rows of a gap can be found.
 select a.id,
        a.version,
        a.name,

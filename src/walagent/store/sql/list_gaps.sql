@@ -1,4 +1,4 @@
--- Stretches of WAL that were lost, the newest first, and what was chosen for whom.
+-- Gaps, the newest first, with the choices for each attachment.
 select g.id, g.slot, g.from_lsn::text, g.to_lsn::text, g.since, g.reason, g.found_at, g.resolution, g.resolved_at,
        g.resolved_by,
        array(select format('%%s=%%s', c.attachment, concat_ws(':', c.choice, c.column_name))

@@ -1,4 +1,4 @@
--- Models, and how many agents use each.  Prices are US dollars per million tokens.
+-- Models, with the number of agents that use them.  Prices are in US dollars per million tokens.
 select m.name,
        m.provider,
        m.model_id,

@@ -1,4 +1,4 @@
--- What the daemon's role needs and does not have; agent.grant_runner() gives all of it.
+-- The privileges that the daemon's role lacks; agent.grant_runner() grants all of them.
 with needed (relation, privilege) as (
     values ('agent.run', 'select'), ('agent.run', 'insert'), ('agent.run', 'update'), ('agent.run', 'delete'),
            ('agent.step', 'select'), ('agent.step', 'insert'), ('agent.approval', 'insert'),

@@ -1,2 +1,2 @@
--- Models that agents name.
+-- The models of agents.
 select distinct g.model from agent.agent g order by 1

@@ -1,5 +1,5 @@
--- Begin the checkpoint of a slot.  Attachments that exist at the slot's consistent point are in effect
--- from there: those made later arrive through the WAL.
+-- Create the checkpoint of a slot.  Attachments that exist at the slot's consistent point are in
+-- effect from there; later ones arrive through the WAL.
 with existing as (
     select id, version from unnest(%(ids)s::bigint[], %(versions)s::integer[]) as given (id, version)
     union all

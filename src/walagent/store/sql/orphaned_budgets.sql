@@ -1,4 +1,4 @@
--- Budgets of an agent, attachment, model or login that is not there any more.
+-- Budgets whose agent, attachment, model or login does not exist.
 select b.name, x.what || ' ' || x.name
   from agent.budget b
        cross join lateral (

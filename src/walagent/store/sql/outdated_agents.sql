@@ -1,4 +1,4 @@
--- Agents with a tool of an MCP server that their attachments have as it was before.
+-- Agents whose attachments use an earlier form of a tool of an MCP server.
 select distinct a.agent
   from agent.attachment a
        cross join lateral jsonb_array_elements(a.definition -> 'tools') d

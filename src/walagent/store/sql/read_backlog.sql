@@ -1,4 +1,4 @@
--- What the slot makes the server keep, and what of it is not confirmed; bytes of WAL.
+-- The WAL that the server retains for the slot, and the part that is not confirmed, in bytes.
 select coalesce(pg_wal_lsn_diff(w.lsn, s.restart_lsn), 0)::bigint,
        coalesce(pg_wal_lsn_diff(w.lsn, s.confirmed_flush_lsn), 0)::bigint
   from (select case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as lsn) w

@@ -1,7 +1,7 @@
--- Tables and views that the present role may read, as one JSON document each, by name.
+-- Tables and views that the current role can read, as one JSON document each, by name.
 --
--- A partitioned table is one table; its partitions are not listed.  `quoted` is there where a name
--- must be written with quotes.
+-- A partitioned table is one table; its partitions are not listed.  `quoted` is set if a name must be
+-- quoted.
 select jsonb_build_object(
            'schema', n.nspname,
            'name', c.relname,
@@ -28,7 +28,7 @@ select jsonb_build_object(
                                        from pg_enum e where e.enumtypid = base.oid)) order by a.attnum)
                  from pg_attribute a
                       join pg_type own on own.oid = a.atttypid
-                      -- Below a domain, and the elements of an array: what its values are.
+                      -- The base type of a domain, or the element type of an array.
                       join pg_type under on under.oid = case own.typtype when 'd' then own.typbasetype else own.oid end
                       join pg_type base on base.oid = case under.typcategory when 'A' then under.typelem else under.oid end
                 where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped

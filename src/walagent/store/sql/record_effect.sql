@@ -1,6 +1,6 @@
--- A version of an attachment is in effect from the commit that made it, until the next one.
--- The WAL can be read a moment before its transaction is visible to others; an insert that meets
--- the version's row waits for that, where an update would find nothing.
+-- Record that a version of an attachment is in effect from its commit until the next version.
+-- The WAL can be read before its transaction is visible to others; an insert that conflicts with the
+-- version's row waits for that, whereas an update would find no row.
 with ended as (
     update agent.attachment_version
        set active_until = %(lsn)s

@@ -1,5 +1,5 @@
--- Write down that WAL is lost to us, from where the checkpoint ends or before.  The lock waits for a
--- resync that is about to open the checkpoint's next generation.
+-- Record a gap that starts at or before the end of the checkpoint.  The lock waits for a resync that
+-- is about to open the checkpoint's next generation.
 with lost as (
     select * from agent.checkpoint where slot = %(slot)s and generation = %(generation)s for share
 )

@@ -1,4 +1,4 @@
--- A tool of an MCP server: what a person has accepted stays, unless it is this that is accepted now.
+-- Register a tool of an MCP server; the accepted form is kept, unless this form is accepted now.
 insert into agent.tool as t (name, kind, target, description, input_schema, effect, timeout_seconds, fingerprint)
 select %(name)s, 'mcp', %(target)s, %(description)s, %(input_schema)s, %(effect)s, %(timeout)s, %(fingerprint)s
  where coalesce(%(accepted)s::text, %(fingerprint)s) = %(fingerprint)s

@@ -1,10 +1,10 @@
--- A text that is another one whenever what the present role may read of the schema can be described
--- in another way: after DDL, comments, grants, new values of an enum, new policies.
+-- A text that changes when the description of what the current role can read would change: after DDL,
+-- comments, grants, new values of an enum, new policies.
 --
--- No content is compared, only which rows of the catalog there are and which transaction wrote each
--- (xmin), so a thousand tables take milliseconds.  What ANALYZE, VACUUM and statistics write stays
--- out, but for the order of magnitude of a table's rows: a table that was filled is described anew.
--- Sometimes it changes for nothing, after TRUNCATE or VACUUM FULL; never does it stay for something.
+-- It compares no content, only the rows of the catalog and the transaction that wrote each (xmin), so
+-- a thousand tables take milliseconds.  Changes by ANALYZE, VACUUM and statistics do not count, except
+-- for the order of magnitude of a table's rows: a table that was filled is described again.
+-- It can change needlessly, after TRUNCATE or VACUUM FULL, but never stays equal after a change.
 with shown as materialized (
     select c.oid, c.xmin as written, c.relkind, c.reltuples
       from pg_class c join pg_namespace n on n.oid = c.relnamespace

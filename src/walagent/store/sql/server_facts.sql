@@ -1,5 +1,5 @@
--- What the server, the database and our role are like; numbers as the server counts them.  pg_settings
--- leaves out what the role may not see, where current_setting() would raise.
+-- Facts about the server, the database and the current role, in the server's units.  pg_settings omits
+-- what the role cannot see, where current_setting() would raise an error.
 select current_setting('server_version_num')::integer as version,
        current_database() as database,
        current_user::text as role,

@@ -1,5 +1,5 @@
--- Make the new version that a changed agent means, of the attachments that have none yet.  Resuming
--- makes it of one that has lost its ground.
+-- Create new versions of the attachments of a changed agent, except those that have one already.  A
+-- broken attachment gets its version when it is resumed.
 update agent.attachment
    set version = version + 1
  where agent = any (%(agents)s) and name <> all (%(but)s) and agent_internal.drift_of(definition) is null

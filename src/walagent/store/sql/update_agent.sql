@@ -1,4 +1,4 @@
--- Set what is given of an agent.
+-- Set the given fields of an agent.
 update agent.agent g
    set (model, system_prompt, tools, tool_choice, examples, parameters, max_steps, max_tokens, max_cost, max_seconds,
         max_attempts, max_output_tokens)

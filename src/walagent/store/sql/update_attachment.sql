@@ -1,4 +1,4 @@
--- Set what is given of an attachment.
+-- Set the given fields of an attachment.
 update agent.attachment a
    set (agent, relation, ops, condition, columns, writes, bind, approve, run_as, query_as, ordering_key, debounce, cap, backfill,
         server_filter, max_depth, approval_ttl, paused, paused_reason, source)

@@ -1,4 +1,4 @@
--- Set what is given of a budget.
+-- Set the given fields of a budget.
 update agent.budget b
    set (agent, attachment, model, asker, period, max_cost, max_tokens, on_exceeded, source)
      = (select r.agent, r.attachment, r.model, r.asker, r.period, r.max_cost, r.max_tokens, r.on_exceeded, r.source

@@ -1,4 +1,4 @@
--- Set what is given of a model; the rest stays.
+-- Set the given fields of a model; the others keep their values.
 update agent.model m
    set (provider, model_id, base_url, credential, tool_mode, context_window, max_output_tokens, timeout_seconds,
         input_price, cached_input_price, cache_write_price, output_price, parameters, enabled)
