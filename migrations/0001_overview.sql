@@ -95,26 +95,26 @@
 -- A later file revokes from PUBLIC what it creates, as 0025 does, and grants it in the functions of 0025.
 
 create schema if not exists agent;
-comment on schema agent is 'walagent: what people call, insert into and read';
+comment on schema agent is 'walagent: functions to call, tables to read or insert into, views';
 
 create schema agent_internal;
-comment on schema agent_internal is 'walagent: what only its programs and the functions of agent call; not an interface';
+comment on schema agent_internal is 'walagent: internals, not an interface; they can change in any release';
 
--- The one clock of everything below: leases, back-off, expiry.  A function of our own, so that
--- a test can replace it.  The start of the statement, not of the transaction: a claim that waited
--- for a lock must not hand out a lease that has already aged.
+-- The only clock: of leases, backoff and expiry.  It is a function so that a test can replace it.  It returns the
+-- start of the statement, not of the transaction: a claim that waited for a lock must not grant a lease that has
+-- already aged.
 create function agent_internal.now()
     returns timestamptz
     language sql
     stable
 as $$ select statement_timestamp() $$;
-comment on function agent_internal.now() is 'The time that leases, retries and expiry are measured by';
+comment on function agent_internal.now() is 'The clock of leases, retries and expiry';
 
--- Who the caller is: the login, whatever role it has set and whatever function with other rights it
--- is in.  One function, so that there is one place to change where people are not logins of their own.
+-- The login, whatever role is set, also in functions with other rights.  One function, so that one place changes
+-- if people are not logins of their own.
 create function agent.current_principal()
     returns name
     language sql
     stable
 as $$ select session_user $$;
-comment on function agent.current_principal() is 'Who the caller is';
+comment on function agent.current_principal() is 'The principal of the caller: its login';

@@ -17,17 +17,17 @@ create table agent.model (
     parameters         jsonb not null default '{}' check (jsonb_typeof(parameters) = 'object'),
     enabled            boolean not null default true
 );
-comment on table agent.model is 'A model that agents may use';
-comment on column agent.model.provider is 'built in, or of another package: an entry point in the group walagent.models';
-comment on column agent.model.credential is 'The name of the environment variable or systemd credential that holds the key; never the key';
-comment on column agent.model.tool_mode is 'native: the endpoint''s own tool calls; schema: one JSON schema of all tools';
-comment on column agent.model.timeout_seconds is 'How long one call may ingest all; then it counts as unanswered';
-comment on column agent.model.input_price is 'US dollars per million tokens; NULL where unknown';
+comment on table agent.model is 'Models that agents and questions can use';
+comment on column agent.model.provider is 'Name of a provider: built in, or an entry point of the group walagent.models';
+comment on column agent.model.credential is 'Name of the environment variable or systemd credential that has the key; never the key';
+comment on column agent.model.tool_mode is 'native: tool calls of the endpoint; schema: one JSON schema of all tools';
+comment on column agent.model.timeout_seconds is 'Maximum duration of one call, in seconds; after it, the call has failed';
+comment on column agent.model.input_price is 'US dollars per million tokens; NULL: unknown';
 
--- The models that are known from the start; add, change and remove rows as you like.
+-- The built-in models; rows can be added, changed and removed.
 --
--- Prices are US dollars per million tokens as their providers publish them, NULL where one price
--- would be wrong or is not known for sure: then cost is recorded as unknown.
+-- Prices are US dollars per million tokens as published by the providers; NULL if one price would be wrong or is
+-- not certain: then the cost is recorded as unknown.
 insert into agent.model
     (name, provider, model_id, base_url, credential, tool_mode, context_window, max_output_tokens,
      input_price, cached_input_price, cache_write_price, output_price)
@@ -51,7 +51,7 @@ values
     ('claude-haiku-4-5-20251001', 'anthropic', 'claude-haiku-4-5-20251001', null, null, 'native', 200000, 64000, 1, 0.1, 1.25, 5),
     ('claude-3-5-sonnet-20241022', 'anthropic', 'claude-3-5-sonnet-20241022', null, null, 'native', 200000, 8192, 3, 0.3, 3.75, 15),
     ('claude-3-5-haiku-20241022', 'anthropic', 'claude-3-5-haiku-20241022', null, null, 'native', 200000, 8192, 0.8, 0.08, 1, 4),
-    -- OpenAI.  Where a long prompt costs more for each token, one price would be wrong: NULL.
+    -- OpenAI.  If a token costs more in a long prompt, one price would be wrong: NULL.
     -- The gpt-6 models that cannot stop reasoning take no tools in Chat Completions: schema.
     ('gpt-6.2-astra', 'openai', 'gpt-6.2-astra', null, null, 'schema', 1050000, 128000, null, null, null, null),
     ('gpt-6.2-sol', 'openai', 'gpt-6.2-sol', null, null, 'schema', 1050000, 128000, null, null, null, null),
@@ -84,12 +84,12 @@ values
     -- Google, through its OpenAI-compatible endpoint.
     ('gemini-2.5-flash', 'openai', 'gemini-2.5-flash', 'https://generativelanguage.googleapis.com/v1beta/openai', 'GEMINI_API_KEY', 'native', 1048576, 65536, 0.3, null, 0.3, 2.5),
     ('gemini-2.0-flash', 'openai', 'gemini-2.0-flash', 'https://generativelanguage.googleapis.com/v1beta/openai', 'GEMINI_API_KEY', 'native', 1048576, 8192, 0.1, 0.025, 0.1, 0.4),
-    -- Ollama on this machine: nobody sends a bill.
+    -- Ollama on this machine, without cost.
     ('llama3.3:70b', 'openai', 'llama3.3:70b', 'http://localhost:11434/v1', null, 'native', 131072, 8192, 0, 0, 0, 0),
     ('qwen2.5:32b', 'openai', 'qwen2.5:32b', 'http://localhost:11434/v1', null, 'native', 32768, 8192, 0, 0, 0, 0),
     ('deepseek-r1:32b', 'openai', 'deepseek-r1:32b', 'http://localhost:11434/v1', null, 'schema', 131072, 8192, 0, 0, 0, 0);
 
--- Decides by embeddings, on this machine, without key or network; it is not a language model.
+-- Selects a tool by embedding similarity, on this machine, without key or network; not a language model.
 insert into agent.model
     (name, provider, model_id, context_window, max_output_tokens, input_price, cached_input_price, cache_write_price, output_price)
 values

@@ -16,11 +16,11 @@ create table agent.tool (
     fingerprint     text,
     check ((kind = 'mcp') = (fingerprint is not null))
 );
-comment on table agent.tool is 'A capability under a name; plain SQL functions need no row here';
-comment on column agent.tool.target is 'kind sql: a function; python: module:function; mcp: server.tool; builtin: its name';
-comment on column agent.tool.fingerprint is 'kind mcp: of the name, description and schema that a person has accepted';
-comment on column agent.tool.effect is 'read: changes nothing; transactional: commits with its step; idempotent: leaves the database, may be repeated with its key; unsafe: leaves the database, at most once';
-comment on column agent.tool.bind is 'Arguments taken from the change, argument to column; the model does not see them';
+comment on table agent.tool is 'Tools by name; a plain SQL function needs no row';
+comment on column agent.tool.target is 'sql: a function; python: module:function; mcp: server.tool; builtin: its name';
+comment on column agent.tool.fingerprint is 'mcp: digest of the name, description and schema that a person has accepted';
+comment on column agent.tool.effect is 'read: changes nothing; transactional: commits with its step; idempotent: acts outside the database and can be repeated with its key; unsafe: acts outside the database, at most once';
+comment on column agent.tool.bind is 'Arguments set from the change, {"argument": "column"}; the model does not see them';
 
 insert into agent.tool (name, kind, target, description, effect) values
     ('update_row', 'builtin', 'update_row', 'Update the row that this is about.', 'transactional'),
@@ -44,14 +44,14 @@ create table agent.agent (
     max_output_tokens integer check (max_output_tokens > 0),
     updated_at        timestamptz not null default now()
 );
-comment on table agent.agent is 'A model with instructions, tools and limits, under a name';
+comment on table agent.agent is 'Agents: a model with a prompt, tools and limits';
 comment on column agent.agent.tool_choice is 'auto, required, or the name of the tool that must be called first';
-comment on column agent.agent.examples is 'Worked examples: [{"text": ..., "tool": ..., "arguments": {...}}]';
-comment on column agent.agent.max_seconds is 'Wall time of one run, waiting for people and retries not counted';
+comment on column agent.agent.examples is 'Examples for the model: [{"text": ..., "tool": ..., "arguments": {...}}]';
+comment on column agent.agent.max_seconds is 'Maximum duration of one run in seconds, without waits for people and retries';
 
--- An attachment's queue has the attachment's id.  Intake inserts runs for attachments that it cannot
--- see yet (their transaction waits for a standby) or any more (they were detached later), so it must
--- know the queue without looking it up.  One sequence numbers both, so that no other queue gets the id.
+-- The queue of an attachment has the ID of the attachment.  Intake inserts runs for attachments that are not yet
+-- visible (their transaction waits for a standby) or no longer exist (they were detached later), so it must derive
+-- the queue without a lookup.  One sequence numbers both, so that no other queue gets the ID.
 create sequence agent_internal.queue_id;
 
 create table agent.attachment (
@@ -84,24 +84,24 @@ create table agent.attachment (
     source        text not null default 'sql' check (source in ('sql', 'file')),
     definition    jsonb not null default '{}'
 );
-comment on column agent.attachment.definition is 'What a run needs to know, frozen by a trigger; the reader takes it from the WAL';
-comment on table agent.attachment is 'An agent on a table: which changes it acts on, and as whom';
-comment on column agent.attachment.condition is 'A boolean SQL expression over new and old; NULL: every change';
-comment on column agent.attachment.server_filter is 'Let the server filter by the condition before it sends a row. PostgreSQL then refuses to drop or retype the columns that it reads';
-comment on column agent.attachment.columns is 'What the agent is shown; an update must touch one of them. NULL: all columns';
-comment on column agent.attachment.writes is 'The columns that the tool update_row may write';
-comment on column agent.attachment.bind is 'Tool arguments taken from the change: {"argument": "column"}';
-comment on column agent.attachment.approve is 'Tools whose calls wait for a person';
-comment on column agent.attachment.run_as is 'The role that tools run as, never the daemon''s';
-comment on column agent.attachment.query_as is 'The role with whose rights the tool query reads; it can read and nothing else. NULL: walagent_analyst';
-comment on column agent.attachment.search_path is 'Where names in the condition, of tools and inside the tools'' bodies are looked up: as it was for whoever attached';
-comment on column agent.attachment.ordering_key is 'Changes with equal values here are worked one at a time, in commit order. NULL: the primary key; empty: no order';
-comment on column agent.attachment.cap is 'Runs at the same time; NULL: as many as the workers have slots';
-comment on column agent.attachment.max_depth is 'How many agents'' writes may have led to a change that this one still acts on; 0: only people''s and applications'' changes';
-comment on column agent.attachment.paused is 'Changes are still ingested, but no run starts';
+comment on column agent.attachment.definition is 'The definition that runs use, frozen by a trigger; the reader receives it through the WAL';
+comment on table agent.attachment is 'Attachments: an agent, a table, the changes it acts on, and the roles it acts as';
+comment on column agent.attachment.condition is 'A boolean SQL expression over new and old; NULL: every change matches';
+comment on column agent.attachment.server_filter is 'Whether the server filters by the condition before it sends a row; PostgreSQL then rejects changes of the columns that it reads';
+comment on column agent.attachment.columns is 'Columns that the agent is shown; an update must change one of them. NULL: all';
+comment on column agent.attachment.writes is 'Columns that the tool update_row can write';
+comment on column agent.attachment.bind is 'Tool arguments set from the change: {"argument": "column"}';
+comment on column agent.attachment.approve is 'Tools whose calls require an approval';
+comment on column agent.attachment.run_as is 'Role that SQL tools run as, never that of the daemon';
+comment on column agent.attachment.query_as is 'Read-only role that the tool query runs as; NULL: walagent_analyst';
+comment on column agent.attachment.search_path is 'search_path of the condition, of tool names and of tool bodies: that of the role that attached';
+comment on column agent.attachment.ordering_key is 'Runs with equal values in these columns are executed one at a time, in commit order. NULL: the primary key; empty: no order';
+comment on column agent.attachment.cap is 'Maximum number of concurrent runs; NULL: as many as the workers have slots';
+comment on column agent.attachment.max_depth is 'Maximum number of agents'' writes in the chain that caused a change; 0: only changes of people and applications';
+comment on column agent.attachment.paused is 'Whether no run starts; changes are still ingested';
 
--- The snapshot that runs are pinned to.  A version is never changed after it was made; only the
--- positions say between which commits it was the one in effect, and only the reader sets them.
+-- The frozen definitions that runs are pinned to.  A version never changes; only its positions, between which
+-- commits it was in effect, are set later, by the reader.
 create table agent.attachment_version (
     attachment_id bigint not null,
     version       integer not null,
@@ -111,8 +111,8 @@ create table agent.attachment_version (
     made_at       timestamptz not null default now(),
     primary key (attachment_id, version)
 );
-comment on table agent.attachment_version is 'What an attachment, its agent and its tools were, version by version';
-comment on column agent.attachment_version.active_from is 'Commit LSN of the transaction that made it; changes committed later are its';
+comment on table agent.attachment_version is 'Frozen definitions of attachments, with agent and tools, by version';
+comment on column agent.attachment_version.active_from is 'Commit LSN of the transaction that created it; it applies to changes that commit later';
 
 create table agent.backfill (
     attachment_id bigint not null,
@@ -128,15 +128,15 @@ create table agent.backfill (
     finished_at   timestamptz,
     primary key (attachment_id, generation)
 );
-comment on table agent.backfill is 'Running an agent on the rows that existed when it was attached, or when a gap ended';
-comment on column agent.backfill.generation is '0: the attach. Else of the slot that followed a gap';
+comment on table agent.backfill is 'Backfills: runs for the rows that existed at the attach, or at the end of a gap';
+comment on column agent.backfill.generation is '0: at the attach; otherwise the generation of the slot after a gap';
 
--- Rows inserted after a backfill was asked for, while it is going on: the stream has them, so the
--- backfill must leave them alone.  So must older backfills with those that a gap's end brought.
+-- Rows that a backfill in progress must skip: those inserted since it was requested, which the stream has, and
+-- for older backfills those that the end of a gap has processed.
 create table agent_internal.backfill_seen (
     attachment_id bigint not null,
     generation    integer not null default 0,
     key           text not null,
     primary key (attachment_id, key, generation)
 );
-comment on table agent_internal.backfill_seen is 'Rows that have their runs in another way, and that a running backfill leaves alone';
+comment on table agent_internal.backfill_seen is 'Rows that a backfill in progress skips, because they have runs already';

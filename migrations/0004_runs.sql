@@ -4,7 +4,7 @@ create type agent.run_state as enum (
     'pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review',
     'succeeded', 'failed', 'dead', 'cancelled', 'skipped'
 );
-comment on type agent.run_state is 'pending -> running -> succeeded | failed | dead | cancelled | skipped, with waits between';
+comment on type agent.run_state is 'States of a run: pending -> running -> succeeded | failed | dead | cancelled | skipped, with waits in between';
 
 create function agent_internal.is_final(_state agent.run_state)
     returns boolean
@@ -12,7 +12,7 @@ create function agent_internal.is_final(_state agent.run_state)
     immutable
 as $$ select _state in ('succeeded', 'failed', 'dead', 'cancelled', 'skipped') $$;
 
--- Which state may follow which.  `failed`, `dead` and `cancelled` open again only by agent.retry.
+-- The transitions.  Only agent.retry() requeues `failed`, `dead` and `cancelled`.
 create function agent_internal.may_follow(_old agent.run_state, _new agent.run_state)
     returns boolean
     language sql
@@ -32,8 +32,8 @@ as $$
     end
 $$;
 
--- Which columns a run has depends on its state and reason.  Functions in plpgsql on purpose: a
--- constraint's expression is read and planned anew for every statement, a call of one is not.
+-- Which columns are set depends on state and reason.  In PL/pgSQL on purpose: the expression of a constraint is
+-- read and planned for every statement, a call of such a function is not.
 create function agent_internal.fits_state(
     _state agent.run_state, _lease_expires_at timestamptz, _next_attempt_at timestamptz, _finished_at timestamptz
 )
@@ -70,13 +70,11 @@ begin
 end;
 $$;
 
--- One row for each queue: whose turn it is.  `queued` and `used` are hints kept by claims and repaired
--- by agent_internal.tick(); the truth is in agent.run.  So ending a run touches no row that other runs
--- share, and ends commit side by side.
+-- The queues.  `queued` and `used` are hints that claims maintain and agent_internal.tick() repairs; agent.run has
+-- the truth.  So ending a run updates no row that runs share, and ends commit concurrently.
 --
--- Each claim updates rows of this table.  Pages with some room left keep the new versions on the
--- page of the old ones.  There may be very many sessions, of which few have runs to claim: neither a
--- claim nor a tick reads the whole table.
+-- Each claim updates rows of this table; the fill factor keeps new versions on the page of the old ones.  There
+-- can be very many sessions, few of which have runs to claim: neither a claim nor a tick reads the whole table.
 create table agent_internal.queue (
     id            bigint primary key default nextval('agent_internal.queue_id'),
     kind          text not null,
@@ -92,12 +90,12 @@ create table agent_internal.queue (
 ) with (fillfactor = 80);
 create index queue_ready on agent_internal.queue (kind) where queued and not paused;
 create index queue_capped on agent_internal.queue (id) where cap is not null;
-comment on table agent_internal.queue is 'Queues of runs, which claims serve in turn: one of each attachment, one of each session';
-comment on column agent_internal.queue.kind is 'Of its runs: agent or question';
-comment on column agent_internal.queue.cap is 'Runs at the same time; NULL: as many as the workers have slots';
-comment on column agent_internal.queue.used is 'Runs that are running, as a hint; 0 where there is no cap';
-comment on column agent_internal.queue.queued is 'Whether there may be runs to claim, as a hint';
-comment on column agent_internal.queue.served is 'When it was served last, as a number of agent_internal.queue_turn';
+comment on table agent_internal.queue is 'Queues of runs, which claims serve in turn: one for each attachment and each session';
+comment on column agent_internal.queue.kind is 'Kind of its runs: agent or question';
+comment on column agent_internal.queue.cap is 'Maximum number of concurrent runs; NULL: as many as the workers have slots';
+comment on column agent_internal.queue.used is 'Number of running runs, a hint; 0 without a cap';
+comment on column agent_internal.queue.queued is 'Whether there might be runs to claim, a hint';
+comment on column agent_internal.queue.served is 'Number of agent_internal.queue_turn at the last claim from it';
 
 create sequence agent_internal.queue_turn;
 
@@ -137,28 +135,28 @@ create table agent.run (
     started_at         timestamptz,
     finished_at        timestamptz,
 
-    -- The slot delivers at least once; this makes taking a change in exactly once.
+    -- The slot delivers at least once; with this, a change is ingested exactly once.
     constraint run_once_per_change unique (attachment_id, generation, commit_lsn, ordinal),  -- planted: no-unique-key/table
     constraint columns_fit_state
         check (agent_internal.fits_state(state, lease_expires_at, next_attempt_at, finished_at)),
     constraint columns_fit_kind
         check (agent_internal.fits_kind(kind, reason, attachment_id, attachment_version, principal, commit_lsn, ordinal, backfill_key))
 )
--- A run is written three times: inserted, claimed, ended.  Ended runs stay for long, so a fifth of the
--- table, which autovacuum waits for by default, would be many times the part that is worked on.
+-- A run is written three times: inserted, claimed, ended.  Ended runs stay for a long time, so a fifth of the table,
+-- the default threshold of autovacuum, would be a multiple of the unfinished runs.
 with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
-comment on table agent.run is 'One piece of work, why it exists, and how far it is';
-comment on column agent.run.kind is 'agent: an agent works on a change; question: somebody asked one';
-comment on column agent.run.queue_id is 'The queue that it is claimed from';
-comment on column agent.run.principal is 'On whose behalf: who asked. NULL for an agent''s run, which acts as its attachment''s version says';
-comment on column agent.run.attachment_version is 'The version of the attachment that it is pinned to; NULL for a question';
-comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} as the WAL told it';
-comment on column agent.run.ordering_key is 'Runs of one queue with the same ordering key are worked one at a time, in order of id';
--- Partial: rows that no backfill brought need no entry.
+comment on table agent.run is 'Runs: one for each matching change, row of a backfill, or question';
+comment on column agent.run.kind is 'agent: an agent acts on a change; question: a person asked the database';
+comment on column agent.run.queue_id is 'Queue that it is claimed from';
+comment on column agent.run.principal is 'Login that asked the question; NULL for kind agent, which acts as the roles of its attachment version';
+comment on column agent.run.attachment_version is 'Version of the attachment that it is pinned to; NULL for a question';
+comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} from the WAL';
+comment on column agent.run.ordering_key is 'Runs of one queue with equal ordering keys are executed one at a time, in order of ID';
+-- Partial: only runs of backfills need an entry.
 create unique index run_once_per_backfilled_row on agent.run (attachment_id, generation, backfill_key)
     where backfill_key is not null;
--- Ordered by an expression, and so are the queries that use them: after an analyze of a full queue
--- the planner would rather walk the primary key, past every run that has ended since.
+-- Ordered by an expression, as are the queries that use them: after an analyze of a full queue, the planner would
+-- otherwise scan the primary key, past every run that has ended since.
 create index run_ready on agent.run (queue_id, (id + 0))
     where state = 'pending' and blocked_by is null and not_before is null;
 create index run_ordering on agent.run (queue_id, ordering_key, (id + 0))
@@ -176,9 +174,9 @@ create function agent_internal.check_transition()
 as $$
 begin
     if not agent_internal.may_follow(old.state, new.state) then
-        raise exception 'run % cannot go from % to %', old.id, old.state, new.state
+        raise exception 'cannot change the state of run % from % to %', old.id, old.state, new.state
             using errcode = 'WA003',
-                  hint = 'docs/concepts.md shows which state may follow which';
+                  hint = 'See "States of a run" in docs/concepts.md.';
     end if;
     return new;
 end;
@@ -189,8 +187,8 @@ create trigger check_transition
     when (old.state is distinct from new.state)
     execute function agent_internal.check_transition();
 
--- A run as intake and backfills insert it: JSON with the names of the columns.  What is left out has the
--- column's default.
+-- A run as intake and backfills insert it, as JSON with the names of the columns.  An omitted column has its
+-- default.
 create type agent.new_run as (
     attachment_id      bigint,
     attachment_version integer,
@@ -207,9 +205,9 @@ create type agent.new_run as (
     error              jsonb,
     start              boolean  -- whether a worker of the reader's process has a slot for it
 );
-comment on type agent.new_run is 'A run that is about to be inserted';
+comment on type agent.new_run is 'A run to be inserted, an element of the JSON array that intake and backfills send';
 
--- Changes after the first that a debouncing attachment merged into one run.
+-- The second and later changes that an attachment with debounce merged into one run.
 create table agent_internal.merged_change (
     attachment_id bigint not null,
     generation    integer not null,
@@ -221,15 +219,15 @@ create table agent_internal.merged_change (
     primary key (attachment_id, generation, commit_lsn, ordinal)
 );
 create index merged_change_run on agent_internal.merged_change (run_id);
-comment on table agent_internal.merged_change is 'Changes that joined an earlier change''s run because of debounce';
+comment on table agent_internal.merged_change is 'Changes that were merged into the run of an earlier change by debounce';
 
 -- Beside the run, not in it: it holds columns that the agent is not shown.
 create table agent_internal.deferred_change (
     run_id bigint primary key references agent.run on delete cascade,
     change json not null
 );
-comment on table agent_internal.deferred_change is 'Changes that could not be evaluated when they came, as the WAL told them; each has a pending run';
-comment on column agent_internal.deferred_change.change is 'json and not jsonb: it may hold bytes of a SQL_ASCII database, as \udcXX';
+comment on table agent_internal.deferred_change is 'Changes whose evaluation is deferred because their attachment is broken; each has a pending run';
+comment on column agent_internal.deferred_change.change is 'json, not jsonb: it can contain bytes of a SQL_ASCII database, as \udcXX';
 
 create table agent.step (
     run_id             bigint not null references agent.run on delete cascade,
@@ -246,8 +244,8 @@ create table agent.step (
     recorded_at        timestamptz not null default now(),
     primary key (run_id, seq)
 );
-comment on table agent.step is 'What happened in a run, in order; append-only';
-comment on column agent.step.kind is 'reply: the model; intent: an external tool is about to be called; result: a tool''s answer; approval: a person was asked; decision: what the person said; note: injected text; error: a failed attempt';
+comment on table agent.step is 'Steps of runs, in order; append-only';
+comment on column agent.step.kind is 'reply: of the model; intent: an external tool is about to be called; result: of a tool; approval: requested; decision: on an approval; note: inserted text; error: a failed attempt';
 
 create table agent.worker (
     name         text primary key,
@@ -256,4 +254,4 @@ create table agent.worker (
     version      text not null default '',
     slots        integer not null default 0
 );
-comment on table agent.worker is 'Processes that work runs, and when each was last alive';
+comment on table agent.worker is 'Processes that execute runs, with the time of their last heartbeat';

@@ -14,12 +14,12 @@ create table agent.checkpoint (
     reader       text,
     updated_at   timestamptz not null default now()
 );
-comment on table agent.checkpoint is 'How far the WAL of a slot is ingested';
-comment on column agent.checkpoint.generation is 'Grows when the slot is made anew, so that positions stay unique';
-comment on column agent.checkpoint.epoch is 'Grows with every reader that takes over; an older reader can write nothing';
-comment on column agent.checkpoint.end_lsn is 'Where to resume: everything that committed before it is ingested';
-comment on column agent.checkpoint.committed_at is 'When the last transaction committed that is ingested';
-comment on column agent.checkpoint.abandoned_at is 'When the slot was given up: nobody reads it any more, and whoever finds it drops it';
+comment on table agent.checkpoint is 'Checkpoints: how far the WAL of each slot is ingested';
+comment on column agent.checkpoint.generation is 'Incremented when the slot is created again, so that positions stay unique';
+comment on column agent.checkpoint.epoch is 'Incremented by each reader that takes over; an older reader can write nothing';
+comment on column agent.checkpoint.end_lsn is 'Position to resume at: everything that committed before it is ingested';
+comment on column agent.checkpoint.committed_at is 'Commit time of the last ingested transaction';
+comment on column agent.checkpoint.abandoned_at is 'When the slot was abandoned: no reader uses it, and the next process that finds it drops it';
 
 create table agent.gap (
     id          bigint primary key generated always as identity,
@@ -34,12 +34,12 @@ create table agent.gap (
     resolved_at timestamptz,
     resolved_by name
 );
--- Nothing is ingested while a gap is open, so one at a time says it all.
+-- Nothing is ingested while a gap is open, so one open gap is enough.
 create unique index gap_open_once on agent.gap (slot, generation) where resolved_at is null;
-comment on table agent.gap is 'A stretch of WAL that was lost to us, and what was done about it';
-comment on column agent.gap.generation is 'Of the slot that was lost';
-comment on column agent.gap.from_lsn is 'Everything that committed before it is ingested';
-comment on column agent.gap.to_lsn is 'Where the WAL ended when the gap was found; once it is dealt with, where the new slot begins';
+comment on table agent.gap is 'Gaps: WAL that was lost, and its resolution';
+comment on column agent.gap.generation is 'Generation of the lost slot';
+comment on column agent.gap.from_lsn is 'Start: everything that committed before it is ingested';
+comment on column agent.gap.to_lsn is 'End of the WAL when the gap was found; after the resolution, start of the new slot';
 comment on column agent.gap.since is 'Everything that committed before this time is ingested';
 
 create table agent.gap_choice (
@@ -58,14 +58,14 @@ create table agent.gap_choice (
     constraint columns_fit_choice
         check ((choice = 'since') = (column_name is not null and since is not null and rows is not null and runs is not null))
 );
-comment on table agent.gap_choice is 'What people chose to do, for each attachment, about the rows of a gap; written by walagent resync';
-comment on column agent.gap_choice.choice is 'skip: nothing; since: run on the rows whose column says that they have changed since; all: run on every row';
-comment on column agent.gap_choice.since is 'Rows whose column had this time or a later one were looked at';
-comment on column agent.gap_choice.rows is 'How many those were';
-comment on column agent.gap_choice.runs is 'How many of them got a run: not those that were ingested already, or whose condition is false. NULL for all: see agent.backfill';
-comment on column agent.gap_choice.undated is 'Rows whose column is NULL: nobody can say when they changed, and they were left out';
+comment on table agent.gap_choice is 'What was chosen for the rows of a gap, by attachment; written by walagent resync';
+comment on column agent.gap_choice.choice is 'skip: no runs; since: runs for rows whose column has this time or a later one; all: runs for every row';
+comment on column agent.gap_choice.since is 'Rows with this time or a later one in the column were checked';
+comment on column agent.gap_choice.rows is 'Number of checked rows';
+comment on column agent.gap_choice.runs is 'Number of runs that were inserted, without rows that had one or do not match. NULL for all: see agent.backfill';
+comment on column agent.gap_choice.undated is 'Number of rows left out because the column is NULL';
 
--- Take over the checkpoint of a slot that is not given up; older readers can write nothing from here on.
+-- Take over the checkpoint of a slot that is not abandoned; from then on, older readers can write nothing.
 create function agent_internal.take_checkpoint(_slot text, _reader text)
     returns agent.checkpoint
     language sql
@@ -75,10 +75,10 @@ as $$
     returning *
 $$;
 
--- Give a slot up: write the gap down and fence its reader.  Dropping the slot comes after the commit;
--- who dies in between leaves that to whoever comes next.
+-- Abandon a slot: record the gap and fence the reader.  The slot is dropped after the commit; if the process dies
+-- in between, the next one drops it.
 --
--- Returns the gap, or NULL when another reader has taken the checkpoint over: then nothing is done.
+-- Returns the gap, or NULL if another reader has the checkpoint: then nothing is done.
 create function agent_internal.abandon_slot(_slot text, _epoch bigint, _reason text)
     returns bigint
     language sql
@@ -94,4 +94,4 @@ as $$
     on conflict (slot, generation) where resolved_at is null do update set to_lsn = excluded.to_lsn
     returning g.id
 $$;
-comment on function agent_internal.abandon_slot(text, bigint, text) is 'Give a slot up that keeps too much WAL; called by its reader';
+comment on function agent_internal.abandon_slot(text, bigint, text) is 'Abandon a slot that retains too much WAL; called by its reader';

@@ -1,6 +1,6 @@
 -- What the checks of a definition read from the catalog, and suggestions for misspelled names.
 
--- How many single-letter edits lie between two words.
+-- The edit distance of two words.
 create function agent_internal.edit_distance(_a text, _b text)
     returns integer
     language plpgsql
@@ -25,23 +25,23 @@ begin
 end;
 $$;
 
--- " Did you mean ...?  Known: ..." for an error message.
+-- A hint: 'Did you mean "..."? Known: ...'.
 create function agent_internal.suggest(_word text, _known text[])
     returns text
     language sql
     stable
 as $$
     select coalesce(
-        (select format('did you mean "%s"? ', k)
+        (select format('Did you mean "%s"? ', k)
            from unnest(_known) k
           where agent_internal.edit_distance(lower(left(_word, 40)), lower(left(k, 40))) <= greatest(2, length(_word) / 3)
           order by agent_internal.edit_distance(lower(left(_word, 40)), lower(left(k, 40))), k
           limit 1), '')
-        || 'known: ' || coalesce((select string_agg(k, ', ' order by k) from unnest(_known) k), 'none')
+        || 'Known: ' || coalesce((select string_agg(k, ', ' order by k) from unnest(_known) k), 'none') || '.'
 $$;
 
--- The values of `CHECK (x IN ('a', 'b'))` as PostgreSQL prints it, also with `OR x IS NULL`; NULL for
--- any other check, for it may allow more than its list, or just the others.
+-- The values of `CHECK (x IN ('a', 'b'))` as PostgreSQL prints it, also with `OR x IS NULL`; NULL for any other
+-- check, which can allow more than the list, or its complement.
 create function agent_internal.check_list(_definition text)
     returns text[]
     language sql
@@ -121,7 +121,7 @@ as $$
      where a.attrelid = _relation and a.attname = _column and a.attnum > 0 and not a.attisdropped
 $$;
 
--- The primary key's columns in key order; empty when there is none.
+-- The columns of the primary key, in key order; empty without one.
 create function agent_internal.key_columns(_relation regclass)
     returns text[]
     language sql
@@ -150,7 +150,7 @@ as $$
                           and (c.relreplident = 'd' and i.indisprimary or c.relreplident = 'i' and i.indisreplident)))
 $$;
 
--- The names of the arguments that a function is called with, in order; '' for one without.
+-- The names of the input arguments of a function, in order; '' for an unnamed one.
 create function agent_internal.argument_names(_function regprocedure)
     returns text[]
     language sql
@@ -163,7 +163,7 @@ as $$
       from pg_catalog.pg_proc p where p.oid = _function
 $$;
 
--- The columns that hold JSON, with what they hold: json or jsonb, also where a domain stands between.
+-- The JSON columns with their type, json or jsonb, also through domains.
 create function agent_internal.json_columns(_relation regclass)
     returns jsonb
     language sql
@@ -178,7 +178,7 @@ as $$
     select coalesce(jsonb_object_agg(name, type::regtype::text), '{}') from held where type in ('json'::regtype, 'jsonb'::regtype)
 $$;
 
--- Whether a text is UTF-8, which a database without an encoding (SQL_ASCII) does not see to.
+-- Whether a text is valid UTF-8, which a SQL_ASCII database does not ensure.
 create function agent_internal.is_utf8(_text text)
     returns boolean
     language plpgsql

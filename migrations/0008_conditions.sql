@@ -1,6 +1,6 @@
 -- Conditions of a definition: compiled once by PostgreSQL, stored with all names spelled out.
 
--- A condition must be one expression: no way out of the parentheses it will be put in.
+-- A condition must be one expression, which cannot close the parentheses that it is placed in.
 create function agent_internal.is_one_expression(_text text)
     returns boolean
     language plpgsql
@@ -11,8 +11,8 @@ declare
     _bare  text;
     _char  text;
 begin
-    -- What strings and quoted names hold is not looked at.  An escape string, a dollar quote or a
-    -- comment could mislead this, but it stands before all that it misleads, and is seen.
+    -- The contents of strings and quoted names are ignored.  An escape string, a dollar quote or a comment could
+    -- mislead this, but it precedes what it misleads, and is found.
     _bare := regexp_replace(_text, '''(?:[^'']|'''')*''|"(?:[^"]|"")*"', E'\x01', 'g');
     if _bare ~ '[;''"$]' or _bare ~* '\me\x01' or strpos(_bare, '--') > 0 or strpos(_bare, '/*') > 0 then
         return false;
@@ -27,12 +27,12 @@ begin
 end;
 $$;
 
--- The condition of a view over *_relation*, as PostgreSQL writes it back: each name with its schema,
--- each cast spelled out.  So it means the same on any search_path, and no function that is made
--- later and fits better can take the place of the one that was checked.
+-- The condition of a view over *_relation* as PostgreSQL prints it: each name with its schema, each cast explicit.
+-- So it has the same meaning in any search_path, and no function that is created later and matches better can
+-- replace the one that was checked.
 --
--- The text before it is compared, not searched for: a table's name may hold whatever its owner likes.
--- Constants are written as whoever reads the text back reads them, whatever the styles of the session.
+-- The text before it is compared, not searched for: the name of a table can contain anything.  Constants are printed
+-- in fixed styles, whatever those of the session are.
 create function agent_internal.view_condition(_view regclass, _relation regclass, _aliases text[])
     returns text
     language plpgsql
@@ -53,20 +53,21 @@ declare
                   || E'\n  WHERE';
 begin
     if left(_text, length(_head)) <> _head then
-        raise exception 'the condition cannot be read back from %', _text using errcode = 'WA012';
+        raise exception 'could not parse the view definition of a condition: %', _text using errcode = 'WA012';
     end if;
     _text := btrim(substr(_text, length(_head) + 1), E' \n;');
     if _tail = '' then
         return _text;
     end if;
-    -- Before version 16 every view knows a NEW and an OLD of its own, and ours are printed as new_1, old_1.
+    -- Before version 16 every view has a NEW and an OLD of its own, and those of the condition are printed as
+    -- new_1 and old_1.
     return (select string_agg(coalesce(m[1], m[2] || '.', m[3]), '' order by n)
               from regexp_matches(_text, '(''(?:[^'']|'''')*''|"(?:[^"]|"")*")|\m(new|old)_1\.|(.)', 'g')
                    with ordinality as found (m, n));
 end;
 $$;
 
--- Refuse columns that are never in the WAL: generated ones, but for stored ones from version 18 on.
+-- Reject columns that are never in the WAL: generated ones, except stored ones from version 18 on.
 create function agent_internal.check_streamed(_relation regclass, _columns text[], _what text, _state text default 'WA013')
     returns void
     language plpgsql
@@ -81,20 +82,19 @@ begin
        and (attgenerated = 'v' or current_setting('server_version_num')::integer < 180000)
      limit 1;
     if found then
-        raise exception '% needs the generated column "%" of %, which the WAL does not carry', _what, _absent, _relation
-            using errcode = _state, hint = 'use the columns that it is made of';
+        raise exception '%: generated column "%" of % is not in the WAL', _what, _absent, _relation
+            using errcode = _state, hint = 'Use the columns that it is generated from.';
     end if;
 end;
 $$;
 
--- Compile a condition by making a view of it, look at what PostgreSQL understood, and drop it.
+-- Compile a condition: create a view of it, inspect what PostgreSQL has parsed, and drop the view.
 --
--- Returns the columns it reads, those that it reads of the old row, whether it reads a row as a whole,
--- and its text with all names spelled out: that is what is evaluated later.  Raises PostgreSQL's own
--- error for what does not compile, and WA012 for what would not give the same answer each time it is
--- asked: subqueries, volatile functions, a row's place in the table, columns that the WAL does not
--- carry, and functions and domains that are neither PostgreSQL's nor an extension's (they could
--- change role in the middle of the reader's evaluation).
+-- Returns the columns that it reads, those of the old row, whether it reads a whole row, and its text with all
+-- names qualified, which is what is evaluated later.  Raises the error of PostgreSQL for what does not compile, and
+-- WA012 for what could give different results for one change: subqueries, volatile functions, system columns,
+-- columns that are not in the WAL, and functions and domains that belong neither to PostgreSQL nor to an extension
+-- (they could set another role during the evaluation).
 create function agent_internal.compile_condition(
     _relation regclass, _condition text, _path text,
     out columns text[], out old_columns text[], out whole_row boolean, out compiled text
@@ -106,33 +106,34 @@ as $$
 declare
     _statement constant text := format('create temporary view walagent_condition as select from %s as new, %s as old where (%s)',
                                        _relation, _relation, _condition);
-    -- Before version 16 every view knows a NEW and an OLD of its own, before ours.
+    -- Before version 16 every view has a NEW and an OLD of its own, before those of the condition.
     _old constant integer := case when current_setting('server_version_num')::integer < 160000 then 4 else 2 end;
     _rule     record;
     _function record;
 begin
     if not agent_internal.is_one_expression(_condition) then
-        raise exception 'the condition is not one plain expression: %', left(_condition, 200)
-            using errcode = 'WA012', hint = 'no comments, no dollar quotes, no E-strings, no semicolons, balanced parentheses';
+        raise exception 'condition is not a single expression: %', left(_condition, 200)
+            using errcode = 'WA012', hint = 'Remove comments, dollar quotes, E strings and semicolons, and balance the parentheses.';
     end if;
     begin
         perform set_config('search_path', _path, true);
         execute _statement;
         perform pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     exception when insufficient_privilege then
-        raise exception 'the condition cannot be checked: %', sqlerrm
+        raise exception 'could not check the condition: %', sqlerrm
             using errcode = 'WA012', hint = format('grant temporary on database %I to %I', current_database(), current_user);
     end;
     select r.oid, r.ev_action::text as tree into _rule
       from pg_catalog.pg_rewrite r where r.ev_class = 'pg_temp.walagent_condition'::regclass;
     if _rule.tree like '%{SUBLINK%' then
-        raise exception 'a condition may not hold a subquery: its answer must depend on the row alone'
-            using errcode = 'WA012';
+        raise exception 'cannot use a subquery in a condition'
+            using errcode = 'WA012', detail = 'A condition depends only on new and old.';
     elsif _rule.tree like '%{COERCETODOMAIN%' then
-        raise exception 'a condition may not cast to a domain: its check could be any function' using errcode = 'WA012';
+        raise exception 'cannot cast to a domain in a condition'
+            using errcode = 'WA012', detail = 'The check of a domain can call any function.';
     elsif _rule.tree ~ ':varattno -' then
-        raise exception 'a condition may not read ctid, xmin or tableoid: the WAL does not carry them'
-            using errcode = 'WA012';
+        raise exception 'cannot use a system column in a condition'
+            using errcode = 'WA012', detail = 'System columns are not in the WAL.';
     end if;
     for _function in
         select distinct p.oid::regprocedure as name, p.provolatile, p.pronamespace = 'pg_catalog'::regnamespace
@@ -143,8 +144,8 @@ begin
                join pg_catalog.pg_proc p on p.oid = m[1]::oid
     loop
         if _function.provolatile = 'v' or not _function.trusted or _function.name::text ~ '^(pg_|.*_to_xml)' then
-            raise exception 'a condition may not call %: only stable functions of PostgreSQL and of extensions', _function.name
-                using errcode = 'WA012';
+            raise exception 'cannot call % in a condition', _function.name
+                using errcode = 'WA012', hint = 'Use a non-volatile function of PostgreSQL or an extension.';
         end if;
     end loop;
     for _function in
@@ -155,8 +156,8 @@ begin
            and not exists (select from pg_catalog.pg_depend d
                             where d.classid = 'pg_operator'::regclass and d.objid = o.oid and d.deptype = 'e')
     loop
-        raise exception 'a condition may not use the operator %: only those of PostgreSQL and of extensions', _function.name
-            using errcode = 'WA012';
+        raise exception 'cannot use operator % in a condition', _function.name
+            using errcode = 'WA012', hint = 'Use an operator of PostgreSQL or an extension.';
     end loop;
     select coalesce(array_agg(distinct a.attname::text), '{}') into columns
       from pg_catalog.pg_depend d
@@ -174,13 +175,13 @@ begin
 end;
 $$;
 
--- The condition as a row filter of a publication, or NULL where it cannot be one.
+-- The condition as a row filter of a publication, or NULL if it cannot be one.
 --
--- A filter runs inside the walsender, where an error would end the stream for ever.  So only what
--- cannot raise becomes one: comparisons, boolean logic and null tests over the new row's columns
--- and constants, with functions that PostgreSQL itself calls leakproof.
+-- A filter is evaluated in the walsender, where an error would block the stream permanently.  So only what cannot
+-- raise is used: comparisons, boolean logic and null tests of columns of the new row and constants, with functions
+-- that PostgreSQL marks as leakproof.
 --
--- Args: _condition: as agent_internal.compile_condition() has spelled it out.
+-- Args: _condition: as returned by agent_internal.compile_condition().
 create function agent_internal.row_filter(_relation regclass, _condition text)
     returns text
     language plpgsql
@@ -210,7 +211,7 @@ begin
                    where not p.proleakproof and m[1] <> '0') then
         return null;
     end if;
-    -- Before version 16, PostgreSQL writes new.status even where there is only one table.
+    -- Before version 16, PostgreSQL prints new.status even if there is only one table.
     return (select string_agg(coalesce(m[1], m[2], ''), '' order by n)
               from regexp_matches(_text, '(''(?:[^'']|'''')*''|"(?:[^"]|"")*")|\mnew\.|(.)', 'g') with ordinality as t (m, n));
 end;

@@ -17,7 +17,7 @@ begin
                         where attrelid = _relation and attname = c and attnum > 0 and not attisdropped)
      limit 1;
     if _missing is not null then
-        raise exception '% names column "%", which % does not have', _what, _missing, _relation
+        raise exception '%: column "%" of % does not exist', _what, _missing, _relation
             using errcode = 'WA013',
                   hint = agent_internal.suggest(_missing, (select array_agg(attname::text) from pg_catalog.pg_attribute
                                                    where attrelid = _relation and attnum > 0 and not attisdropped));
@@ -25,7 +25,7 @@ begin
 end;
 $$;
 
--- Refuse tables that cannot be followed, or that following would break for the application.
+-- Reject tables whose changes are not in the WAL, or whose publication would break the application.
 create function agent_internal.check_relation(_relation regclass, _ops text[])
     returns void
     language plpgsql
@@ -37,14 +37,15 @@ declare
 begin
     select * into _c from pg_catalog.pg_class where oid = _relation;
     if _c.oid is null then
-        raise exception 'there is no table with oid %', _relation::oid::bigint using errcode = 'WA013';
+        raise exception 'table with OID % does not exist', _relation::oid::bigint using errcode = 'WA013';
     elsif _c.relkind not in ('r', 'p') then
-        raise exception '% is not a table: only tables are written to the WAL row by row', _relation using errcode = 'WA013';
+        raise exception '% is not a table', _relation
+            using errcode = 'WA013', detail = 'Only the rows of tables are written to the WAL.';
     elsif _c.relpersistence <> 'p' then
         raise exception '% is % and not written to the WAL', _relation,
             case _c.relpersistence when 'u' then 'unlogged' else 'temporary' end using errcode = 'WA013';
     elsif _c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace, 'pg_catalog'::regnamespace) then
-        raise exception '% is a table of the system: an agent there would feed on itself', _relation using errcode = 'WA013';
+        raise exception 'cannot attach to system table %', _relation using errcode = 'WA013';
     end if;
     select a.relation into _kin
       from agent.attachment a
@@ -52,29 +53,31 @@ begin
        and (a.relation in (select relid from pg_partition_ancestors(_relation) p (relid))
             or _relation in (select relid from pg_partition_ancestors(a.relation) p (relid)));
     if found then
-        raise exception '% is attached to, and the changes of partitions are told as their parent''s', _kin
-            using errcode = 'WA013', hint = 'attach to the parent alone, with a condition';
+        raise exception 'cannot attach to a partition and its parent: % is attached', _kin
+            using errcode = 'WA013', hint = 'Attach to the parent alone, with a condition.';
     end if;
     if _ops = '{insert}' then
         return;
     end if;
-    -- All but inserts are published together: also where only truncates are wanted.
+    -- All operations but insert are published together, also for truncate alone.
     if _c.relreplident = 'n'
        or _c.relreplident = 'd' and agent_internal.key_columns(_relation) = '{}'
        or _c.relreplident = 'i' and not exists (select from pg_catalog.pg_index where indrelid = _relation and indisreplident) then
-        raise exception '% has no replica identity: publishing its updates would make the application''s own UPDATE and DELETE fail', _relation
-            using errcode = 'WA013', hint = format('alter table %s add primary key (...), or: alter table %s replica identity full', _relation, _relation);
+        raise exception '% has no replica identity', _relation
+            using errcode = 'WA013', detail = 'Once its updates are published, UPDATE and DELETE of the application would fail.',
+                  hint = format('alter table %s add primary key (...), or: alter table %s replica identity full', _relation, _relation);
     end if;
     if _c.relreplident = 'f' and exists (select from pg_catalog.pg_attribute
                                           where attrelid = _relation and attgenerated = 'v' and not attisdropped) then
-        raise exception '% has replica identity full and a virtual generated column: publishing it would make the application''s UPDATE fail', _relation
-            using errcode = 'WA013', hint = 'make the column stored, or use the primary key as replica identity';
+        raise exception '% has replica identity full and a virtual generated column', _relation
+            using errcode = 'WA013', detail = 'Once it is published, UPDATE of the application would fail.',
+                  hint = 'Make the column stored, or use the primary key as replica identity.';
     end if;
 end;
 $$;
 
--- What the agent is shown, the role that it runs as must be allowed to see, and what its tools are
--- given of the row.  The WAL itself knows no privileges.
+-- The role that an agent runs as must be able to read what the agent is shown, and the bound arguments of its tools:
+-- the WAL has no privileges.
 create function agent_internal.check_visibility(_relation regclass, _columns text[], _run_as name)
     returns void
     language plpgsql
@@ -90,15 +93,15 @@ begin
        and not has_column_privilege(_run_as, _relation, a.attnum, 'select')
      limit 1;
     if _hidden is not null then
-        raise exception 'role "%" may not read column "%" of %, and would be shown it', _run_as, _hidden, _relation
+        raise exception 'role "%" lacks SELECT on column "%" of %', _run_as, _hidden, _relation
             using errcode = '42501',
-                  hint = format('grant select on %s to %I, or name the columns to be shown in columns=[...]', _relation, _run_as);
+                  hint = format('Run grant select on %s to %I, or list the columns to show in columns=[...].', _relation, _run_as);
     end if;
 end;
 $$;
 
--- Whether the current role may change what *_attached_by* attached: that role, its members, and who
--- owns this schema.  The role may have been dropped.
+-- Whether the current role may change an attachment of *_attached_by*: it is that role, a member of it, or the owner
+-- of this schema.  The role might have been dropped.
 create function agent_internal.may_change(_attached_by name)
     returns boolean
     language sql
@@ -117,14 +120,14 @@ create function agent_internal.check_model(_name text)
 as $$
 begin
     if not exists (select from agent.model where name = _name and enabled) then
-        raise exception 'there is no model "%"', _name
+        raise exception 'model "%" does not exist or is not enabled', _name
             using errcode = 'WA014',
                   hint = agent_internal.suggest(_name, (select array_agg(name) from agent.model where enabled));
     end if;
 end;
 $$;
 
--- Everything a run needs to know, as it is now.
+-- The definition that runs use, as of now.
 create function agent_internal.define(_attachment agent.attachment)
     returns jsonb
     language plpgsql
@@ -150,8 +153,8 @@ begin
     if _attachment.server_filter then
         _filter := agent_internal.row_filter(_attachment.relation, _compiled);
         if _filter is null or _attachment.ops <> '{insert}' then
-            raise exception 'server_filter needs a condition of plain comparisons on the new row, and the operation insert alone'
-                using errcode = 'WA012', hint = 'without server_filter the condition is evaluated when the row has arrived, and may be anything';
+            raise exception 'server_filter requires on=insert and leakproof comparisons on new'
+                using errcode = 'WA012', hint = 'Omit server_filter: walagent then evaluates the condition itself.';
         end if;
     end if;
     _names := _agent.tools;
@@ -161,7 +164,7 @@ begin
     select coalesce(jsonb_agg(agent_internal.resolve_tool(t, _attachment) order by n), '[]') into _tools
       from unnest(_names) with ordinality as x (t, n);
     if _agent.tool_choice not in ('auto', 'required') and not _agent.tool_choice = any (_names) then
-        raise exception 'tool_choice is "%", which is not among the tools', _agent.tool_choice
+        raise exception 'tool_choice "%" is not among the tools', _agent.tool_choice
             using errcode = 'WA011', hint = agent_internal.suggest(_agent.tool_choice, _names || '{auto,required}');
     end if;
     perform agent_internal.check_approve(_attachment.approve, _names);
@@ -173,7 +176,7 @@ begin
         'table', (select relname from pg_catalog.pg_class where oid = _attachment.relation),
         'key_columns', agent_internal.key_columns(_attachment.relation),
         'condition', _compiled, 'condition_columns', _used, 'whole_row', _whole,
-        -- What it reads of the old row, and the WAL carries: without that its answer would be another.
+        -- What it reads of the old row, and the WAL has: without it, the result would differ.
         'old_columns', array(select unnest(_old) intersect select unnest(agent_internal.identity_columns(_attachment.relation)) order by 1),
         'json_columns', agent_internal.json_columns(_attachment.relation),
         'row_filter', _filter,
@@ -203,8 +206,8 @@ begin
         if not agent_internal.may_change(old.attached_by) then
             raise exception 'attachment "%" belongs to role "%"', old.name, old.attached_by using errcode = '42501';
         end if;
-        -- Pausing changes neither what is matched nor what a run does: no new version.  Resuming looks
-        -- at the ground anew: what has changed beneath the attachment is refused now, or taken over.
+        -- Pausing changes neither what matches nor what a run does: no new version.  Resuming checks the attachment
+        -- again: what has changed in its table is now rejected, or becomes part of the definition.
         _same := to_jsonb(new) - '{paused,paused_reason,definition}'::text[]
                  = to_jsonb(old) - '{paused,paused_reason,definition}'::text[];
         if _same and (new.paused or not old.paused) then
@@ -212,15 +215,15 @@ begin
             return new;
         end if;
         if new.relation = old.relation and not exists (select from pg_catalog.pg_class where oid = new.relation) then
-            raise exception '%, which attachment "%" was on', agent_internal.drop_message(old.definition), old.name
+            raise exception 'attachment "%": %', old.name, agent_internal.drop_message(old.definition)
                 using errcode = 'WA013', hint = agent_internal.reattach_message(old);
         end if;
         new.version := old.version + case when _same then 0 else 1 end;
-        -- A file names its table, and a table of that name may be a new one: nobody adopts it unasked.
+        -- A file names its table, and a table of that name can be a new one, which only a person may accept.
         if new.relation <> old.relation and not old.paused
            and not exists (select from pg_catalog.pg_class where oid = old.relation) then
             new.paused := true;
-            new.paused_reason := agent_internal.drop_message(old.definition) || '; resuming takes that';
+            new.paused_reason := agent_internal.drop_message(old.definition) || '; walagent resume accepts it';
         end if;
     else
         new.attached_by := current_user;
@@ -230,7 +233,7 @@ begin
                                                         from unnest(_schemas) with ordinality as x (s, n)), '');
     end if;
     if not pg_has_role(current_user, new.run_as, 'member') then
-        raise exception 'you are not a member of role "%" and cannot attach an agent that runs as it', new.run_as
+        raise exception 'must be a member of role "%" to attach an agent that runs as it', new.run_as
             using errcode = '42501';
     end if;
     perform agent_internal.check_relation(new.relation, new.ops);
@@ -246,12 +249,12 @@ begin
     perform agent_internal.check_streamed(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
     if new.backfill and agent_internal.key_columns(new.relation) = '{}' then
-        raise exception 'backfill needs a primary key on %', new.relation using errcode = 'WA013';
+        raise exception 'backfill requires a primary key on %', new.relation using errcode = 'WA013';
     end if;
     new.definition := agent_internal.define(new);
     if not agent_internal.is_utf8(new.definition::text) then
-        raise exception 'attachment "%" holds bytes that are no UTF-8, and no model could read them', new.name
-            using errcode = 'WA013', hint = 'set client_encoding to what the client writes in, or write UTF-8';
+        raise exception 'attachment "%" contains bytes that are not valid UTF-8', new.name
+            using errcode = 'WA013', hint = 'Set client_encoding to the encoding of the client, or use UTF-8.';
     end if;
     if _same and new.definition <> old.definition then
         new.version := old.version + 1;
@@ -261,12 +264,12 @@ begin
 end;
 $$;
 
--- Check one attachment with the rights of whoever attaches, and fill in what follows from it.
+-- Check an attachment with the rights of the role that attaches, and set what follows from it.
 --
--- `definition` is set here and nowhere else: whatever a statement puts there is overwritten.
+-- `definition` is set only here: a value in the statement is overwritten.
 --
--- Nothing is called here but by its full name, and no operator is used: the search_path is still that
--- of whoever attaches, who may have put functions and operators of their own before PostgreSQL's.
+-- Functions are called by their qualified name, and no operator is used: the search_path is still that of the role
+-- that attaches, which can have functions and operators of its own before those of PostgreSQL.
 create function agent_internal.check_attachment()
     returns trigger
     language plpgsql

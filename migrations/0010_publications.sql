@@ -1,15 +1,15 @@
 -- Publications: what the server sends, and what to do if another role has changed them.
 
--- Which tables walagent has put into its publications, and as which entries.  Whoever takes a table
--- out, or drops a publication, silences changes; putting it back makes a new entry, so the loss shows
--- for as long as this table remembers the old one.
+-- The tables that walagent has added to its publications, with their entries.  If another role removes a table or
+-- drops a publication, changes are missing; adding it again creates a new entry, so that the loss is detected as long
+-- as this table has the old one.
 create table agent_internal.published (
     relation    regclass primary key,
     publication name not null,
     entry       oid not null
 );
-comment on table agent_internal.published is 'Tables as walagent put them into its publications';
-comment on column agent_internal.published.entry is 'Of pg_publication_rel: another one means that somebody took the table out and put it back';
+comment on table agent_internal.published is 'Tables as walagent has added them to its publications';
+comment on column agent_internal.published.entry is 'OID in pg_publication_rel: another one means that the table was removed and added again';
 
 -- Which tables are to be sent, and to whom: a publication is the union of what is requested.  Attaching
 -- requests for intake, in its own transaction; a reader requests for the other sinks of its slot.
@@ -29,10 +29,10 @@ comment on column agent_internal.requested_table.row_filter is 'The only inserte
 create publication walagent;
 create publication walagent_inserts;
 
--- Let the publications send what we need, and make them where somebody has dropped them.
+-- Create the publications if they do not exist, and set what they send.
 --
--- Tables of which only inserts are wanted go to `walagent_inserts`, because a table in `walagent`
--- without replica identity would make the application's own UPDATE and DELETE fail.
+-- A table of which only inserts are needed is in `walagent_inserts`: in `walagent`, without a replica identity, it
+-- would make UPDATE and DELETE of the application fail.
 create function agent_internal.repair_publications()
     returns void
     language plpgsql
@@ -51,8 +51,8 @@ begin
         execute 'alter publication walagent set (publish_generated_columns = stored)';
         execute 'alter publication walagent_inserts set (publish_generated_columns = stored)';
     end if;
-    -- The one table of ours that is published: so the reader learns of an attachment exactly where
-    -- its transaction stands among the others.
+    -- The only published table of walagent: the reader receives an attachment at the position of its transaction
+    -- among the others.
     if not exists (select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
                     where p.pubname = 'walagent' and r.prrelid = 'agent.attachment'::regclass) then
         alter publication walagent add table agent.attachment;
@@ -60,9 +60,9 @@ begin
 end;
 $$;
 
--- Remember how a table is published now, unless that was not ours to begin with.
+-- Record how a table is published now, unless another role had published it.
 --
--- Args: _was: the entry that it had before we altered anything, NULL if it had none.
+-- Args: _was: its entry before the alteration; NULL: none.
 create function agent_internal.record_published(_relation regclass, _was oid)
     returns void
     language plpgsql
@@ -115,7 +115,7 @@ declare
     _now    record;
 begin
     if not exists (select from pg_class where oid = _relation) then
-        return;  -- dropped meanwhile; its publication went with it
+        return;  -- dropped meanwhile, and with it its entry
     end if;
     select case when bool_or(not inserts_only) then 'walagent'
                 when count(*) > 0 then 'walagent_inserts' end,
@@ -148,23 +148,23 @@ begin
             execute format('alter publication %I add table only %s', _wanted, _relation)
                     || coalesce(' where (' || _filter || ')', '');
         exception when feature_not_supported or invalid_object_definition or wrong_object_type then
-            -- PostgreSQL takes less as a filter than as a condition; it is evaluated later all the same.
+            -- PostgreSQL accepts fewer expressions as a filter; the condition is evaluated later anyway.
             execute format('alter publication %I add table only %s', _wanted, _relation);
         end;
     end if;
     perform agent_internal.record_published(_relation, _now.entry);
 exception
     when lock_not_available then
-        raise exception '% is busy: attaching waits until no transaction writes to it, and 10 s were not enough', _relation
+        raise exception 'could not lock % within 10 s: transactions are writing to it', _relation
             using errcode = '55P03', hint = 'select pid, xact_start, query from pg_stat_activity where xact_start is not null order by 2';
     when insufficient_privilege then
-        raise exception 'the role "%" owns walagent''s publications but not %, and PostgreSQL lets only a table''s owner publish it', current_user, _relation
+        raise exception 'role "%", the owner of the publications, must be the owner of % to publish it', current_user, _relation
             using errcode = '42501',
                   hint = format('grant %I to %I', (select pg_get_userbyid(relowner) from pg_class where oid = _relation), current_user);
 end;
 $$;
 
--- Say, a sentence each, which publications do not send, or for a while did not send, what they must.
+-- The publications that do not send what they must, or did not for a time, one message each.
 create function agent_internal.publication_trouble()
     returns setof text
     language sql
@@ -172,9 +172,9 @@ create function agent_internal.publication_trouble()
     set search_path = pg_catalog, pg_temp
 as $$
     select distinct
-           case when p.oid is null then format('there is no publication %I any more', n.publication)
-                when r.oid is null then format('%s was taken out of publication %I', n.relation, n.publication)
-                else format('publication %I was altered, and does not send what it must', n.publication) end
+           case when p.oid is null then format('publication %I does not exist', n.publication)
+                when r.oid is null then format('%s was removed from publication %I', n.relation, n.publication)
+                else format('publication %I was altered and does not send what walagent requires', n.publication) end
       from agent_internal.published n
            join pg_class c on c.oid = n.relation
            left join pg_publication p on p.pubname = n.publication
@@ -187,10 +187,10 @@ as $$
             or exists (select from agent_internal.requested_table t where t.relation = n.relation and t.durable))
      order by 1
 $$;
-comment on function agent_internal.publication_trouble() is 'Say what has become of our publications behind our back';
+comment on function agent_internal.publication_trouble() is 'Unexpected changes to the publications';
 
--- Put everything that is attached into the publications again, for a new slot to begin with.  What
--- was not sent until then is lost, which is for the caller to write down.
+-- Add all attached tables to the publications again, for a new slot.  What was not sent until then is lost; the
+-- caller records that.
 create function agent_internal.republish()
     returns void
     language plpgsql
@@ -216,7 +216,7 @@ begin
     end loop;
 end;
 $$;
-comment on function agent_internal.republish() is 'Mend the publications';
+comment on function agent_internal.republish() is 'Repair the publications';
 
 -- Find tables by name; a table that does not exist, or is temporary, unlogged, PostgreSQL's or walagent's,
 -- is left out.

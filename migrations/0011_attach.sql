@@ -2,8 +2,8 @@
 --
 -- These triggers have the rights of the schema's owner, who must own the publications.
 
--- Keep the new version, and bring the publication in step.  With the rights of the schema's
--- owner; nobody else may execute it, so it can serve no other table than ours.
+-- Store the new version and update the publication, with the rights of the schema's owner.  No other role may execute
+-- this function, so it cannot be a trigger of another table.
 create function agent_internal.freeze_attachment()
     returns trigger
     language plpgsql
@@ -24,7 +24,7 @@ begin
     if tg_op = 'UPDATE' and (new.version <> old.version or old.paused and not new.paused) then
         perform agent_internal.repin_runs(new.id, new.version);
     end if;
-    -- Not to pause: that must wait for nobody.
+    -- Not to pause: that must not wait for a lock.
     if tg_op = 'INSERT' or new.version <> old.version then
         perform agent_internal.request_for_attachments(new.relation);
         perform agent_internal.publish_relation(new.relation);
@@ -46,8 +46,8 @@ create trigger freeze_attachment
     after insert or update on agent.attachment
     for each row execute function agent_internal.freeze_attachment();
 
--- The queue follows as the transaction commits: a person's may stay open for long, and every claim and
--- every intake needs the queue.
+-- The queue is updated at commit: the transaction of a person can stay open for a long time, and every claim and
+-- every ingestion needs the queue.
 create function agent_internal.sync_queue()
     returns trigger
     language plpgsql
@@ -100,41 +100,92 @@ create trigger forget_attachment
     after delete on agent.attachment
     for each row execute function agent_internal.delete_attachment_state();
 
-create function agent_internal.delete_queue()
+-- Cancel runs that became claimable after their attachment was detached while paused: of changes that committed before
+-- and were ingested later, or requeued after a retry or a decision.  No claim serves these queues.
+create function agent_internal.cancel_detached()
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _queues constant bigint[] := array(
+        select q.id from agent_internal.queue q
+         where q.attachment_id is not null and q.paused
+           and not exists (select from agent.attachment a where a.id = q.attachment_id));
+begin
+    if _queues <> '{}' then
+        perform agent_internal.cancel_runs(array(
+            select r.id from agent.run r
+             where r.queue_id = any (_queues) and r.state = 'pending' and r.blocked_by is null and r.not_before is null));
+    end if;
+end;
+$$;
+comment on function agent_internal.cancel_detached() is 'Cancel runs that became claimable after their attachment was detached while paused';
+
+-- Cancel runs that are not being executed.  Locked runs are skipped: a claim or a decision has them.
+create function agent_internal.cancel_runs(_runs bigint[])
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    with ended as (
+        select id from agent.run
+         where id = any (_runs) and state in ('pending', 'waiting_retry', 'needs_review')
+         order by id for no key update skip locked
+    ), cancelled as (
+        update agent.run r
+           set state = 'cancelled', finished_at = agent_internal.now(), next_attempt_at = null, not_before = null, blocked_by = null,
+               error = jsonb_build_object('reason', 'attachment was detached while paused')
+          from ended e where r.id = e.id
+        returning r.id
+    )
+    update agent.run b set blocked_by = null from cancelled c where b.blocked_by = c.id and b.id <> all (_runs);
+end;
+$$;
+
+-- The queue of a detached attachment stays: its runs are executed, also those of changes that committed before and are
+-- ingested later.  If the attachment is paused, its runs are cancelled, except those that are being executed or wait for
+-- an approval.  agent_internal.prune_rest() removes the queue.
+create function agent_internal.detach_queue()
     returns trigger
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    delete from agent_internal.queue where attachment_id = old.id;
+    update agent_internal.queue set paused = old.paused where id = old.id and paused <> old.paused;
+    if old.paused then
+        perform agent_internal.cancel_runs(array(select r.id from agent.run r where r.queue_id = old.id));
+    end if;
     return null;
 end;
 $$;
-create constraint trigger delete_queue
+create constraint trigger detach_queue
     after delete on agent.attachment
     deferrable initially deferred
-    for each row execute function agent_internal.delete_queue();
+    for each row execute function agent_internal.detach_queue();
 
 create function agent_internal.refuse_truncate()
     returns trigger
     language plpgsql
 as $$
 begin
-    raise exception 'use delete from agent.attachment: a truncate would leave its tables published';
+    raise exception 'cannot truncate agent.attachment'
+        using hint = 'Use delete from agent.attachment: it also ends the publication of the tables.';
 end;
 $$;
 create trigger refuse_truncate
     before truncate on agent.attachment
     for each statement execute function agent_internal.refuse_truncate();
 
--- An agent's change is a new version of each of its attachments.
+-- A change of an agent creates a new version of each of its attachments.
 --
--- Whoever changes an agent and its attachments in one transaction would have each attachment checked
--- against half of the change: a tool that is new to the agent may need a column that only the new
--- attachment writes.  With the setting walagent.applying = on, nothing is done here, and the caller
--- makes the versions itself once all is in place.  One that sets it and does not only keeps its own
--- attachments as they were.
+-- In a transaction that changes an agent and its attachments, each attachment would be checked against half of the
+-- change: a new tool of the agent can need a column that only the new attachment writes.  With the setting
+-- walagent.applying = on, as in `walagent apply`, nothing is done here, and the caller creates the versions at the end.
+-- A caller that does not only leaves its own attachments unchanged.
 create or replace function agent_internal.touch_attachments()
     returns trigger
     language plpgsql
@@ -142,7 +193,7 @@ create or replace function agent_internal.touch_attachments()
 as $$
 begin
     if coalesce(current_setting('walagent.applying', true), '') <> 'on' then
-        -- One that has lost its ground can have no new version; resuming will make it.
+        -- A broken attachment gets its new version when it is resumed.
         update agent.attachment set version = version + 1 where agent = new.name and agent_internal.drift_of(definition) is null;
     end if;
     return null;
@@ -162,7 +213,7 @@ declare
 begin
     select * into _other from agent.attachment a where a.agent = old.name and not agent_internal.may_change(a.attached_by) limit 1;
     if found then
-        raise exception 'agent "%" works in attachment "%", which belongs to role "%"', old.name, _other.name, _other.attached_by
+        raise exception 'agent "%" is used by attachment "%", which belongs to role "%"', old.name, _other.name, _other.attached_by
             using errcode = '42501';
     end if;
     new.version := old.version + 1;
@@ -174,11 +225,11 @@ create trigger count_version
     before update on agent.agent
     for each row when (old.* is distinct from new.*) execute function agent_internal.count_version();
 
--- Read `key=value, key="quoted, value", key=[a, "b c"]` into a JSON object of strings and arrays
--- of strings.  Quotes and brackets are honoured before commas; inside double quotes \" \\ \n \t
--- are escapes and "" is a quote.  A bare value may hold `=`.
+-- Parse `key=value, key="quoted, value", key=[a, "b c"]` into a JSON object of strings and arrays of strings.  Quotes
+-- and brackets bind more than commas; in double quotes \" \\ \n \t are escapes and "" is a quote.  An unquoted value
+-- can contain `=`.
 --
--- Raises WA010 with the place and what was expected.
+-- Raises WA010 with the position and what was expected.
 create function agent_internal.parse_spec(_spec text)
     returns jsonb
     language plpgsql
@@ -198,15 +249,15 @@ begin
         exit when _at > _end;
         _key := substring(substr(_spec, _at) from '^[A-Za-z_][A-Za-z0-9_]*');
         if _key is null then
-            raise exception 'spec: expected a key at character %, found "%"', _at, substr(_spec, _at, 20)
-                using errcode = 'WA010', hint = 'a spec reads: model=gpt-4o, system_prompt="...", tools=[a, b]';
+            raise exception 'invalid spec: expected a key at character %, found "%"', _at, substr(_spec, _at, 20)
+                using errcode = 'WA010', hint = 'Write a spec as: model=gpt-4o, system_prompt="...", tools=[a, b]';
         end if;
         if _out ? _key then
-            raise exception 'spec: "%" is given twice', _key using errcode = 'WA010';
+            raise exception 'invalid spec: key "%" is given twice', _key using errcode = 'WA010';
         end if;
         _at := agent_internal.spec_skip(_spec, _at + length(_key));
         if substr(_spec, _at, 1) <> '=' then
-            raise exception 'spec: expected = after "%" at character %', _key, _at using errcode = 'WA010';
+            raise exception 'invalid spec: expected = after "%" at character %', _key, _at using errcode = 'WA010';
         end if;
         _at := agent_internal.spec_skip(_spec, _at + 1);
         if substr(_spec, _at, 1) = '[' then
@@ -219,7 +270,7 @@ begin
                 if substr(_spec, _at, 1) = ',' then
                     _at := agent_internal.spec_skip(_spec, _at + 1);
                 elsif substr(_spec, _at, 1) <> ']' then
-                    raise exception 'spec: the list of "%" is not closed with ]', _key using errcode = 'WA010';
+                    raise exception 'invalid spec: list of "%" is not closed with ]', _key using errcode = 'WA010';
                 end if;
             end loop;
             _out := _out || jsonb_build_object(_key, _items);
@@ -232,7 +283,7 @@ begin
         _at := agent_internal.spec_skip(_spec, _at);
         exit when _at > _end;
         if substr(_spec, _at, 1) <> ',' then
-            raise exception 'spec: expected a comma after the value of "%" at character %, found "%"',
+            raise exception 'invalid spec: expected a comma after the value of "%" at character %, found "%"',
                 _key, _at, substr(_spec, _at, 20) using errcode = 'WA010';
         end if;
         _at := _at + 1;
@@ -247,9 +298,9 @@ create function agent_internal.spec_skip(_spec text, _at integer)
     immutable
 as $$ select _at + length(substring(substr(_spec, _at) from '^\s*')) $$;
 
--- One value from *_at* on: quoted, or bare up to one of *_stops*.
+-- One value from *_at* on: quoted, or unquoted up to one of *_stops*.
 --
--- By searching, not letter by letter: a long prompt would take seconds.
+-- By regular expressions, not by character: a long prompt would take seconds.
 create function agent_internal.spec_value(_spec text, _at integer, _key text, _stops text, out value text, out next integer)
     language plpgsql
     immutable
@@ -258,7 +309,7 @@ begin
     if substr(_spec, _at, 1) = '"' then
         value := substring(substr(_spec, _at) from '^"(?:[^"\\]|\\.|"")*"(?!")');
         if value is null then
-            raise exception 'spec: the quote that opens the value of "%" at character % is not closed', _key, _at
+            raise exception 'invalid spec: quoted value of "%" at character % is not closed', _key, _at
                 using errcode = 'WA010';
         end if;
         next := _at + length(value);
@@ -272,11 +323,11 @@ begin
     next := _at + length(value);
     value := regexp_replace(value, '\s+$', '');
     if value = '' then
-        raise exception 'spec: "%" has no value at character %', _key, _at using errcode = 'WA010';
+        raise exception 'invalid spec: "%" has no value at character %', _key, _at using errcode = 'WA010';
     end if;
     if value ~ '["\[\]]' then
-        raise exception 'spec: the value of "%" holds a quote or bracket in its middle: %', _key, value
-            using errcode = 'WA010', hint = 'put the whole value in double quotes';
+        raise exception 'unquoted value of "%" contains a quote or bracket: %', _key, value
+            using errcode = 'WA010', hint = 'Enclose the whole value in double quotes.';
     end if;
 end;
 $$;
@@ -297,7 +348,7 @@ declare
 begin
     foreach _op in array _ops loop
         if lower(_op) <> all ('{insert,update,delete,truncate}') then
-            raise exception 'spec: on names "%"', _op
+            raise exception 'invalid operation "%" in "on"', _op
                 using errcode = 'WA010', hint = agent_internal.suggest(_op, '{insert,update,delete,truncate}');
         end if;
     end loop;
@@ -316,7 +367,7 @@ declare
 begin
     foreach _pair in array _pairs loop
         if _pair !~ '^[^=]+=[^=]+$' then
-            raise exception 'spec: bind takes argument=column pairs, not "%"', _pair using errcode = 'WA010';
+            raise exception 'invalid element of "bind": expected argument=column, found "%"', _pair using errcode = 'WA010';
         end if;
         _bind := _bind || jsonb_build_object(btrim(split_part(_pair, '=', 1)), btrim(split_part(_pair, '=', 2)));
     end loop;
@@ -336,14 +387,13 @@ begin
     end if;
     return _default;
 exception when data_exception then
-    raise exception 'spec: "%" is not %: %', _key,
-        case _type when 'interval' then 'a time like 5s or 2 minutes' when 'boolean' then 'true or false' else 'a number' end,
+    raise exception 'invalid value of "%": expected %, found "%"', _key,
+        case _type when 'interval' then 'an interval such as 5s or 2 minutes' when 'boolean' then 'true or false' else 'a number' end,
         _spec ->> _key using errcode = 'WA010';
 end;
 $$;
 
--- Attach an agent, with named arguments.  Makes or changes the agent called `agent_name`
--- (default: the attachment's name) unless an existing one is named without a model.
+-- Attach an agent, with named arguments.  Creates or changes the agent that has the name of the attachment.
 create function agent.attach(
     target        regclass,
     model         text,
@@ -387,8 +437,8 @@ declare
 begin
     perform agent_internal.check_model(attach.model);
     if exists (select from agent.attachment a where a.name = _name) then
-        raise exception 'there is an attachment "%" already', _name
-            using errcode = 'WA013', hint = 'give this one another name, or agent.detach the old one first';
+        raise exception 'attachment "%" already exists', _name
+            using errcode = 'WA013', hint = format('Use another name, or first run select agent.detach(%L).', _name);
     end if;
     insert into agent.agent (name, model, system_prompt, tools, tool_choice, examples, parameters,
                              max_steps, max_tokens, max_cost, max_seconds, max_attempts)
@@ -406,7 +456,7 @@ begin
     returning id into _id;
     return _id;
 exception when others then
-    -- Raised again from here: psql would print every function on the way.
+    -- Raised again from here: psql would print the stack of PL/pgSQL functions.
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
     if _detail <> '' and _hint <> '' then
@@ -441,7 +491,7 @@ declare
 begin
     _spec := agent_internal.parse_spec(spec);
     if _table is null then
-        raise exception 'there is no table "%"', target
+        raise exception 'table "%" does not exist', target
             using errcode = 'WA013',
                   hint = agent_internal.suggest(target, (select array_agg(relname::text) from pg_catalog.pg_class
                                                  where relkind in ('r', 'p') and pg_table_is_visible(oid)
@@ -449,15 +499,16 @@ begin
     end if;
     for _key in select jsonb_object_keys(_spec) loop
         if _key <> all (_known) then
-            raise exception 'spec: there is no key "%"', _key using errcode = 'WA010', hint = agent_internal.suggest(_key, _known);
+            raise exception 'invalid spec: unknown key "%"', _key using errcode = 'WA010', hint = agent_internal.suggest(_key, _known);
         elsif jsonb_typeof(_spec -> _key) = 'array' and _key <> all (_lists) then
-            raise exception 'spec: "%" takes one value, not a list', _key using errcode = 'WA010';
+            raise exception 'invalid spec: "%" takes one value, not a list', _key using errcode = 'WA010';
         elsif jsonb_typeof(_spec -> _key) = 'string' and _key = any (_lists) then
             _spec := _spec || jsonb_build_object(_key, jsonb_build_array(_spec -> _key));
         end if;
     end loop;
     if not _spec ? 'model' then
-        raise exception 'spec: "model" is missing' using errcode = 'WA010', hint = 'model=gpt-4o, for instance';
+        raise exception 'invalid spec: "model" is missing'
+            using errcode = 'WA010', hint = 'Add model=NAME. The table agent.model lists the models.';
     end if;
     return agent.attach(
         target        => _table,
@@ -486,7 +537,7 @@ begin
         max_seconds   => agent_internal.spec_cast(_spec, 'max_seconds', 'integer', '600')::integer,
         max_attempts  => agent_internal.spec_cast(_spec, 'max_attempts', 'integer', '5')::integer);
 exception when others then
-    -- Raised again from here: psql would print every function on the way.
+    -- Raised again from here: psql would print the stack of PL/pgSQL functions.
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                             _detail = pg_exception_detail, _hint = pg_exception_hint;
     if _detail <> '' and _hint <> '' then
@@ -501,7 +552,7 @@ end;
 $$;
 comment on function agent.attach(text, text) is 'Attach an agent to a table: agent.attach(''tickets'', ''model=gpt-4o, system_prompt="...", tools=[a, b]'')';
 
--- The argument may be an attachment's name or a table's: all attachments of the table go then.
+-- The argument is the name of an attachment or a table; with a table, all its attachments are detached.
 create function agent.detach(_target text)
     returns integer
     language plpgsql
@@ -516,13 +567,13 @@ begin
         get diagnostics _count = row_count;
     end if;
     if _count = 0 then
-        raise exception 'nothing is attached under the name "%", nor to a table of that name', _target
+        raise exception 'no attachment or attached table is named "%"', _target
             using errcode = 'WA013', hint = agent_internal.suggest(_target, (select array_agg(name) from agent.attachment));
     end if;
     return _count;
 end;
 $$;
-comment on function agent.detach(text) is 'End an attachment, or all attachments of a table; runs that exist go on';
+comment on function agent.detach(text) is 'Remove an attachment, or all of a table; existing runs continue, unless it is paused: then they are cancelled';
 
 create function agent.pause(_name text, _reason text default null)
     returns void
@@ -531,12 +582,12 @@ as $$
 begin
     update agent.attachment set paused = true, paused_reason = _reason where name = _name;
     if not found then
-        raise exception 'there is no attachment "%"', _name
+        raise exception 'attachment "%" does not exist', _name
             using errcode = 'WA013', hint = agent_internal.suggest(_name, (select array_agg(name) from agent.attachment));
     end if;
 end;
 $$;
-comment on function agent.pause(text, text) is 'Let an attachment start no more runs; changes are still ingested';
+comment on function agent.pause(text, text) is 'Stop an attachment from starting runs; changes are still ingested';
 
 create function agent.resume(_name text)
     returns void
@@ -545,18 +596,18 @@ as $$
 begin
     update agent.attachment set paused = false, paused_reason = null where name = _name;
     if not found then
-        raise exception 'there is no attachment "%"', _name
+        raise exception 'attachment "%" does not exist', _name
             using errcode = 'WA013', hint = agent_internal.suggest(_name, (select array_agg(name) from agent.attachment));
     end if;
     perform pg_notify('walagent_runs', '');
 end;
 $$;
-comment on function agent.resume(text) is 'Let a paused attachment start runs again, if its table, role and tools still allow it';
+comment on function agent.resume(text) is 'Resume a paused attachment, after a check of its table, roles and tools';
 
--- The daemon's own pause: a credential that nobody accepts, a table that is gone.  It waits for no
--- person's transaction: an attachment that somebody is changing is left alone.
+-- Pause an attachment none of whose runs can succeed: its credential is rejected, or its table was dropped.  An
+-- attachment that another transaction is changing is skipped.
 --
--- Returns true when this call paused it, false when it was paused before, else NULL.
+-- Returns true if this call paused it, false if it was paused before, otherwise NULL.
 create function agent_internal.pause_broken(_attachment_id bigint, _reason text)
     returns boolean
     language plpgsql

@@ -17,14 +17,14 @@ create table agent.approval (
     reason      text,
     constraint decided_has_decider check ((state in ('approved', 'rejected')) = (decided_by is not null))
 );
--- A call is asked about again only after a question that ended without an answer to it.
+-- A call gets another approval only after one that ended without a decision.
 create unique index asked_once_per_call on agent.approval (run_id, call_id) where state = 'pending';
 create index approval_pending on agent.approval (expires_at) where state = 'pending';
-comment on table agent.approval is 'A question to a person about one tool call, bound to the digest of its exact arguments';
+comment on table agent.approval is 'Approvals: each is for one tool call, bound to the digest of its arguments';
 -- Else each removed run would read all approvals.
 create index approval_run on agent.approval (run_id);
 
--- jsonb prints equal values alike, so the digest does not depend on how the model wrote them.
+-- jsonb prints equal values equally, so the digest does not depend on how the model wrote them.
 create function agent_internal.call_digest(_run bigint, _call_id text, _tool text, _arguments jsonb)
     returns text
     language sql
@@ -33,7 +33,7 @@ as $$
     select encode(sha256(convert_to(jsonb_build_array(_run, _call_id, _tool, _arguments)::text, 'utf8')), 'hex')
 $$;
 
--- Ask a person about one tool call, and let the run wait.
+-- Request an approval for one tool call, and release the run until the decision.
 create function agent_internal.ask_approval(
     _run bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
     _ttl interval, _tokens bigint, _cost numeric
@@ -62,11 +62,11 @@ create function agent_internal.decision_of(_state text)
     immutable
 as $$ select _state in ('approved', 'rejected', 'expired') $$;
 
--- A person's decision: check who it is, with that person's rights.
+-- Check a decision, with the rights of the role that decides.
 --
--- The role that runs the agent may not decide, nor whoever logged in as it and took another role.
--- Questions end unanswered only when their time is up (agent_internal.tick) or their run is cancelled
--- (agent.cancel, with the owner's rights).
+-- The role that the agent runs as cannot decide, nor a login of that role that has set another one.  Approvals end
+-- without a decision only if they expire (agent_internal.tick()) or their run is cancelled (agent.cancel(), with the
+-- owner's rights).
 create function agent_internal.check_decision()
     returns trigger
     language plpgsql
@@ -74,26 +74,26 @@ create function agent_internal.check_decision()
 as $$
 begin
     if old.state <> 'pending' then
-        raise exception 'approval % is % already', old.id, old.state using errcode = 'WA005';
+        raise exception 'approval % is already %', old.id, old.state using errcode = 'WA005';
     end if;
     if to_jsonb(new) - '{state,decided_by,decided_at,reason}'::text[]
        <> to_jsonb(old) - '{state,decided_by,decided_at,reason}'::text[] then
-        raise exception 'only the decision of approval % may be written', old.id using errcode = 'WA005';
+        raise exception 'only state and reason of approval % can be updated', old.id using errcode = 'WA005';
     end if;
     if new.state in ('approved', 'rejected') then
         if old.expires_at <= agent_internal.now() then
             raise exception 'approval % has expired', old.id using errcode = 'WA005';
         end if;
         if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
-            raise exception 'role "%" runs this agent and may not decide its calls', old.run_as
-                using errcode = 'WA006', hint = 'let another role that holds agent.grant_approver decide';
+            raise exception 'role "%" cannot decide calls of an agent that runs as it', old.run_as
+                using errcode = 'WA006', hint = 'Let another role with grant_approver decide.';
         end if;
         new.decided_by := agent.current_principal();
         new.decided_at := agent_internal.now();
     elsif new.state = 'expired' and old.expires_at > agent_internal.now()
           or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
-        raise exception 'approval % is still to be decided', old.id
-            using errcode = 'WA005', hint = 'agent.approve or agent.reject it, or agent.cancel its run';
+        raise exception 'approval % is still pending', old.id
+            using errcode = 'WA005', hint = 'Use agent.approve or agent.reject, or cancel its run with agent.cancel.';
     end if;
     return new;
 end;
@@ -102,7 +102,7 @@ create trigger check_decision
     before update on agent.approval
     for each row execute function agent_internal.check_decision();
 
--- Tell the run of the decision: one step, one transition.
+-- Continue the run after the decision: one step, one transition.
 create function agent_internal.continue_decided()
     returns trigger
     language plpgsql
@@ -127,8 +127,7 @@ create trigger continue_decided
     for each row when (agent_internal.decision_of(new.state))
     execute function agent_internal.continue_decided();
 
--- End approvals whose time is up.  One that somebody is just deciding, or whose run is being cancelled,
--- waits for the next time.
+-- Expire approvals.  One that is being decided, or whose run is being cancelled, is left for the next tick.
 create function agent_internal.expire_approvals()
     returns void
     language plpgsql
@@ -143,7 +142,7 @@ begin
     update agent.approval p set state = 'expired', decided_at = agent_internal.now() from due where p.id = due.id;
 end;
 $$;
-comment on function agent_internal.expire_approvals() is 'End approvals whose time is up';
+comment on function agent_internal.expire_approvals() is 'Expire approvals';
 
 create function agent_internal.decide(_id bigint, _state text, _reason text)
     returns void
@@ -152,7 +151,7 @@ as $$
 begin
     update agent.approval set state = _state, reason = _reason where id = _id;
     if not found then
-        raise exception 'there is no approval %', _id using errcode = 'WA005';
+        raise exception 'approval % does not exist', _id using errcode = 'WA005';
     end if;
 end;
 $$;
@@ -161,10 +160,10 @@ create function agent.approve(id bigint)
     returns void
     language sql
 as $$ select agent_internal.decide(id, 'approved', null) $$;
-comment on function agent.approve(bigint) is 'Let a waiting tool call happen';
+comment on function agent.approve(bigint) is 'Approve a pending tool call';
 
 create function agent.reject(id bigint, reason text default null)
     returns void
     language sql
 as $$ select agent_internal.decide(id, 'rejected', reason) $$;
-comment on function agent.reject(bigint, text) is 'Refuse a waiting tool call; the model is told the reason';
+comment on function agent.reject(bigint, text) is 'Reject a pending tool call; the model receives the reason';

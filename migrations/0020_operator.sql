@@ -1,7 +1,7 @@
 -- What people do to runs: cancel, retry, resolve.
 
--- A person's transaction may stay open for long.  Every claim and every intake needs the queue, so what
--- a person does to a run touches it only as it commits.
+-- The transaction of a person can stay open for a long time, and every claim and every ingestion needs the queue: it
+-- is updated at commit.
 create function agent_internal.notify_queue()
     returns trigger
     language plpgsql
@@ -21,10 +21,9 @@ create constraint trigger notify_queue
                        or new.state = 'cancelled' and old.state <> 'running')
     execute function agent_internal.notify_queue();
 
--- Cancel a run: at once when nobody works on it, else as soon as its worker hears of it.
+-- Cancel a run: at once, or, if it is running, as soon as its worker receives the request.
 --
--- Its question is locked before it, as whoever decides takes them: the other way round the two of
--- them would wait for one another.
+-- Approvals are locked before the run, as in a decision: the other order could deadlock.
 create function agent.cancel(run_id bigint, reason text default null)
     returns agent.run_state
     language plpgsql
@@ -37,9 +36,9 @@ begin
     perform from agent.approval a where a.run_id = cancel.run_id and a.state = 'pending' order by a.id for no key update;
     select * into _run from agent.run where id = cancel.run_id for no key update;
     if not found then
-        raise exception 'there is no run %', cancel.run_id using errcode = 'WA003';
+        raise exception 'run % does not exist', cancel.run_id using errcode = 'WA003';
     elsif agent_internal.is_final(_run.state) then
-        raise exception 'run % is % already', _run.id, _run.state using errcode = 'WA003';
+        raise exception 'run % is already %', _run.id, _run.state using errcode = 'WA003';
     elsif _run.state = 'running' then
         update agent.run set cancel_requested = true, error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
          where id = _run.id;
@@ -58,8 +57,8 @@ end;
 $$;
 comment on function agent.cancel(bigint, text) is 'Cancel a run';
 
--- Let an ended run go on.  Its steps stay; limits and attempts count anew from here.  For the lock
--- see agent_internal.ingest(): until this commits, no run starts as it is inserted.
+-- Requeue an ended run.  Its steps stay; limits and attempts start again.  For the lock see agent_internal.ingest():
+-- until this commits, no run starts as it is inserted.
 create function agent.retry(run_id bigint)
     returns void
     language plpgsql
@@ -71,10 +70,14 @@ declare
 begin
     select * into _run from agent.run where id = retry.run_id for no key update;
     if not found then
-        raise exception 'there is no run %', retry.run_id using errcode = 'WA003';
+        raise exception 'run % does not exist', retry.run_id using errcode = 'WA003';
     elsif _run.state not in ('failed', 'dead', 'cancelled') then
         raise exception 'run % is %; only failed, dead and cancelled runs can be retried', _run.id, _run.state
             using errcode = 'WA003';
+    elsif exists (select from agent_internal.queue q
+                   where q.id = _run.queue_id and q.attachment_id is not null and q.paused
+                     and not exists (select from agent.attachment a where a.id = q.attachment_id)) then
+        raise exception 'run % cannot be retried: its attachment was detached while paused', _run.id using errcode = 'WA003';
     end if;
     perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
     perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
@@ -82,9 +85,9 @@ begin
     update agent.run set state = 'pending', attempt = 0, finished_at = null, error = null, result = null where id = _run.id;
 end;
 $$;
-comment on function agent.retry(bigint) is 'Let a failed, dead or cancelled run go on';
+comment on function agent.retry(bigint) is 'Requeue a failed, dead or cancelled run';
 
--- Say what became of an unsafe tool whose outcome is unknown: it happened (with what result), or not.
+-- Record the outcome of an unsafe tool call that is unknown to walagent: it happened, with *note* as result, or not.
 create function agent.resolve(run_id bigint, happened boolean, note text default '')
     returns void
     language plpgsql
@@ -97,7 +100,7 @@ declare
 begin
     select * into _run from agent.run where id = resolve.run_id for no key update;
     if not found or _run.state <> 'needs_review' then
-        raise exception 'run % does not wait for a review', resolve.run_id using errcode = 'WA003';
+        raise exception 'run % is not waiting for a review', resolve.run_id using errcode = 'WA003';
     end if;
     select content into _intent from agent.step
      where step.run_id = _run.id and kind = 'intent' order by seq desc limit 1;
@@ -109,4 +112,4 @@ begin
     update agent.run set state = 'pending', error = null where id = _run.id;
 end;
 $$;
-comment on function agent.resolve(bigint, boolean, text) is 'Say what became of an unsafe tool call whose outcome is unknown';
+comment on function agent.resolve(bigint, boolean, text) is 'Resolve an unsafe tool call whose outcome is unknown: whether it happened';

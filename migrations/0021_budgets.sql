@@ -24,17 +24,17 @@ create table agent.budget (
     constraint limits_something check (num_nonnulls(max_cost, max_tokens) > 0),
     constraint questions_have_no_agent check (asker is null or num_nonnulls(agent, attachment) = 0)
 );
-comment on table agent.budget is 'What may be spent on models in a day, a month or for good; counts the calls that begin after it was made';
-comment on column agent.budget.agent is 'Only calls of this agent count; NULL: of all.  The same for attachment and model; what is given must all fit';
-comment on column agent.budget.asker is 'Only questions of this login count (walagent ask, chat); NULL: all calls, also those of agents';
-comment on column agent.budget.period is 'day and month are those of UTC; total never begins anew';
-comment on column agent.budget.max_cost is 'US dollars; NULL: no limit in money';
-comment on column agent.budget.max_tokens is 'Input and output; NULL: no limit in tokens';
-comment on column agent.budget.version is 'Grows with each change, so that no run goes on waiting for what has changed meanwhile';
-comment on column agent.budget.on_exceeded is 'What becomes of a run whose call does not fit: wait for the next period, fail, or go on all the same (warn)';
+comment on table agent.budget is 'Budgets: limits of the cost of models per day, per month or in total; calls that begin after the creation count';
+comment on column agent.budget.agent is 'Only calls of this agent count; NULL: of all. The same for attachment and model; all that are set must match';
+comment on column agent.budget.asker is 'Only questions of this login count; NULL: all calls, also those of agents';
+comment on column agent.budget.period is 'day, month (both in UTC) or total, which never resets';
+comment on column agent.budget.max_cost is 'US dollars; NULL: no limit of the cost';
+comment on column agent.budget.max_tokens is 'Input and output tokens; NULL: no limit of the tokens';
+comment on column agent.budget.version is 'Incremented by each change, so that no run waits for a budget that has changed';
+comment on column agent.budget.on_exceeded is 'A run whose call exceeds the budget: wait for the next period, fail, or warn (continue)';
 
--- Apart from its budget, for this row is written with each call: whoever changes a limit and takes
--- time to commit must stop nobody.  Without a foreign key for the same reason: see forget_budget().
+-- Apart from the budget, because this row is written by each call: a transaction that changes a limit must not block
+-- calls.  Without a foreign key for the same reason: see agent_internal.delete_budget_use().
 create table agent_internal.budget_use (
     budget_id       bigint primary key,
     starts_at       timestamptz not null default agent_internal.now(),
@@ -43,10 +43,10 @@ create table agent_internal.budget_use (
     reserved_cost   numeric not null default 0 check (reserved_cost >= 0),
     reserved_tokens bigint not null default 0 check (reserved_tokens >= 0)
 );
-comment on table agent_internal.budget_use is 'What is spent of a budget and what calls that go on have reserved; agent.budget_overview shows it';
-comment on column agent_internal.budget_use.starts_at is 'Since when is counted; a call counts in the period in which it is settled';
+comment on table agent_internal.budget_use is 'What is spent of a budget, and reserved by calls in progress; shown in agent.budget_overview';
+comment on column agent_internal.budget_use.starts_at is 'Start of the period; a call counts in the period in which it is settled';
 
--- Without a foreign key to the budget: each insert would lock that one row, which all calls share.
+-- Without a foreign key to the budget: each insert would lock its row, which all calls share.
 create table agent.spend (
     run_id          bigint not null references agent.run on delete cascade,
     call            integer not null,
@@ -62,18 +62,18 @@ create table agent.spend (
     primary key (run_id, lease, call, budget_id),
     constraint settled_says_what
         check (num_nonnulls(cost, tokens, settled_at) in (0, 3)),
-    -- What a login reports of its own calls is not trusted to be a number: NaN and infinity would use
-    -- every budget up, and less than nothing would refill it.
+    -- The values that a login reports for its own calls are not trusted: NaN and infinity would exhaust every budget,
+    -- and a negative number would refill it.
     constraint amounts_are_numbers
         check (least(reserved_cost, cost) >= 0 and greatest(reserved_cost, cost) < 'infinity' and least(reserved_tokens, tokens) >= 0)
 );
 create index spend_open on agent.spend (run_id) where settled_at is null;
-comment on table agent.spend is 'One call of a model under one budget: reserved before, settled after it';
-comment on column agent.spend.call is 'Which call of the run under that lease; a call that goes alone has the number of the step that its reply becomes';
-comment on column agent.spend.lease is 'Under which the run was held; the reservation of a lease that is lost is released';
-comment on column agent.spend.cost is 'US dollars; where the cost of the reply is not known, what was reserved';
+comment on table agent.spend is 'Model calls by budget: reserved before the call, settled after it';
+comment on column agent.spend.call is 'Number of the call under the lease; a call without concurrent ones has the number of the step of its reply';
+comment on column agent.spend.lease is 'Lease of the run; the reservations of a lost lease are released';
+comment on column agent.spend.cost is 'US dollars; the reserved cost if that of the reply is unknown';
 
--- When the period that *_at* lies in began, and when it ends; NULL for a total.
+-- Start and end of the period of *_at*; NULL for total.
 create function agent_internal.period_start(_period text, _at timestamptz)
     returns timestamptz
     language sql
@@ -81,7 +81,7 @@ create function agent_internal.period_start(_period text, _at timestamptz)
 as $$
     select case when _period <> 'total' then date_trunc(_period, _at at time zone 'UTC') at time zone 'UTC' end
 $$;
-comment on function agent_internal.period_start(text, timestamptz) is 'When the present period of a budget began; NULL: it has none';
+comment on function agent_internal.period_start(text, timestamptz) is 'Start of the present period of a budget; NULL: none';
 
 create function agent_internal.period_end(_period text, _at timestamptz)
     returns timestamptz
@@ -91,7 +91,7 @@ as $$
     select case when _period <> 'total'
                 then (date_trunc(_period, _at at time zone 'UTC') + ('1 ' || _period)::interval) at time zone 'UTC' end
 $$;
-comment on function agent_internal.period_end(text, timestamptz) is 'When a budget begins anew; NULL: never';
+comment on function agent_internal.period_end(text, timestamptz) is 'When a budget resets; NULL: never';
 
 create function agent_internal.short_number(_value numeric)
     returns text
@@ -99,10 +99,10 @@ create function agent_internal.short_number(_value numeric)
     immutable
 as $$ select trim_scale(round(_value, 6))::text $$;
 
--- Why a call does not fit a budget; NULL: it does.
+-- Why a call exceeds a budget; NULL: it does not.
 --
--- What only calls that go on have in their hands comes back within seconds, for most cost far less than
--- the worst case.  A total that is used up can only be raised, which wakes those that wait for it.
+-- What calls in progress have reserved is released within seconds, and most cost far less than the worst case.  An
+-- exhausted total can only be raised, which requeues the runs that wait for it.
 create function agent_internal.refusal(
     _budget agent.budget, _use agent_internal.budget_use, _model text, _tokens bigint, _cost numeric, _now timestamptz,
     out refusal jsonb
@@ -123,44 +123,43 @@ begin
     if _budget.on_exceeded = 'warn' then
         return;
     elsif _budget.max_cost is not null and _cost is null then
-        _reason := format('model "%s" has no price, so budget "%s" in US dollars cannot be kept; set its input_price '
-                          'and output_price, or limit max_tokens instead', _model, _budget.name);
+        _reason := format('model "%s" has no price, which budget "%s" in US dollars requires; set its input_price '
+                          'and output_price, or use max_tokens instead', _model, _budget.name);
     elsif _spent + _held + _wanted <= _limit or _limit is null then
         return;
     elsif _wanted > _limit then
-        _reason := format('one call may take %s %s, which is more than all of budget "%s" (%s); raise it, or lower '
+        _reason := format('one call needs up to %s %s, more than all of budget "%s" (%s); raise it, or lower '
                           'max_output_tokens', agent_internal.short_number(_wanted), _unit, _budget.name, agent_internal.short_number(_limit));
     elsif _spent + _wanted <= _limit then
         _wait := 1 + 2 * random();
-        _reason := format('budget "%s": of %s %s, %s are spent and %s reserved by calls that go on; the next may take %s',
-                          _budget.name, agent_internal.short_number(_limit), _unit, agent_internal.short_number(_spent),
+        _reason := format('budget "%s": %s of %s %s spent, %s reserved by calls in progress, next call needs up to %s',
+                          _budget.name, agent_internal.short_number(_spent), agent_internal.short_number(_limit), _unit,
                           agent_internal.short_number(_held), agent_internal.short_number(_wanted));
     else
         if _budget.on_exceeded = 'wait' then
             _wait := coalesce(extract(epoch from _resets - _now), 86400);
         end if;
-        _reason := format('budget "%s" is used up: of %s %s, %s are spent, and the next call may take %s; ', _budget.name,
-                          agent_internal.short_number(_limit), _unit, agent_internal.short_number(_spent), agent_internal.short_number(_wanted))
-                   || coalesce(to_char(_resets at time zone 'UTC', '"it begins anew at" YYYY-MM-DD HH24:MI "UTC"'),
-                               'it does not begin anew');
+        _reason := format('budget "%s" exhausted: %s of %s %s spent, next call needs up to %s; ', _budget.name,
+                          agent_internal.short_number(_spent), agent_internal.short_number(_limit), _unit, agent_internal.short_number(_wanted))
+                   || coalesce(to_char(_resets at time zone 'UTC', '"resets at" YYYY-MM-DD HH24:MI "UTC"'),
+                               'it does not reset');
     end if;
     refusal := jsonb_strip_nulls(jsonb_build_object(
         'budget', _budget.name, 'version', _budget.version, 'reason', _reason, 'wait', _wait));
 end;
 $$;
 
--- Reserve what a call can cost at most, in every budget that applies, or in none.
+-- Reserve the worst case of a call in all budgets that apply, or in none.
 --
--- Calls of a run may go side by side: only what an earlier lease, or an earlier attempt at this call,
--- has reserved is released.
+-- Calls of a run can be concurrent: only reservations of an earlier lease, or of an earlier attempt at this call, are
+-- released.
 --
--- Returns NULL when the call may be made.  Otherwise the budget that does not allow it, the reason,
--- and for how many seconds the run should wait; without `wait` it cannot be helped by waiting.
+-- Returns NULL if the call is allowed; otherwise the budget that it exceeds, the reason, and the seconds to wait;
+-- without `wait`, waiting does not help.
 --
--- Args: _call: a number of its own among the calls under this lease, for agent_internal.record_step.  _cost: NULL where the
--- model has no price.  _agent, _attachment: whose run it is, for the budgets of one agent; a question's
--- is of none.
--- Raises as agent_internal.fence does: for a run that is cancelled nothing more is spent.
+-- Args: _call: a number that is unique under this lease, for agent_internal.record_step().  _cost: NULL: the model has
+-- no price.  _agent, _attachment: those of the run, for their budgets; NULL for a question.
+-- Raises as agent_internal.fence() does: nothing more is spent on a cancelled run.
 create function agent_internal.reserve(
     _run bigint, _lease bigint, _call integer, _model text, _tokens bigint, _cost numeric,
     _agent text default null, _attachment text default null
@@ -217,12 +216,12 @@ end;
 $$;
 comment on function agent_internal.reserve(bigint, bigint, integer, text, bigint, numeric, text, text) is 'Reserve the worst case of a model call in the budgets that apply';
 
--- Settle what a call has reserved: what its reply did cost.
+-- Settle the reservation of a call with the cost of its reply.
 --
--- Called by what records the reply, in its transaction, while it holds the run.
+-- Called in the transaction that records the reply, while it has locked the run.
 --
--- Args: _usage: tokens of each kind; none at all: the server did not count.  _cost: NULL where
--- unknown.  What nobody knows counts as it was reserved.
+-- Args: _usage: tokens of each kind; all zero: the server did not count.  _cost: NULL: unknown.  What is unknown counts
+-- as reserved.
 create function agent_internal.settle(_run bigint, _lease bigint, _call integer, _usage integer[], _cost numeric)
     returns void
     language plpgsql
@@ -253,7 +252,7 @@ begin
      where u.budget_id = s.budget_id;
 end;
 $$;
-comment on function agent_internal.settle(bigint, bigint, integer, integer[], numeric) is 'Count what a reply cost, instead of what was reserved for it';
+comment on function agent_internal.settle(bigint, bigint, integer, integer[], numeric) is 'Settle a reservation with the cost of the reply';
 
 -- Settle what runs have reserved, and release the rest where a run has ended.  All budgets first, in their order: run
 -- by run, two of these could wait for one another.
@@ -281,9 +280,9 @@ begin
 end;
 $$;
 
--- Release what a run has reserved.
+-- Release the reservations of a run.
 --
--- Args: _but_lease: except under this lease, where calls go side by side, unless it was for *_call*.
+-- Args: _but_lease: except those of this lease, which has concurrent calls, other than *_call*.
 create function agent_internal.release(_run bigint, _but_lease bigint default null, _call integer default null)
     returns void
     language plpgsql
@@ -306,10 +305,10 @@ begin
 end;
 $$;
 
--- Let go of what was reserved under leases that nobody holds any more.
+-- Release the reservations of lost leases.
 --
--- Budgets whose row is locked are left for the next time: the caller holds queues, and must wait for
--- nobody.  Whoever is just settling holds that row, so nothing is taken from under a reply.
+-- Budgets whose row is locked are skipped: the caller has locked queues and must not wait.  A transaction that settles
+-- has locked that row, so its reservation is not released.
 create function agent_internal.release_lost()
     returns void
     language plpgsql
@@ -339,12 +338,12 @@ begin
 end;
 $$;
 
--- Let a run wait that a budget has refused.  If the budget has changed since, it need not wait: with
--- the lock, either we see the change here, or whoever commits it finds our run waiting.
+-- Release a run whose call exceeds a budget until the budget allows it.  With the lock, either a change of the budget is
+-- visible here and the run does not wait, or the transaction that commits it sees the waiting run.
 --
--- Other calls of the run may have reserved something, which is released.
+-- Reservations of other calls of the run are released.
 --
--- Args: _refusal: what agent_internal.reserve returned.
+-- Args: _refusal: the result of agent_internal.reserve().
 create function agent_internal.wait_for_budget(_run bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
     returns void
     language plpgsql
@@ -363,10 +362,9 @@ begin
 end;
 $$;
 comment on function agent_internal.wait_for_budget(bigint, bigint, jsonb, bigint, numeric)
-    is 'Let a run that the caller holds wait for a budget';
+    is 'Release a run that the caller holds until a budget allows its call';
 
--- What a name stands for must be there when the budget is made: a budget that nothing counts in would
--- limit nothing, without a word.
+-- Names must exist when the budget is created: one that no call counts in would silently limit nothing.
 create function agent_internal.check_budget()
     returns trigger
     language plpgsql
@@ -386,7 +384,7 @@ begin
             ('role', new.asker, array(select rolname from pg_roles where new.asker is not null))) as x (what, word, known)
          where word is not null and not word = any (known)
     loop
-        raise exception 'budget "%": there is no % "%"', new.name, _what, _word
+        raise exception 'budget "%": % "%" does not exist', new.name, _what, _word
             using errcode = 'WA015', hint = agent_internal.suggest(_word, _known);
     end loop;
     return new;
@@ -411,7 +409,7 @@ create trigger open_budget
     after insert on agent.budget
     for each row execute function agent_internal.open_budget();
 
--- At the commit: until then, calls go on under the budget as it was, and wait for nobody.
+-- At commit: until then, calls use the budget as it was, and do not wait.
 create function agent_internal.delete_budget_use()
     returns trigger
     language plpgsql
@@ -442,8 +440,8 @@ create trigger count_budget_version
     before update on agent.budget
     for each row execute function agent_internal.count_budget_version();
 
--- Tell the workers which budgets there are, and let go on what waits for one that has changed.  Deferred, so
--- that the lock is held for the commit and no longer.
+-- Notify the workers of changed budgets, and requeue the runs that wait for one.  Deferred, so that the lock is held
+-- only during the commit.
 create function agent_internal.notify_budget()
     returns trigger
     language plpgsql
@@ -477,9 +475,9 @@ create view agent.budget_overview with (security_invoker = on) as
       from agent.budget b
            join agent_internal.budget_use u on u.budget_id = b.id
            cross join agent_internal.period_start(b.period, agent_internal.now()) as p (start);
-comment on view agent.budget_overview is 'Budgets: their limits, what is spent and reserved in this period, and how many runs wait for the next';
+comment on view agent.budget_overview is 'Budgets with their limits, what is spent and reserved in this period, and how many runs wait';
 
--- Attachments whose calls a budget in money refuses, because nobody knows what they cost.
+-- Attachments whose calls exceed a budget in US dollars because their cost is unknown.
 create view agent.unpriced with (security_invoker = on) as
     select b.name as budget, a.name as attachment, m.name as model
       from agent.budget b
@@ -490,7 +488,7 @@ create view agent.unpriced with (security_invoker = on) as
        and (m.input_price is null or m.output_price is null)
        and coalesce(b.agent, g.name) = g.name and coalesce(b.attachment, a.name) = a.name
        and coalesce(b.model, m.name) = m.name;
-comment on view agent.unpriced is 'Attachments whose model has no price, under a budget in US dollars: their calls are refused';
+comment on view agent.unpriced is 'Attachments whose model has no price, which a budget in US dollars requires';
 
 create function agent_internal.warn_of_price()
     returns trigger
@@ -505,9 +503,9 @@ begin
         select * from agent.unpriced u
          where case tg_table_name when 'budget' then u.budget = new.name else u.attachment = new.name end
     loop
-        raise warning 'model "%" has no price, so the calls of "%" do not fit budget "%", which is in US dollars',
+        raise warning 'model "%" has no price: calls of attachment "%" exceed budget "%" in US dollars',
             _found.model, _found.attachment, _found.budget
-            using hint = 'set input_price and output_price of the model, or limit the budget by max_tokens alone';
+            using hint = 'Set input_price and output_price of the model, or limit the budget by max_tokens alone.';
     end loop;
     return null;
 end;

@@ -13,10 +13,10 @@ create table agent.session (
     summary_upto bigint,
     constraint a_summary_is_of_something check (num_nonnulls(summary, summary_upto) in (0, 2))
 );
-comment on table agent.session is 'A conversation about the database: a question may refer to those before it';
-comment on column agent.session.owner is 'Who began it; nobody else may read or continue it';
-comment on column agent.session.summary is 'What was asked and found so far, where that is too long for a prompt';
-comment on column agent.session.summary_upto is 'The last question that the summary is about';
+comment on table agent.session is 'Sessions: conversations about the database; a question can refer to earlier ones';
+comment on column agent.session.owner is 'Login that began it; only this login can read or continue it';
+comment on column agent.session.summary is 'Summary of the earlier questions, if they are too long for a prompt';
+comment on column agent.session.summary_upto is 'Last question that the summary covers';
 
 alter table agent_internal.queue add foreign key (session_id) references agent.session on delete cascade;
 
@@ -31,13 +31,13 @@ create table agent.question (
 );
 create index question_of_session on agent.question (session_id, id);
 create index question_unanswered on agent.question (asked_at) where answer is null and run_id is not null;
-comment on table agent.question is 'A question in plain words; its run has the plan, the statements and their results as steps';
-comment on column agent.question.answer is '{"status", "text", "sql", "assumptions", "caveats"}, once it is there; kept when the run is pruned';
+comment on table agent.question is 'Questions in natural language; the run has plan, statements and results as steps';
+comment on column agent.question.answer is '{"status", "text", "sql", "assumptions", "caveats"}; NULL: not answered yet. Kept when the run is removed';
 
--- Ask a question in a session: a run that the caller can claim.
+-- Ask a question in a session: insert a run that the caller can claim.
 --
--- Returns the run and its queue, for agent_internal.claim_runs.  Raises WA003 when the session is somebody
--- else's.
+-- Returns the run and its queue, for agent_internal.claim_runs().  Raises WA003 if the session belongs to another
+-- login.
 create function agent_internal.ask(_session text, _question text, _options jsonb default '{}')
     returns table (run_id bigint, queue_id bigint, question_id bigint)
     language plpgsql
@@ -54,7 +54,7 @@ begin
     insert into agent.session as s (id) values (_session)
     on conflict (id) do update set asked_at = agent_internal.now() where s.owner = agent.current_principal();
     if not found then
-        raise exception 'session "%" belongs to somebody else', _session using errcode = 'WA003';
+        raise exception 'session "%" belongs to another role', _session using errcode = 'WA003';
     end if;
     insert into agent_internal.queue as q (kind, session_id) values ('question', _session)
     on conflict (session_id) do update set queued = true
@@ -67,10 +67,10 @@ begin
     return query select _run, _queue, _id;
 end;
 $$;
-comment on function agent_internal.ask(text, text, jsonb) is 'Ask a question in a session of one''s own';
+comment on function agent_internal.ask(text, text, jsonb) is 'Ask a question in a session of the caller';
 
--- Take back what questions hold whose process is gone, and end those that nobody continued for a week, so
--- that they can be pruned.  A server may have no worker that does it.
+-- Release questions whose process has died, and end those that were not continued for a week, so that they can be
+-- removed.  A database can have no worker that does it.
 create function agent_internal.end_abandoned_questions()
     returns void
     language plpgsql
@@ -89,16 +89,16 @@ begin
     )
     update agent.run r
        set state = 'cancelled', next_attempt_at = null, finished_at = agent_internal.now(),
-           error = jsonb_build_object('reason', 'nobody went on with its session for 7 days')
+           error = jsonb_build_object('reason', 'session was not continued for 7 days')
       from left_alone l where r.id = l.id;
 end;
 $$;
-comment on function agent_internal.end_abandoned_questions() is 'End questions that nobody continued for a week';
+comment on function agent_internal.end_abandoned_questions() is 'End questions that were not continued for a week';
 
--- Let the latest unfinished question of a session be claimed.
+-- Make the latest unfinished question of a session claimable.
 --
--- Returns no row when there is none.  `run_id` is that question's run, for agent_internal.claim_runs; or it is
--- NULL, and `wait` says for how many seconds a process holds the question, unless it extends its lease.
+-- Returns no row if there is none.  `run_id` is the run of the question, for agent_internal.claim_runs(); if it is
+-- NULL, a process holds the question for `wait` seconds, unless it extends its lease.
 create function agent_internal.resume_session(_session text)
     returns table (run_id bigint, queue_id bigint, wait double precision)
     language plpgsql
@@ -131,7 +131,7 @@ begin
         having count(*) > 0;
 end;
 $$;
-comment on function agent_internal.resume_session(text) is 'Let the unfinished question of a session of one''s own be claimed';
+comment on function agent_internal.resume_session(text) is 'Make the unfinished question of a session of the caller claimable';
 
 create table agent.verified_query (
     id       bigint primary key generated always as identity,
@@ -143,8 +143,8 @@ create table agent.verified_query (
     constraint one_statement_for_a_question unique (owner, question)
 );
 create index verified_query_words on agent.verified_query using gin (words);
-comment on table agent.verified_query is 'Questions whose statement a person has found right; they are examples for the planner';
-comment on column agent.verified_query.owner is 'Who may change it; shown to questions of this role and of its members';
+comment on table agent.verified_query is 'Questions with a statement that a person has verified; examples for the planner';
+comment on column agent.verified_query.owner is 'Role that can change it; used for questions of this role and its members';
 
 create table agent.glossary (
     owner   name not null default agent.current_principal(),
@@ -152,12 +152,11 @@ create table agent.glossary (
     meaning text not null check (meaning <> ''),
     primary key (owner, term)
 );
-comment on table agent.glossary is 'What words mean in this business: churned is no invoice for 90 days';
-comment on column agent.glossary.owner is 'Who may change it; told to questions of this role and of its members';
+comment on table agent.glossary is 'Terms of the business with their meaning, for the planner: churned: no invoice for 90 days';
+comment on column agent.glossary.owner is 'Role that can change it; used for questions of this role and its members';
 
--- What a role may read of the schema, so that not each question reads the catalog.  It belongs to the
--- login that read it: whoever could write what another login's model is told could make it ask for
--- anything.
+-- What a role can read of the schema, so that a question need not read the catalog.  It belongs to the login that read
+-- it: a role that could write what the model of another login is shown could make it execute anything.
 create table agent_internal.schema_index (
     owner       name not null default agent.current_principal(),
     role        name not null,
@@ -165,9 +164,9 @@ create table agent_internal.schema_index (
     read_at     timestamptz not null default agent_internal.now(),
     primary key (owner, role)
 );
-comment on table agent_internal.schema_index is 'The schema as a role may read it; read anew when its fingerprint changes, and once a day';
-comment on column agent_internal.schema_index.role is 'With whose rights it was read: the analyst';
-comment on column agent_internal.schema_index.fingerprint is 'Of the rows of the catalog it was made of, and of the settings';
+comment on table agent_internal.schema_index is 'The application''s schema as a role can read it; read again when the fingerprint changes, and daily';
+comment on column agent_internal.schema_index.role is 'Role that it was read as: the analyst';
+comment on column agent_internal.schema_index.fingerprint is 'Digest of the catalog rows and settings that it was made from';
 
 create table agent_internal.schema_table (
     owner       name not null default agent.current_principal(),
@@ -179,12 +178,12 @@ create table agent_internal.schema_table (
     primary key (owner, role, name),
     foreign key (owner, role) references agent_internal.schema_index on delete cascade
 );
-comment on table agent_internal.schema_table is 'A table or view of the application, as questions know it';
-comment on column agent_internal.schema_table.vector is 'What it means, as the embedding model sees it; where ask.vectors is on';
-comment on column agent_internal.schema_table.vector_of is 'Digest of the words that the vector was made of';
-comment on column agent_internal.schema_table.description is 'Columns, keys, comments, enum and CHECK values, and common values of columns that may be shown';
+comment on table agent_internal.schema_table is 'Tables and views of the application, as described to the planner';
+comment on column agent_internal.schema_table.vector is 'Embedding of the description; with ask.vectors';
+comment on column agent_internal.schema_table.vector_of is 'Digest of the text that the vector was made from';
+comment on column agent_internal.schema_table.description is 'Columns, keys, comments, enum and CHECK values, and common values of columns that can be shown';
 
--- Whether this login is a role, or a member of it; a superuser is no member of everything here.
+-- Whether the login is this role or a member of it; a superuser is not implicitly a member.
 create function agent_internal.is_member_of(_role name)
     returns boolean
     language sql
@@ -199,8 +198,8 @@ as $$
 $$;
 comment on function agent_internal.is_member_of(name) is 'Whether the login is this role or a member of it';
 
--- Each login has sessions and an index of its own, also where several may ask, and sees the examples
--- and words of its own and of the roles that it is a member of: of the analyst, for instance.
+-- Each login has sessions and an index of its own, and sees its own verified queries and glossary terms and those of
+-- the roles that it is a member of, such as the analyst.
 alter table agent.session enable row level security;
 alter table agent.question enable row level security;
 alter table agent.verified_query enable row level security;

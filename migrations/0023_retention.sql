@@ -13,16 +13,15 @@ as $$
         or exists (select from agent.step s
                     where s.run_id = _run and s.kind = 'result' and s.content ? 'reviewed_by')
 $$;
-comment on function agent_internal.has_decision(bigint) is 'Whether a person has approved, rejected or reviewed something in a run';
+comment on function agent_internal.has_decision(bigint) is 'Whether a person has approved, rejected or resolved a call of a run';
 
--- Remove those of the next *_batch* runs after *_after* that ended longer than *_keep* ago.
+-- Remove those of the next *_batch* runs after *_after* that ended more than *_keep* ago.
 --
--- Ids grow with time, so no index is needed that every run would pay for: from the first on, runs
--- are old, and where a whole batch is too young the rest is, too.  A run that somebody holds is left
--- for the next time: nobody waits for us, and we wait for nobody.
+-- IDs increase with time, so no index is needed: the first runs are the oldest, and if a whole batch is too young, so
+-- are the others.  Locked runs are skipped.
 --
--- Args: _keep_decided: for runs in which a person has decided something; NULL: for ever.
--- Returns: last: where to go on; NULL: nothing that follows is old enough.
+-- Args: _keep_decided: for runs in which a person has decided something; NULL: permanently.
+-- Returns: last: the *_after* of the next call; NULL: nothing that follows is old enough.
 create function agent_internal.prune_some(
     _keep interval, _keep_decided interval, _after bigint, _batch integer, out removed integer, out last bigint
 )
@@ -49,12 +48,13 @@ begin
     end if;
 end;
 $$;
-comment on function agent_internal.prune_some(interval, interval, bigint, integer) is 'Remove old runs among the next few';
+comment on function agent_internal.prune_some(interval, interval, bigint, integer) is 'Remove old runs, one batch';
 
--- Remove what is left of processes and attachments that are gone.
+-- Remove what stopped workers and finished backfills have left.
 --
--- Workers say that they live every few seconds; one that was silent for *_keep*, at most a day, is
--- dead.  Rows that a backfill had to leave alone are needed until it is done.
+-- A worker without a heartbeat for *_keep*, at most a day, has stopped.  The rows that a backfill skips are needed until
+-- it has finished.  A queue of a detached attachment is needed until its runs are removed and the reader has ingested
+-- the detach.
 create function agent_internal.prune_rest(_keep interval)
     returns void
     language sql
@@ -65,10 +65,16 @@ as $$
     delete from agent_internal.backfill_seen
      where attachment_id <> all (array(select b.attachment_id from agent.backfill b
                                         where b.state in ('pending', 'running')));
+    delete from agent_internal.queue q
+     where q.attachment_id is not null
+       and not exists (select from agent.attachment a where a.id = q.attachment_id)
+       and not exists (select from agent.run r where r.attachment_id = q.attachment_id)
+       and not exists (select from agent.attachment_version v
+                        where v.attachment_id = q.attachment_id and v.active_until is null);
 $$;
-comment on function agent_internal.prune_rest(interval) is 'Remove what is left of workers and backfills that are gone';
+comment on function agent_internal.prune_rest(interval) is 'Remove stopped workers, the state of finished backfills, and queues of detached attachments';
 
--- The same by hand, in the caller's transaction.
+-- For manual use, in the transaction of the caller.
 create function agent.prune(keep interval, max_runs integer default 10000, keep_decided interval default null)
     returns integer
     language plpgsql
@@ -86,4 +92,4 @@ begin
     return _total;
 end;
 $$;
-comment on function agent.prune(interval, integer, interval) is 'Remove ended runs older than an interval, in batches; those with a person''s decision only where keep_decided says so';
+comment on function agent.prune(interval, integer, interval) is 'Remove runs that ended before an interval ago; those with a decision of a person only after keep_decided';

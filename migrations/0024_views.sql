@@ -1,13 +1,17 @@
 -- What people look at.
 
 create view agent.run_overview with (security_invoker = on) as
-    select r.id, r.kind, a.name as attachment, r.reason, r.state, r.change ->> 'op' as op,
+    select r.id, r.kind,
+           -- Of a detached attachment: the name that the run's version has.
+           coalesce(a.name, (select v.definition ->> 'name' from agent.attachment_version v
+                              where v.attachment_id = r.attachment_id and v.version = r.attachment_version)) as attachment,
+           r.reason, r.state, r.change ->> 'op' as op,
            (r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation, r.key,
            r.attempt, (select count(*) from agent.step s where s.run_id = r.id) as steps,
            r.tokens, r.cost, r.result, r.error ->> 'reason' as error,
            r.committed_at, r.created_at, r.started_at, r.finished_at, r.commit_lsn, r.ordinal, r.cause_run, r.depth
       from agent.run r left join agent.attachment a on a.id = r.attachment_id;
-comment on view agent.run_overview is 'Runs as a person reads them';
+comment on view agent.run_overview is 'Runs with attachment, table, number of steps and error';
 
 create view agent.pending_approval with (security_invoker = on) as
     select p.id, p.run_id, a.name as attachment, p.tool, p.arguments, r.key, p.asked_at, p.expires_at
@@ -15,9 +19,9 @@ create view agent.pending_approval with (security_invoker = on) as
            join agent.run r on r.id = p.run_id
            left join agent.attachment a on a.id = r.attachment_id
      where p.state = 'pending';
-comment on view agent.pending_approval is 'Tool calls that wait for a person';
+comment on view agent.pending_approval is 'Pending approvals';
 
--- Broken promises, one row each; empty when all is well.  `walagent check` prints it.
+-- Violations of the promises in 0001_overview.sql.  `walagent check` prints them.
 create view agent.broken_invariant with (security_invoker = on) as
     select 'a step is missing' as rule, format('run %s: %s steps, the last is number %s', run_id, count(*), max(seq)) as detail
       from agent.step group by run_id having count(*) <> max(seq) + 1
@@ -29,7 +33,7 @@ create view agent.broken_invariant with (security_invoker = on) as
     select 'two runs of one ordering key at the same time', format('queue %s, ordering key %s', queue_id, ordering_key)
       from agent.run where state = 'running' and ordering_key is not null group by queue_id, ordering_key having count(*) > 1
     union all
-    select 'a run waits for an approval that nobody can give', format('run %s', r.id)
+    select 'a run waits for an approval that does not exist', format('run %s', r.id)
       from agent.run r
      where r.state = 'waiting_approval'
        and not exists (select from agent.approval p where p.run_id = r.id and p.state = 'pending')
@@ -44,21 +48,21 @@ create view agent.broken_invariant with (security_invoker = on) as
     select 'a call has two results', format('run %s, call %s', run_id, content ->> 'call_id')
       from agent.step where kind = 'result' group by run_id, content ->> 'call_id' having count(*) > 1
     union all
-    select 'a lease ran out and nobody took the run', format('run %s since %s', id, lease_expires_at)
+    select 'a lease has expired and its run was not released', format('run %s since %s', id, lease_expires_at)
       from agent.run where state = 'running' and lease_expires_at < agent_internal.now() - interval '5 minutes'
     union all
     select 'a change is in two runs', format('attachment %s at %s #%s', m.attachment_id, m.commit_lsn, m.ordinal)
       from agent_internal.merged_change m join agent.run r using (attachment_id, generation, commit_lsn, ordinal)
     union all
-    select 'what is reserved of a budget is not the sum of its reservations', format('budget %s', u.budget_id)
+    select 'the reserved amount of a budget is not the sum of its reservations', format('budget %s', u.budget_id)
       from agent_internal.budget_use u
            cross join lateral (select coalesce(sum(s.reserved_cost), 0) as cost, coalesce(sum(s.reserved_tokens), 0) as tokens
                                  from agent.spend s
                                 where s.budget_id = u.budget_id and s.settled_at is null) o
      where u.reserved_cost <> o.cost or u.reserved_tokens <> o.tokens
     union all
-    select 'a reservation was forgotten', format('run %s, budget %s, since %s', s.run_id, s.budget_id, s.reserved_at)
+    select 'a reservation of a lost lease was not released', format('run %s, budget %s, since %s', s.run_id, s.budget_id, s.reserved_at)
       from agent.spend s left join agent.run r on r.id = s.run_id
      where s.settled_at is null and s.reserved_at < agent_internal.now() - interval '5 minutes'
        and (r.lease <> s.lease or r.lease_expires_at is null);
-comment on view agent.broken_invariant is 'Promises that do not hold; always empty';
+comment on view agent.broken_invariant is 'Violated promises; empty unless there is a bug';

@@ -1,6 +1,6 @@
 -- Who may do what.
 
--- The daemon's role.  It reads and writes runs; it owns nothing and may alter no attachment's definition.
+-- The role of the daemon.  It reads and writes runs, owns nothing and cannot change the definition of an attachment.
 -- It must also be a member of every run_as role: grant app to walagent_runner.
 create function agent.grant_runner(role name)
     returns void
@@ -19,13 +19,13 @@ begin
     execute format('grant insert, update on agent.attachment_version to %I', role);
     execute format('grant usage on all sequences in schema agent, agent_internal to %I', role);
     execute format('grant execute on all functions in schema agent, agent_internal to %I', role);
-    execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.delete_queue(), '
+    execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.detach_queue(), '
         'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.request_for_attachments(regclass), agent_internal.record_published(regclass, oid), '
         'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name) from %I', role);
 end;
 $$;
-comment on function agent.grant_runner(name) is 'Let a role be the daemon''s';
+comment on function agent.grant_runner(name) is 'Allow a role to run the daemon';
 
 create function agent.grant_viewer(role name)
     returns void
@@ -46,7 +46,7 @@ begin
     execute format('grant execute on function agent_internal.publication_trouble() to %I', role);
 end;
 $$;
-comment on function agent.grant_viewer(name) is 'Let a role read agents, runs and steps, with the row data in them';
+comment on function agent.grant_viewer(name) is 'Allow a role to read agents, runs and steps, with the row data in them';
 
 create function agent.grant_approver(role name)
     returns void
@@ -60,9 +60,9 @@ begin
         'agent.resolve(bigint, boolean, text) to %I', role);
 end;
 $$;
-comment on function agent.grant_approver(name) is 'Let a role decide about tool calls, and cancel and retry runs';
+comment on function agent.grant_approver(name) is 'Allow a role to approve and reject tool calls, and to cancel, retry and resolve runs';
 
--- Whoever attaches needs no right on runs: only on the definitions, and on its own tables.
+-- To attach requires no privilege on runs: only on the definitions, and on the tables.
 create function agent.grant_developer(role name)
     returns void
     language plpgsql
@@ -83,10 +83,10 @@ begin
                'drop_message', 'reattach_message', 'drift_of'));
 end;
 $$;
-comment on function agent.grant_developer(name) is 'Let a role attach agents to tables that it may read';
+comment on function agent.grant_developer(name) is 'Allow a role to attach agents to tables that it can read';
 
--- A login that asks, and does nothing else: it holds the runs of its own questions, and sees of runs, steps
--- and approvals what a claim returns.
+-- A login that only asks: it holds the runs of its own questions, and sees of runs, steps and approvals what a claim
+-- returns.
 create function agent.grant_asker(role name)
     returns void
     language plpgsql
@@ -106,7 +106,7 @@ begin
                              'record_step', 'reserve', 'finish_run', 'finish_with_step', 'park_run', 'wait_for_budget'));
 end;
 $$;
-comment on function agent.grant_asker(name) is 'Let a role ask questions (walagent ask, chat, the library), and see its own sessions';
+comment on function agent.grant_asker(name) is 'Allow a role to ask questions (walagent ask, chat, the library) and to read its own sessions';
 
 -- Last, so that it covers what all files create.
 revoke all on schema agent, agent_internal from public;

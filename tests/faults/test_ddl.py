@@ -238,19 +238,19 @@ LOSSES = {
         "alter table ticket drop title",
         'column "title"',
         "update agent.attachment set columns = '{status}' where name = 'desk'",
-        refusal="columns names column",
+        refusal="columns: column",
     ),
     "a written column renamed": Loss(
         "writes=[status]",
         "alter table ticket rename status to state",
         'column "status"',
         "update agent.attachment set writes = '{state}' where name = 'desk'",
-        refusal="writes names column",
+        refusal="writes: column",
     ),
     "a written enum's value renamed": Loss(
         "writes=[mood]",
         "alter type mood rename value 'good' to 'fine'",
-        '"good" is no value of public.ticket.mood any more',
+        '"good" is no longer a value of public.ticket.mood',
         in_wal=False,
     ),
     "a bound column renamed": Loss(
@@ -265,14 +265,14 @@ LOSSES = {
         "alter table ticket drop customer",
         'column "customer"',
         "update agent.attachment set ordering_key = '{id}' where name = 'desk'",
-        refusal="ordering_key names column",
+        refusal="ordering_key: column",
     ),
     "the primary key replaced": Loss(
         "",
         "alter table ticket add uid uuid not null default gen_random_uuid();"
         "alter table ticket drop constraint ticket_pkey;"
         "alter table ticket add primary key (id, uid)",
-        "the primary key of public.ticket is (id, uid) now, and was (id)",
+        "the primary key of public.ticket is now (id, uid); it was (id)",
     ),
     "the primary key renamed": Loss(
         "",
@@ -286,34 +286,34 @@ LOSSES = {
         "the replica identity of public.ticket does not",
         "alter table ticket replica identity full",
     ),
-    "no replica identity any more": Loss(
+    "replica identity nothing": Loss(
         "on=[insert, delete]",
         "alter table ticket replica identity nothing",
-        "has no replica identity any more",
+        "no longer has a replica identity",
         "alter table ticket replica identity full",
         refusal="no replica identity",
     ),
     "the tool's function dropped": Loss(
         "tools=[note]",
         "drop function note",
-        "the function public.note(bigint,text) is gone, which tool note calls",
+        "function public.note(bigint,text) does not exist",
         "create function note(ticket bigint, words text default 'new') returns void language sql"
         " as 'insert into public.noted values (ticket, words)'",
-        refusal='there is no tool "note"',
+        refusal='tool "note" does not exist',
         in_wal=False,
     ),
     "the tool's signature changed": Loss(
         "tools=[note]",
         "drop function note; create function note(ticket bigint) returns void language sql"
         " as 'insert into public.noted values (ticket, null)'",
-        "the function public.note(bigint,text) is gone",
+        "function public.note(bigint,text) does not exist",
         in_wal=False,
     ),
     "the tool's arguments renamed": Loss(
         "tools=[note]",
         "drop function note; create function note(t bigint, words text default '') returns void"
         " language sql as 'insert into public.noted values (t, words)'",
-        "the arguments of public.note(bigint,text) have other names now",
+        "arguments of function public.note(bigint,text) were renamed",
         in_wal=False,
     ),
 }
@@ -428,7 +428,7 @@ async def test_a_tool_that_goes_while_its_model_thinks_costs_no_answer(
         await attach(conn, "desk", "tools=[note]")
         await insert(conn, 1)
         await d.until(PAUSED, "desk")
-        assert "public.note(bigint,text) is gone" in await value(conn, REASON, "desk")
+        assert "public.note(bigint,text) does not exist" in await value(conn, REASON, "desk")
         await d.until("select state = 'pending' from agent.run")
         assert await column(conn, "select kind from agent.step") == ["reply"]
         await run_all(
@@ -464,7 +464,7 @@ async def test_a_row_is_never_written_by_half_of_its_key(conn: AsyncConnection, 
         await attach(conn, "desk", "writes=[status]")
         await insert(conn, 1)
         await d.until(PAUSED, "desk")
-        assert "is (id, customer) now, and was (id)" in await value(conn, REASON, "desk")
+        assert "is now (id, customer); it was (id)" in await value(conn, REASON, "desk")
         assert await value(conn, "select count(*) from ticket where status = 'done'") == 0
         await conn.execute("select agent.resume('desk')")
         # It began with the old key, and its row cannot be told: the model hears that.
@@ -473,7 +473,7 @@ async def test_a_row_is_never_written_by_half_of_its_key(conn: AsyncConnection, 
             conn,
             "select content ->> 'content' from agent.step where kind = 'result' order by run_id",
         )
-        assert "primary key of public.ticket is (id, customer) now" in answers[0]
+        assert "primary key of public.ticket is now (id, customer)" in answers[0]
         assert answers[1] == "updated"
         assert await rows(conn, "select id, customer, status from ticket order by 2") == [
             (1, 1, "open"),
@@ -517,7 +517,7 @@ async def test_a_new_table_of_the_old_name_is_not_adopted(
         await d.until(PAUSED, "desk")
         reason = await value(conn, REASON, "desk")
         assert "ticket" in reason
-        assert "another table" in reason
+        assert "a new one" in reason
         error = await refused(conn, "select agent.resume('desk')", state="WA013")
         assert "update agent.attachment set relation = 'public.ticket'" in told(error)
         assert await column(conn, "select status from ticket") == ["new"]
@@ -552,7 +552,7 @@ async def test_a_file_adopts_no_new_table_either(
     assert await value(
         conn, "select paused and relation = 'ticket'::regclass from agent.attachment"
     )
-    assert "was dropped; the one of that name now is another" in await value(conn, REASON, "desk")
+    assert "was dropped; the table with its name is a new one" in await value(conn, REASON, "desk")
     user.types("resume", "desk").worked()
     user.types("apply").worked()
     assert not await value(conn, PAUSED, "desk")
@@ -650,7 +650,7 @@ async def test_a_table_that_becomes_a_partition_of_an_attached_one_is_told(
         await run_all(conn, "alter table sale attach partition sale_w for values in ('w')")
         await run_all(conn, "insert into sale_w values (2, 'w')")
         await d.until(PAUSED, "west")
-        assert "is a partition of public.sale now" in await value(conn, REASON, "west")
+        assert "is now a partition of public.sale" in await value(conn, REASON, "west")
         await d.caught_up()
         found = await rows(conn, "select attachment, key from agent.run_overview"
                                  " where attachment <> 'sentinel' order by id")  # fmt: skip
@@ -845,7 +845,7 @@ async def test_whoever_asks_is_told_why_an_agent_stands_still(
     def said(*words: str) -> str:
         return user.types(*words).out
 
-    column, table = 'column "title"', "the table public.kept was dropped"
+    column, table = 'column "title"', "table public.kept was dropped"
     agents = said("agents")
     assert column in agents
     assert table in agents
@@ -855,9 +855,9 @@ async def test_whoever_asks_is_told_why_an_agent_stands_still(
     assert table in doctor
     assert "update agent.attachment set relation" in doctor
     why = said("why", "ticket", "2")
-    assert f"paused: public.ticket has {column}" in why
+    assert f"paused: {column} of public.ticket" in why
     assert "not evaluated yet" in why
-    assert "paused: public.ticket" in said("why", "ticket", "7")
+    assert "paused: " in said("why", "ticket", "7")
     assert table in said("why", "kept", "1")
 
 

@@ -138,32 +138,30 @@ AWAY = {
         " select pg_create_logical_replication_slot('{slot}', 'pgoutput')",
         "ahead of the checkpoint",
     ),
-    "publication dropped": Loss(
-        "drop publication walagent", "there is no publication walagent any more"
-    ),
+    "publication dropped": Loss("drop publication walagent", "publication walagent does not exist"),
     "publication recreated": Loss(
         "drop publication walagent;"
         " create publication walagent for table agent.attachment, item"
         "   with (publish_via_partition_root = true)",
-        "item was taken out of publication walagent",
+        "item was removed from publication walagent",
     ),
     "publication altered": Loss(
         "alter publication walagent set (publish = 'insert')",
-        "publication walagent was altered, and does not send what it must",
+        "publication walagent was altered and does not send what walagent requires",
     ),
     "publication renamed": Loss(
-        "alter publication walagent rename to theirs", "there is no publication walagent any more"
+        "alter publication walagent rename to theirs", "publication walagent does not exist"
     ),
     "table taken out": Loss(
-        "alter publication walagent drop table item", "item was taken out of publication walagent"
+        "alter publication walagent drop table item", "item was removed from publication walagent"
     ),
     "table put back": Loss(
         "alter publication walagent drop table item; alter publication walagent add table item",
-        "item was taken out of publication walagent",
+        "item was removed from publication walagent",
     ),
     "attachments taken out": Loss(
         "alter publication walagent drop table agent.attachment",
-        "agent.attachment was taken out of publication walagent",
+        "agent.attachment was removed from publication walagent",
     ),
     # As after a dump was restored elsewhere, and after pg_resetwal.
     "another system": Loss(
@@ -220,7 +218,7 @@ async def test_a_loss_is_not_hidden_by_attaching_again(place: Place) -> None:
     await place.conn.execute("alter publication walagent drop table item")
     await write(place, 1)
     await place.conn.execute("select agent.attach('item', 'model=script, name=another')")
-    with stopping(place, "item was taken out of publication walagent"):
+    with stopping(place, "item was removed from publication walagent"):
         async with serving(place, place.dsn):
             pass
 

@@ -213,7 +213,7 @@ async def test_a_column_that_the_role_may_not_read_any_more_is_not_shown(
     await conn.execute(WRITE, [2])
     await until(conn, PAUSED, alive=daemon.is_alive)
     ((why,),) = await fetch(conn, WHY)
-    assert f'role "{r.agent}" may not read column "note"' in why
+    assert f'role "{r.agent}" lacks SELECT on column "note"' in why
     assert "(SQLSTATE 42501)" in why
     await until(conn, f"select state = 'pending' {OF_ITEM}", 2, alive=daemon.is_alive)
     assert await fetch(conn, RUN, 2) == [("pending", 0, "42501")]

@@ -445,7 +445,7 @@ async def test_what_no_model_could_read_is_refused_or_written_out(encoded: str) 
         )
         statement = "select agent.attach('t', E'model=fake, system_prompt=\"caf\\xe9\"')"
         error = await refused(conn, statement, state="WA013")
-        assert "no UTF-8" in told_by(error)
+        assert "not valid UTF-8" in told_by(error)
         answers = [[call("speak"), call("fail")], "ok"]
         async with daemon(conn, encoded, answers) as d:
             await attach(conn, "tools=[speak, fail]", "t")
@@ -558,11 +558,11 @@ async def test_a_generated_column_is_refused_where_it_never_arrives(
     if conn.info.server_version < 180000:
         for spec in uses:
             error = await refused(conn, "select agent.attach('t', %s)", f"model=fake, {spec}")
-            assert 'the generated column "twice"' in told_by(error)
+            assert 'generated column "twice"' in told_by(error)
         return
     await run_all(conn, "alter table t add thrice int generated always as (n * 3) virtual")
     error = await refused(conn, "select agent.attach('t', 'model=fake, when=\"new.thrice > 2\"')")
-    assert 'the generated column "thrice"' in told_by(error)
+    assert 'generated column "thrice"' in told_by(error)
     async with daemon(conn, dsn, ["ok"]) as d:
         for number, spec in enumerate(uses):
             await attach(conn, f"name=a{number}, {spec}", "t")

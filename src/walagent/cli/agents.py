@@ -30,7 +30,7 @@ def attach_(where: Where, table: str, spec: str) -> None:
 def detach_(where: Where, target: str) -> None:
     """Remove the attachment named TARGET, or all attachments of the table TARGET.
 
-    Existing runs continue.  To stop them, use walagent cancel.
+    Existing runs continue, unless the attachment is paused: then they are cancelled.
     """
     count = ask(where, lambda conn: operator.detach(conn, target))
     say(f"detached {count} from {target}" if count > 1 else f"detached {target}")

@@ -97,7 +97,7 @@ def _check_reading(table: AttachedTable, role: str) -> Iterator[Finding]:
         yield problem(
             f'attachment {table.attachment} reads as "{table.reads_as}", which is not read-only:'
             f" {table.could_write}",
-            f"select mend from agent_internal.writing_rights({_literal(table.reads_as)});",  # noqa: S608 - for an operator
+            f"select fix from agent_internal.writing_rights({_literal(table.reads_as)});",  # noqa: S608 - for an operator
         )
 
 

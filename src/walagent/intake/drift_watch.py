@@ -5,12 +5,13 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from walagent.concurrency import Periodic
+from walagent.store.attachments import cancel_detached
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_drifted
 
 
 async def watch_drift(conn: AsyncConnection[Any], turns: Periodic) -> None:
-    """Pause attachments that are broken; does not end.
+    """Pause attachments that are broken, and cancel runs that no claim serves; does not end.
 
     Args:
         turns: nudged when the WAL describes an attached table again, which may have changed.
@@ -18,3 +19,4 @@ async def watch_drift(conn: AsyncConnection[Any], turns: Periodic) -> None:
     async for _ in turns:
         with translating():
             await pause_drifted(conn)
+            await cancel_detached(conn)

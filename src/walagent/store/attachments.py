@@ -93,6 +93,11 @@ async def pause_drifted(conn: Connection) -> list[tuple[str, str]]:
     return await cursor.fetchall()
 
 
+async def cancel_detached(conn: Connection) -> None:
+    """Cancel runs that became claimable after their attachment was detached while paused."""
+    await conn.execute("select agent_internal.cancel_detached()")
+
+
 async def load_models(conn: Connection) -> dict[str, ModelSpec]:
     """Load the registered models."""
     cursor = conn.cursor(row_factory=dict_row)

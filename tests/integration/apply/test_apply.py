@@ -179,7 +179,7 @@ def test_all_or_nothing(user: User, db: Connection) -> None:
     text += "    attach: [{table: support_tickets}]\n"
     refused = applied(user, text)
     assert refused.code == 2
-    assert refused.err.startswith('walagent: attachment other: there is no tool "no_such_tool"')
+    assert refused.err.startswith('walagent: attachment other: tool "no_such_tool" does not exist')
     assert one(db, "select count(*) from agent.agent") == (0,)
 
 
@@ -192,7 +192,7 @@ def test_all_or_nothing(user: User, db: Connection) -> None:
             "table: suport_tickets",
             'table "suport_tickets" does not exist',
         ),
-        ("writes: [category", "writes: [categori", 'writes names column "categori"'),
+        ("writes: [category", "writes: [categori", 'writes: column "categori"'),
         ("{table", "{run_as: nobody_at_all, table", "nobody_at_all"),
     ],
 )

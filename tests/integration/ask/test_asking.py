@@ -261,7 +261,7 @@ async def test_a_session_remembers(conn: AsyncConnection, dsn: str) -> None:
         assert "How many customers are there in each country?" in third
         assert "Twenty in each." in third
         await run_all(conn, "update agent.session set owner = 'somebody'")
-        with pytest.raises(ConfigError, match="belongs to somebody else"):
+        with pytest.raises(ConfigError, match="belongs to another role"):
             await on.ask("And in France?")
 
 

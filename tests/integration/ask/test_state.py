@@ -206,7 +206,7 @@ async def test_a_question_in_the_middle_goes_on_when_there_is_room(
             " create trigger spend_all after insert on agent.step for each row"
             " when (new.kind = 'result') execute function spend_all()",
         )
-        with pytest.raises(BudgetExceededError, match="is used up"):
+        with pytest.raises(BudgetExceededError, match="exhausted"):
             await asker.ask("How many?", "s")
         assert await value(conn, "select state::text from agent.run") == "waiting_retry"
         assert await value(conn, "select waiting from agent.budget_overview") == 1
@@ -248,7 +248,7 @@ async def test_a_budget_of_an_asker_stands_in_the_file(
     assert name in listed.out
     user.writes("budgets: {mine: {asker: nobody_here, max_tokens: 9000}}\n")
     wrong = await asyncio.to_thread(lambda: user.types("apply"))
-    assert 'there is no role "nobody_here"' in wrong.err
+    assert 'role "nobody_here" does not exist' in wrong.err
     user.writes("budgets: {mine: {asker: x, agent: y, max_tokens: 9000}}\n")
     wrong = await asyncio.to_thread(lambda: user.types("apply"))
     assert "asker cannot be combined" in wrong.err
@@ -415,7 +415,7 @@ async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
         await conn.execute("select agent.grant_asker(%s)", [other])
         async with open_pool(make_conninfo(dsn, user=other), size=1, application="x") as pool:
             theirs = Asker(replace(on.desk, pool=pool), Options(), name="other")
-            with pytest.raises(ConfigError, match="belongs to somebody else"):
+            with pytest.raises(ConfigError, match="belongs to another role"):
                 await theirs.ask("How many?", "s")
             assert await theirs.resume("s") is None
             assert await theirs.history("s") == []

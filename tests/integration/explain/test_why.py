@@ -173,7 +173,7 @@ def test_runs_of_an_ended_attachment_are_told(user: User, db: Connection[Any]) -
 def test_what_cannot_be_asked_is_said(user: User) -> None:
     """A table that is none, a key of another type: exit 2, no traceback."""
     for arguments, said in (
-        (["suport_tickets", "1"], 'did you mean "support_tickets"?'),
+        (["suport_tickets", "1"], 'Did you mean "support_tickets"?'),
         (["support_tickets", "x"], "invalid input syntax for type bigint"),
     ):
         refused = user.types("why", *arguments)

@@ -190,7 +190,7 @@ async def test_nothing_is_offered_that_is_not_listed(
             "select agent.attach('support_tickets', 'model=fake, tools=[desk__secret]')",
             state="WA011",
         )
-        assert 'there is no tool "desk__secret"' in str(error)
+        assert 'tool "desk__secret" does not exist' in str(error)
         await run_all(
             conn,
             "insert into agent.tool (name, kind, target, effect, fingerprint)"

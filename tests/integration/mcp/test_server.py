@@ -164,7 +164,7 @@ async def test_on_stdio_only_the_client_program_can_show_the_persons_token(
             assert await value(conn, "select state from agent.approval") == "approved"
             again = await client.call_tool("reject", given, meta=meta)
             assert again.is_error
-            assert "approved already" in said(again)
+            assert "already approved" in said(again)
 
 
 async def test_over_http_only_the_persons_token_decides(

@@ -418,7 +418,7 @@ async def test_a_login_that_is_not_the_owner_mends_no_publication(
         await value(conn, "select agent.grant_runner(%s)", runner)
         await run_all(conn, f"grant create on database {conn.info.dbname} to {runner}")
         async with session(dsn, user=runner) as own:
-            with pytest.raises(PreconditionError, match="was taken out of publication"):
+            with pytest.raises(PreconditionError, match="was removed from publication"):
                 await make_good(own, make_conninfo(dsn, user=runner), Plan())
         async with as_role(conn, runner):
             assert len(await listings.list_gaps(conn)) == 0

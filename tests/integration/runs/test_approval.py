@@ -90,7 +90,7 @@ async def test_a_decision_is_made_once(conn: AsyncConnection) -> None:
     await value(conn, "select agent.approve(%s)", approval)
     for statement in ("select agent.reject(%s)", "select agent.approve(%s)"):
         error = await refused(conn, statement, approval, state="WA005")
-        assert f"approval {approval} is approved already" in told(error)
+        assert f"approval {approval} is already approved" in told(error)
     assert await value(conn, "select count(*) from agent.step where kind = 'decision'") == 1
 
 
@@ -234,7 +234,7 @@ async def test_the_role_that_an_agent_runs_as_does_not_approve_its_calls(
                 await run_all(own, setting)
                 for statement in ("select agent.approve(%s)", "select agent.reject(%s)"):
                     error = await refused(own, statement, approval, state="WA006")
-                    assert f'role "{bot}" runs this agent' in told(error)
+                    assert f'role "{bot}" cannot decide' in told(error)
         async with session(dsn, user=person) as own:
             await value(own, "select agent.approve(%s)", approval)
 
@@ -263,7 +263,7 @@ async def test_tricks_of_the_search_path_approve_nothing(conn: AsyncConnection, 
 async def test_what_is_not_there_cannot_be_approved(conn: AsyncConnection) -> None:
     """A wrong number is an error, not nothing."""
     error = await refused(conn, "select agent.approve(4711)", state="WA005")
-    assert "there is no approval 4711" in told(error)
+    assert "approval 4711 does not exist" in told(error)
 
 
 async def test_whoever_waits_for_questions_hears_of_them(conn: AsyncConnection, dsn: str) -> None:

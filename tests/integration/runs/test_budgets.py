@@ -148,8 +148,8 @@ async def test_what_is_reserved_counts_as_spent_until_it_is_settled(conn: AsyncC
     assert crowded.wait is not None
     assert 1 <= crowded.wait <= 3, "the first may be over within seconds"
     assert crowded.reason == (
-        'budget "all": of 1 US dollars, 0 are spent and 0.6 reserved by calls that go on; '
-        "the next may take 0.6"
+        'budget "all": 0 of 1 US dollars spent, 0.6 reserved by calls in progress, '
+        "next call needs up to 0.6"
     )
     await reply(conn, first, 0.1)
     assert await reserve(conn, second, 0.6) is None
@@ -208,7 +208,7 @@ async def test_tokens_are_limited_without_prices(conn: AsyncConnection) -> None:
     assert await reserve(conn, first, None, 100) is None
     refusal = await reserve(conn, second, None, 100)
     assert refusal is not None
-    assert "of 150 tokens, 0 are spent and 100 reserved" in refusal.reason
+    assert "0 of 150 tokens spent, 100 reserved" in refusal.reason
     await reply(conn, first, None, 15)
     assert await rows(conn, LEFT) == [(0, 0, 15, 0)]
 
@@ -252,10 +252,10 @@ async def test_a_budget_that_is_used_up_says_until_when(
     assert refusal is not None
     assert refusal.wait is not None
     assert refusal.reason.startswith(
-        'budget "all" is used up: of 1 US dollars, 0.9 are spent, and the next call may take 0.2; '
+        'budget "all" exhausted: 0.9 of 1 US dollars spent, next call needs up to 0.2; '
     )
     if seconds is None:
-        assert refusal.reason.endswith("it does not begin anew")
+        assert refusal.reason.endswith("it does not reset")
         assert refusal.wait == 86400
         return
     resets = await value(
@@ -272,10 +272,10 @@ async def test_a_budget_that_is_used_up_says_until_when(
 @pytest.mark.parametrize(
     ("columns", "cost", "said"),
     [
-        ({"on_exceeded": "fail"}, 0.2, "is used up"),
-        ({}, 1.5, 'one call may take 1.5 US dollars, which is more than all of budget "all" (1)'),
-        ({"max_tokens": 50}, 0.01, "one call may take 100 tokens, which is more than all"),
-        ({}, None, 'model "fake" has no price, so budget "all" in US dollars cannot be kept'),
+        ({"on_exceeded": "fail"}, 0.2, "exhausted"),
+        ({}, 1.5, 'one call needs up to 1.5 US dollars, more than all of budget "all" (1)'),
+        ({"max_tokens": 50}, 0.01, "one call needs up to 100 tokens, more than all"),
+        ({}, None, 'model "fake" has no price, which budget "all" in US dollars requires'),
     ],
 )
 async def test_what_waiting_does_not_help_says_so(
@@ -576,7 +576,7 @@ async def test_a_budget_of_what_is_not_there_is_refused(conn: AsyncConnection) -
             word,
             state="WA015",
         )
-        assert f'budget "b": there is no {what} "{word}"' in told(error)
+        assert f'budget "b": {what} "{word}" does not exist' in told(error)
         assert meant in told(error)
 
 
@@ -608,8 +608,8 @@ async def test_whoever_makes_a_budget_that_cannot_be_kept_is_warned(conn: AsyncC
     await attach(conn, "")
     await make_budget(conn)
     said = (
-        'model "fake" has no price, so the calls of "support_tickets" do not fit budget "all", '
-        "which is in US dollars"
+        'model "fake" has no price: calls of attachment "support_tickets" exceed budget "all" '
+        "in US dollars"
     )
     assert warned == [said]
     await run_all(conn, "create table other (id int primary key)")
@@ -664,7 +664,7 @@ async def test_counters_that_do_not_add_up_are_found(conn: AsyncConnection) -> N
     assert await rows(conn, "select * from agent.broken_invariant") == []
     await run_all(conn, "update agent_internal.budget_use set reserved_cost = 0.6")
     assert await column(conn, "select rule from agent.broken_invariant") == [
-        "what is reserved of a budget is not the sum of its reservations"
+        "the reserved amount of a budget is not the sum of its reservations"
     ]
 
 
@@ -695,7 +695,7 @@ async def test_a_run_that_waits_for_its_budget_goes_on_when_it_is_raised(
             " where state = 'waiting_retry'"
         )  # fmt: skip
         assert waits[:2] == (0, "all")
-        assert "is used up" in waits[2]
+        assert "exhausted" in waits[2]
         await run_all(conn, "update agent.budget set max_cost = 10")
         assert [state for _, state, *_ in await d.ended(2)] == ["succeeded", "succeeded"]
     assert await rows(conn, "select * from agent.broken_invariant") == []
@@ -826,7 +826,7 @@ def test_a_wrong_budget_is_told_with_its_entry(user: User) -> None:
     user.writes(AGENTS + "budgets: {b: {agent: suport, max_cost: 1}}\n")
     ended = user.types("apply")
     assert ended.code == 2
-    assert 'budget b: budget "b": there is no agent "suport"' in ended.err
+    assert 'budget "b": agent "suport" does not exist' in ended.err
     assert "support" in ended.err
 
 
@@ -836,7 +836,7 @@ def test_whoever_attaches_is_told_that_a_budget_refuses_it(user: User, db: Conne
     db.execute("update agent.model set input_price = null where name = 'gpt-4o'")
     said = user.types("attach", "support_tickets", "model=gpt-4o, tools=[refund_user]").worked().err
     assert 'warning: model "gpt-4o" has no price' in said
-    assert "hint: set input_price and output_price of the model" in said
+    assert "hint: Set input_price and output_price of the model" in said
 
 
 def test_the_list_says_what_is_left(user: User, db: Connection) -> None:

@@ -197,26 +197,26 @@ async def test_a_role_that_could_write_cannot_be_attached(conn: AsyncConnection)
         spec = f"model=fake, tools=[query], query_as={name}"
         attaching = "select agent.attach('support_tickets', %s)"
         error = await refused(conn, attaching, spec, state="WA011")
-        assert f'role "{name}" is not one for SQL' in told(error)
+        assert f'role "{name}" must be read-only' in told(error)
         assert "write to public.written" in told(error)
         assert f"revoke insert, update, delete, truncate on public.written from {name}" in told(
             error
         )
         await run_all(conn, f"revoke insert on written from {name}")
         error = await refused(conn, attaching, "model=fake, tools=[query]", state="WA011")
-        assert 'there is no role "walagent_analyst"' in told(error)
+        assert 'role "walagent_analyst" does not exist' in told(error)
         me = await value(conn, "select current_user")
         error = await refused(
             conn, attaching, f'model=fake, tools=[query], query_as="{me}"', state="WA011"
         )
-        assert f"{me} is a superuser" in told(error)
+        assert f"{me} has SUPERUSER" in told(error)
         await run_all(
             conn,
             f"select agent.grant_developer('{ada}'); grant select on support_tickets to {ada}",
         )
         async with as_role(conn, ada):
             error = await refused(conn, attaching, spec, state="42501")
-            assert f'you are not a member of role "{name}"' in told(error)
+            assert f'must be a member of role "{name}"' in told(error)
         await run_all(conn, f"grant {name} to {ada}")
         async with as_role(conn, ada):
             await value(conn, attaching, spec)
@@ -246,7 +246,7 @@ async def test_a_file_names_the_role_once(conn: AsyncConnection) -> None:
         async with conn.transaction():
             assert await apply(conn, Config.model_validate(document)) == []
         document["ask"] = {"role": "walagent_other"}
-        with pytest.raises(ConfigError, match=r'attachment plain: .*no role "walagent_other"'):
+        with pytest.raises(ConfigError, match=r'plain: .*role "walagent_other" does not exist'):
             async with conn.transaction():
                 await apply(conn, Config.model_validate(document))
         await run_all(conn, "select agent.detach(name) from agent.attachment")

@@ -97,8 +97,8 @@ REFUSED_TABLES = [
     ("counted", "insert", "is not a table"),
     ("forgetful", "insert", "is unlogged and not written to the WAL"),
     ("passing", "insert", "is temporary and not written to the WAL"),
-    ("agent.run", "insert", "is a table of the system"),
-    ("pg_catalog.pg_class", "insert", "is a table of the system"),
+    ("agent.run", "insert", "system table"),
+    ("pg_catalog.pg_class", "insert", "system table"),
     ("no_key", "update", "alter table public.no_key add primary key (...), or: alter table"),
     ("no_identity", "delete", "has no replica identity"),
     ("lost_index", "update", "has no replica identity"),
@@ -164,18 +164,18 @@ REFUSED_CONDITIONS = [
     ("status = 'open'", "42702", "ambiguous"),
     ("new.nothing = 1", "42703", "nothing"),
     ("1", "42804", "boolean"),
-    ("true) or (true", "WA012", "not one plain expression"),
-    ("true)", "WA012", "not one plain expression"),
-    ("(true", "WA012", "not one plain expression"),
-    ("true; drop table other", "WA012", "not one plain expression"),
-    ("true) union select from other where (true", "WA012", "not one plain expression"),
-    ("true -- ", "WA012", "not one plain expression"),
-    ("true /* ", "WA012", "not one plain expression"),
-    ("$$a$$ = 'a'", "WA012", "not one plain expression"),
-    ("new.id = $1", "WA012", "not one plain expression"),
-    ("new.status = E'\\') or (\\''", "WA012", "not one plain expression"),
-    ("new.status = 'open", "WA012", "not one plain expression"),
-    ('new."status = 1', "WA012", "not one plain expression"),
+    ("true) or (true", "WA012", "not a single expression"),
+    ("true)", "WA012", "not a single expression"),
+    ("(true", "WA012", "not a single expression"),
+    ("true; drop table other", "WA012", "not a single expression"),
+    ("true) union select from other where (true", "WA012", "not a single expression"),
+    ("true -- ", "WA012", "not a single expression"),
+    ("true /* ", "WA012", "not a single expression"),
+    ("$$a$$ = 'a'", "WA012", "not a single expression"),
+    ("new.id = $1", "WA012", "not a single expression"),
+    ("new.status = E'\\') or (\\''", "WA012", "not a single expression"),
+    ("new.status = 'open", "WA012", "not a single expression"),
+    ('new."status = 1', "WA012", "not a single expression"),
     ("exists (select from other)", "WA012", "subquery"),
     ("new.id in (select id from other)", "WA012", "subquery"),
     ("new.id = any (array(select 1))", "WA012", "subquery"),
@@ -194,9 +194,9 @@ REFUSED_CONDITIONS = [
     ("count(*) > 1", "42803", "aggregate"),
     ("row_number() over () = 1", "42P20", "window"),
     ("generate_series(1, 2) = 1", "0A000", "set-returning"),
-    ("new.ctid = '(0,1)'", "WA012", "ctid"),
-    ("new.tableoid = 1", "WA012", "tableoid"),
-    ("new.xmin = '1'", "WA012", "xmin"),
+    ("new.ctid = '(0,1)'", "WA012", "system column"),
+    ("new.tableoid = 1", "WA012", "system column"),
+    ("new.xmin = '1'", "WA012", "system column"),
 ]
 
 
@@ -343,21 +343,21 @@ values ('which', 'sql', 'twice(text)', 'The second.', true, 7, 'unsafe'),
 insert into agent.tool (name, kind, target, enabled) values ('looks', 'sql', 'looks', false);
 """
 REFUSED_TOOLS = [
-    ("tools=[nothing_here]", 'there is no tool "nothing_here"'),
+    ("tools=[nothing_here]", 'tool "nothing_here" does not exist'),
     ("tools=[twice]", 'tool "twice" is ambiguous: public.twice(integer), public.twice(text)'),
-    ("tools=[unnamed]", "every argument of public.unnamed(integer,text) needs a name"),
+    ("tools=[unnamed]", "function public.unnamed(integer,text) has an unnamed argument"),
     ("tools=[many]", "many"),
     ("tools=[anything]", "anything"),
-    ("tools=[acts]", 'there is no tool "acts"'),
-    ("tools=[gone]", 'there is no tool "gone"'),
-    ("tools=[looks]", 'the tool "looks" is disabled'),
-    ("tools=[refund_user, refund_user]", 'the tool "refund_user" is named twice'),
-    ("tools=[app.feel, app_feel]", 'there is no tool "app_feel"'),
-    ("tools=[update_row]", "update_row needs to know which columns it may write"),
-    ("tools=[refund_user], bind=[ticket_id=nothing]", 'bind names column "nothing"'),
-    ("tools=[refund_user], approve=[do_nothing]", 'approve names "do_nothing"'),
-    ("tools=[refund_user], tool_choice=do_nothing", 'tool_choice is "do_nothing"'),
-    ("tools=[refund_user], bind=[ticketid=id]", 'bind names argument "ticketid"'),
+    ("tools=[acts]", 'tool "acts" does not exist'),
+    ("tools=[gone]", 'tool "gone" does not exist'),
+    ("tools=[looks]", 'tool "looks" is disabled'),
+    ("tools=[refund_user, refund_user]", 'tool "refund_user" is listed twice'),
+    ("tools=[app.feel, app_feel]", 'tool "app_feel" does not exist'),
+    ("tools=[update_row]", 'tool "update_row" requires writes'),
+    ("tools=[refund_user], bind=[ticket_id=nothing]", 'bind: column "nothing"'),
+    ("tools=[refund_user], approve=[do_nothing]", 'approve: "do_nothing"'),
+    ("tools=[refund_user], tool_choice=do_nothing", 'tool_choice "do_nothing"'),
+    ("tools=[refund_user], bind=[ticketid=id]", 'no tool has an argument "ticketid"'),
 ]
 
 
@@ -434,7 +434,7 @@ async def test_update_row_needs_a_key(conn: AsyncConnection) -> None:
     error = await refused(
         conn, "select agent.attach('no_key', 'model=fake, writes=[t]')", state="WA011"
     )
-    assert "needs a primary key on public.no_key" in told(error)
+    assert "requires a primary key on public.no_key" in told(error)
 
 
 async def test_writes_bring_the_tool_that_writes(conn: AsyncConnection) -> None:
@@ -602,7 +602,7 @@ async def test_a_name_is_given_once(conn: AsyncConnection) -> None:
     error = await refused(
         conn, "select agent.attach('support_tickets', 'model=fake')", state="WA013"
     )
-    assert 'there is an attachment "support_tickets" already' in told(error)
+    assert 'attachment "support_tickets" already exists' in told(error)
     await attach(conn, "name=second")
     assert await value(conn, "select agent.detach('support_tickets')") == 1
     await attach(conn, "")
@@ -618,9 +618,9 @@ async def test_a_table_lets_all_of_its_agents_go(conn: AsyncConnection) -> None:
     await attach(conn, "name=a")
     await attach(conn, "name=b")
     assert await value(conn, "select agent.detach('public.support_tickets')") == 2
-    assert await value(conn, "select count(*) from agent_internal.queue") == 0
+    assert await value(conn, "select count(*) from agent.attachment") == 0
     error = await refused(conn, "select agent.detach('support_ticket')", state="WA013")
-    assert 'nothing is attached under the name "support_ticket"' in told(error)
+    assert 'no attachment or attached table is named "support_ticket"' in told(error)
 
 
 async def test_what_is_not_there_cannot_be_paused(conn: AsyncConnection) -> None:
@@ -629,7 +629,7 @@ async def test_what_is_not_there_cannot_be_paused(conn: AsyncConnection) -> None
     await attach(conn, "name=desk")
     for function in ("pause", "resume"):
         error = await refused(conn, f"select agent.{function}('dessk')", state="WA013")
-        assert 'did you mean "desk"?' in told(error)
+        assert 'Did you mean "desk"?' in told(error)
 
 
 async def test_pausing_makes_no_version(conn: AsyncConnection) -> None:

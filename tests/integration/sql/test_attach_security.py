@@ -72,7 +72,7 @@ async def test_a_developer_attaches_to_no_table_that_its_agent_may_not_read(
     """The WAL would show it all the same: rows of others, and columns that are not granted."""
     await run_all(conn, DESK)
     async with developer(conn) as dev:
-        refusal = 'may not read column "id" of public.support_tickets'
+        refusal = 'lacks SELECT on column "id" of public.support_tickets'
         async with as_role(conn, dev):
             error = await refused(
                 conn, "select agent.attach('support_tickets', 'model=fake')", state="42501"
@@ -107,7 +107,7 @@ async def test_nobody_attaches_an_agent_that_runs_as_somebody_else(conn: AsyncCo
                     f"select agent.attach('{dev}.notes', 'model=fake, run_as={other}')",
                     state="42501",
                 )
-                assert f'not a member of role "{other}"' in told(error)
+                assert f'must be a member of role "{other}"' in told(error)
         await run_all(conn, f"grant {bot} to {dev}")
         async with as_role(conn, dev):
             await attach(conn, f"run_as={bot}", f"{dev}.notes")
@@ -181,7 +181,7 @@ async def test_no_setting_lets_an_agent_be_changed_under_its_attachments(
     async with developer(conn) as dev, as_role(conn, dev):
         await run_all(conn, "set walagent.applying = on")
         error = await refused(conn, "update agent.agent set system_prompt = 'Obey.'", state="42501")
-        assert 'agent "theirs" works in attachment "theirs"' in told(error)
+        assert 'agent "theirs" is used by attachment "theirs"' in told(error)
 
 
 async def test_a_developer_changes_nothing_of_anothers(conn: AsyncConnection) -> None:

@@ -70,7 +70,7 @@ async def test_what_has_ended_is_not_cancelled(conn: AsyncConnection, state: str
     held = await held_run(conn)
     await finish(conn, held, RunState(state))
     error = await refused(conn, "select agent.cancel(%s)", held.run_id, state="WA003")
-    assert f"run {held.run_id} is {state} already" in told(error)
+    assert f"run {held.run_id} is already {state}" in told(error)
 
 
 @pytest.mark.parametrize("state", ["failed", "dead", "cancelled"])
@@ -170,7 +170,7 @@ async def test_only_a_run_that_waits_for_it_is_resolved(conn: AsyncConnection) -
     await value(conn, "select agent.resolve(%s, true)", held.run_id)
     for run_id in (held.run_id, 4711):
         error = await refused(conn, "select agent.resolve(%s, true)", run_id, state="WA003")
-        assert f"run {run_id} does not wait for a review" in told(error)
+        assert f"run {run_id} is not waiting for a review" in told(error)
     assert await value(conn, "select count(*) from agent.step where kind = 'result'") == 1
 
 

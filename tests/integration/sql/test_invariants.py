@@ -21,14 +21,14 @@ BROKEN = {
     "two runs of one ordering key at the same time": """
         update agent.run
            set ordering_key = 'a', state = 'running', lease_expires_at = 'infinity'""",
-    "a run waits for an approval that nobody can give": """
+    "a run waits for an approval that does not exist": """
         update agent.run set state = 'waiting_approval', lease_expires_at = null where id = 1""",
     "an approval waits for a run that has ended": f"{QUESTION}; {ENDED}",
     "a run is blocked by one that has ended": f"""
         {ENDED}; update agent.run set blocked_by = 1 where id = 2""",
     "a call has two results": f"""
         {STEP} (1, 0, 'result', '{{"call_id": "c"}}'), (1, 1, 'result', '{{"call_id": "c"}}')""",
-    "a lease ran out and nobody took the run": """
+    "a lease has expired and its run was not released": """
         update agent.run set lease_expires_at = now() - interval '6 minutes' where id = 1""",
     "a change is in two runs": """
         insert into agent_internal.merged_change

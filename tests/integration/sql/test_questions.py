@@ -165,7 +165,7 @@ async def test_asking_ends_what_was_left_for_a_week(conn: AsyncConnection) -> No
     await set_clock(conn, "8 days")
     await ask(conn, "t")
     state, error = await one_run(conn, "state::text, error ->> 'reason'", held.run_id)
-    assert (state, error) == ("cancelled", "nobody went on with its session for 7 days")
+    assert (state, error) == ("cancelled", "session was not continued for 7 days")
 
 
 async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:

@@ -94,17 +94,17 @@ BROKEN = [
     ("model=x, , name=y", "expected a key at character 10"),
     ("model=", '"model" has no value at character 7'),
     ("model=,name=x", '"model" has no value'),
-    ('system_prompt="never ends', 'opens the value of "system_prompt" at character 15'),
-    ('system_prompt="never ends\\', 'opens the value of "system_prompt"'),
+    ('system_prompt="never ends', 'value of "system_prompt" at character 15 is not closed'),
+    ('system_prompt="never ends\\', 'value of "system_prompt"'),
     ('name="a" b', 'expected a comma after the value of "name" at character 10'),
-    ('name=a"b', 'the value of "name" holds a quote or bracket in its middle'),
-    ("name=a]", 'the value of "name" holds a quote or bracket'),
+    ('name=a"b', 'value of "name" contains a quote or bracket'),
+    ("name=a]", 'value of "name" contains a quote or bracket'),
     ("tools=[a, b", "tools"),
     ("tools=[", '"tools" has no value'),
     ("tools=[a,,b]", '"tools" has no value'),
-    ('tools=["a" b]', 'the list of "tools" is not closed with ]'),
+    ('tools=["a" b]', 'list of "tools" is not closed with ]'),
     ("tools=[a] b", 'expected a comma after the value of "tools"'),
-    ("tools=[[a]]", 'the value of "tools" holds a quote or bracket'),
+    ("tools=[[a]]", 'value of "tools" contains a quote or bracket'),
     ("model=x, model=y", '"model" is given twice'),
     ("1model=x", "expected a key at character 1"),
 ]
@@ -121,34 +121,34 @@ async def test_a_broken_spec_says_where_it_is_broken(
 
 
 WRONG = [
-    ("modle=fake", "WA010", 'there is no key "modle" did you mean "model"?'),
-    ("zzzzzzzz=fake", "WA010", 'there is no key "zzzzzzzz" known: approve, backfill,'),
+    ("modle=fake", "WA010", 'unknown key "modle" Did you mean "model"?'),
+    ("zzzzzzzz=fake", "WA010", 'unknown key "zzzzzzzz" Known: approve, backfill,'),
     ("name=x", "WA010", '"model" is missing'),
-    ("model=fak", "WA014", 'there is no model "fak" did you mean "fake"?'),
+    ("model=fak", "WA014", 'model "fak" does not exist or is not enabled Did you mean "fake"?'),
     ("model=[fake]", "WA010", '"model" takes one value, not a list'),
-    ("model=fake, cap=many", "WA010", '"cap" is not a number: many'),
-    ("model=fake, max_cost=1 dollar", "WA010", '"max_cost" is not a number: 1 dollar'),
-    ("model=fake, max_steps=1.5", "WA010", '"max_steps" is not a number: 1.5'),
-    ("model=fake, max_tokens=99999999999999999999", "WA010", '"max_tokens" is not a number'),
-    ("model=fake, debounce=soon", "WA010", '"debounce" is not a time like 5s'),
-    ("model=fake, backfill=perhaps", "WA010", '"backfill" is not true or false: perhaps'),
-    ("model=fake, on=[insert, upsert]", "WA010", 'on names "upsert" did you mean "insert"?'),
+    ("model=fake, cap=many", "WA010", '"cap": expected a number, found "many"'),
+    ("model=fake, max_cost=1 dollar", "WA010", '"max_cost": expected a number, found "1 dollar"'),
+    ("model=fake, max_steps=1.5", "WA010", '"max_steps": expected a number, found "1.5"'),
+    ("model=fake, max_tokens=99999999999999999999", "WA010", '"max_tokens": expected a number'),
+    ("model=fake, debounce=soon", "WA010", '"debounce": expected an interval'),
+    ("model=fake, backfill=perhaps", "WA010", '"backfill": expected true or false'),
+    ("model=fake, on=[insert, upsert]", "WA010", 'operation "upsert" in "on" Did you mean'),
     ("model=fake, on=[]", "23514", "attachment_ops_check"),
     ("model=fake, cap=0", "23514", "attachment_cap_check"),
     ("model=fake, debounce=-5s", "23514", "attachment_debounce_check"),
     ("model=fake, max_depth=101", "23514", "attachment_max_depth_check"),
     ("model=fake, max_steps=0", "23514", "agent_max_steps_check"),
     ('model=fake, name=""', "23514", "name_check"),
-    ("model=fake, bind=[ticket_id]", "WA010", 'bind takes argument=column pairs, not "ticket'),
-    ("model=fake, tools=[refund_usr]", "WA011", 'there is no tool "refund_usr"'),
-    ("model=fake, tools=[do_nothin]", "WA011", 'did you mean "do_nothing"?'),
-    ("model=fake, writes=[statsu]", "WA013", 'did you mean "status"?'),
-    ("model=fake, columns=[statsu]", "WA013", 'columns names column "statsu"'),
-    ("model=fake, ordering_key=[statsu]", "WA013", 'ordering_key names column "statsu"'),
+    ("model=fake, bind=[ticket_id]", "WA010", 'expected argument=column, found "ticket'),
+    ("model=fake, tools=[refund_usr]", "WA011", 'tool "refund_usr" does not exist'),
+    ("model=fake, tools=[do_nothin]", "WA011", 'Did you mean "do_nothing"?'),
+    ("model=fake, writes=[statsu]", "WA013", 'Did you mean "status"?'),
+    ("model=fake, columns=[statsu]", "WA013", 'columns: column "statsu"'),
+    ("model=fake, ordering_key=[statsu]", "WA013", 'ordering_key: column "statsu"'),
     ("model=fake, run_as=nobody_at_all", "42704", "nobody_at_all"),
     ("model=fake, when=new.statsu = 'x'", "42703", "statsu"),
-    ("model=fake, tool_choice=refund_usr", "WA011", 'tool_choice is "refund_usr"'),
-    ("model=fake, approve=[refund_user]", "WA011", 'approve names "refund_user"'),
+    ("model=fake, tool_choice=refund_usr", "WA011", 'tool_choice "refund_usr"'),
+    ("model=fake, approve=[refund_user]", "WA011", 'approve: "refund_user"'),
 ]
 
 
@@ -184,7 +184,7 @@ async def test_a_table_that_is_not_there_is_named(conn: AsyncConnection) -> None
     await run_all(conn, DESK)
     for table in ("support_ticket", "supporttickets"):
         error = await refused(conn, "select agent.attach(%s, 'model=fake')", table, state="WA013")
-        assert f'there is no table "{table}" did you mean "support_tickets"?' in told(error)
+        assert f'table "{table}" does not exist Did you mean "support_tickets"?' in told(error)
 
 
 async def test_a_spec_that_is_null_is_refused(conn: AsyncConnection) -> None:

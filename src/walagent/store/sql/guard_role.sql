@@ -8,7 +8,7 @@ with recursive me (oid) as (
     select oid from pg_namespace
      where nspname not in ('pg_catalog', 'information_schema') and nspname not like 'pg\_toast%' and nspname not like 'pg\_temp%'
 ), reasons (rank, reason, fix) as (
-    select 1, format('%s has %s', r.rolname, attribute), 'use a dedicated role: create role analyst login; grant usage on schema public to analyst; grant select on all tables in schema public to analyst;'
+    select case attribute when 'SUPERUSER' then 0 else 1 end, format('%s has %s', r.rolname, attribute), 'use a dedicated role: create role analyst login; grant usage on schema public to analyst; grant select on all tables in schema public to analyst;'
       from me join pg_roles r using (oid)
            cross join lateral (values (r.rolsuper, 'SUPERUSER'), (r.rolbypassrls, 'BYPASSRLS'),
                                       (r.rolreplication, 'REPLICATION'), (r.rolcreaterole, 'CREATEROLE'),

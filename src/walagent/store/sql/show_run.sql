@@ -1,7 +1,7 @@
 -- One run with everything that belongs to it.
 select r.id,
        r.kind,
-       a.name as attachment,
+       coalesce(a.name, v.definition ->> 'name') as attachment,
        r.principal,
        q.session_id as session,
        q.text as question,
