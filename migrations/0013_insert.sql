@@ -134,14 +134,15 @@ begin
         perform agent_internal.insert_runs(_generation, _runs);
     else
         with given as (
+            -- Each with LIMIT: the planner expects a hundred runs, and would rather read all unfinished ones once.
             select n.*, coalesce(n.start, false) and coalesce(n.state, 'pending') = 'pending'
-                   and exists (
-                       select from agent_internal.queue l
-                        where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null)
-                   and not exists (
-                       select from agent.run p
-                        where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
-                          and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review'))
+                   and (select true from agent_internal.queue l
+                         where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null
+                         limit 1) is not null
+                   and (select true from agent.run p
+                         where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
+                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                         limit 1) is null
                    as go
               from jsonb_populate_recordset(null::agent.new_run, _runs) n
         ), taken as (
