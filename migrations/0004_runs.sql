@@ -167,6 +167,7 @@ create index run_due on agent.run (next_attempt_at) where state = 'waiting_retry
 create index run_collecting on agent.run (not_before) where not_before is not null;
 create index run_blocked on agent.run (blocked_by) where blocked_by is not null;
 create index run_unhappy on agent.run (state, id) where state in ('waiting_approval', 'needs_review', 'dead', 'failed');
+create index run_of_row on agent.run (key) where key is not null;
 
 create function agent_internal.check_transition()
     returns trigger

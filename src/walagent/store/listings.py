@@ -71,11 +71,18 @@ async def list_gaps(conn: Connection, *, resolved: bool = False) -> list[Found]:
     return await _fetch(conn, "list_gaps", all=resolved)
 
 
-async def broken_invariants(conn: Connection) -> list[Found]:
-    """List violated invariants; empty if all hold."""
-    cursor = conn.cursor(row_factory=dict_row)
-    await cursor.execute("select rule, detail from agent.broken_invariant")
-    return await cursor.fetchall()
+async def broken_invariants(conn: Connection, *, latest: int | None = None) -> list[Found]:
+    """List violated invariants; empty if all hold.
+
+    Args:
+        latest: of how many runs the steps are read; None: of all.
+    """
+    async with conn.transaction(), conn.cursor(row_factory=dict_row) as cursor:
+        setting = "" if latest is None else str(latest)
+        await cursor.execute("select set_config('walagent.checked_runs', %s, true)", [setting])
+        await cursor.execute("set local jit = off")  # compiling takes longer than reading
+        await cursor.execute("select rule, detail from agent.broken_invariant")
+        return await cursor.fetchall()
 
 
 async def _fetch(conn: Connection, name: str, **parameters: object) -> list[Found]:
