@@ -65,7 +65,8 @@ begin
                 else _reason = 'manual'
             end
         when 'question' then _attachment_id is null and _principal is not null and _reason = 'question'
-        else false
+        else _attachment_id is null and _commit_lsn is null and _backfill_key is null
+            and _reason not in ('change', 'backfill', 'question')
     end;
 end;
 $$;
@@ -91,7 +92,7 @@ create table agent_internal.queue (
 create index queue_ready on agent_internal.queue (kind) where queued and not paused;
 create index queue_capped on agent_internal.queue (id) where cap is not null;
 comment on table agent_internal.queue is 'Queues of runs, which claims serve in turn: one for each attachment and each session';
-comment on column agent_internal.queue.kind is 'Kind of its runs: agent or question';
+comment on column agent_internal.queue.kind is 'Kind of its runs: agent, question, or another one';
 comment on column agent_internal.queue.cap is 'Maximum number of concurrent runs; NULL: as many as the workers have slots';
 comment on column agent_internal.queue.used is 'Number of running runs, a hint; 0 without a cap';
 comment on column agent_internal.queue.queued is 'Whether there might be runs to claim, a hint';
@@ -146,7 +147,7 @@ create table agent.run (
 -- the default threshold of autovacuum, would be a multiple of the unfinished runs.
 with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 comment on table agent.run is 'Runs: one for each matching change, row of a backfill, or question';
-comment on column agent.run.kind is 'agent: an agent acts on a change; question: a person asked the database';
+comment on column agent.run.kind is 'agent: an agent acts on a change; question: a person asked the database; other kinds have no attachment';
 comment on column agent.run.queue_id is 'Queue that it is claimed from';
 comment on column agent.run.principal is 'Login that asked the question; NULL for kind agent, which acts as the roles of its attachment version';
 comment on column agent.run.attachment_version is 'Version of the attachment that it is pinned to; NULL for a question';

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from walagent.message import Json, ModelSpec, Reply, Request, ToolCall
-from walagent.run import RunSpec, RunState, Step, StepKind
+from walagent.run import Claim, RunSpec, RunState, Step, StepKind
 from walagent.tool_spec import Effect, Tool
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Actor",
     "Ask",
     "Call",
+    "Claim",
     "Decider",
     "Effect",
     "End",
@@ -199,6 +200,7 @@ class Kind:
     """One kind of run, such as `agent` or `question`.
 
     Args:
+        specify: builds what is executed of a claim; None: as the run's attachment defines it.
         opens: prepares the run before its first move; returns the run to execute, or its end.
         on_reply: stores more of a reply, in the transaction that records it.
         on_end: stores more of the end, in the transaction that ends the run.
@@ -208,6 +210,7 @@ class Kind:
 
     decider: Decider
     actor: Actor
+    specify: Callable[[Claim], Awaitable[RunSpec]] | None = None
     opens: Callable[[RunSpec], Awaitable[RunSpec | End]] = _opened
     on_reply: Callable[[Connection, RunSpec, Prompt, Reply], Awaitable[None]] | None = None
     on_end: Callable[[Connection, RunSpec, Sequence[Step], End], Awaitable[None]] | None = None

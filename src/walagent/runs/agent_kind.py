@@ -21,7 +21,7 @@ def agent_kind(pool: Pool, toolbox: Toolbox, secret: bytes, evaluate: Evaluate) 
         secret: agent_internal.secret, which the markers of data blocks are derived from.
     """
     opener = _Opener(pool, Visibility(pool), evaluate)
-    return Kind(AgentDecider(secret), toolbox, opener.open)
+    return Kind(AgentDecider(secret), toolbox, opens=opener.open)
 
 
 class _Opener:

@@ -260,15 +260,20 @@ class Worker:
             raise attempt.error
 
     async def _specify(self, claim: Claim) -> RunSpec:
+        specify = self._resources.kinds[claim.kind].specify or self._as_defined
+        run = await specify(claim)
+        await self._resources.prepare(run.agent.model)
+        return run
+
+    async def _as_defined(self, claim: Claim) -> RunSpec:
+        """Build what is executed from the attachment's version, which is read once."""
         if not self._definitions.is_known(claim):
             async with self._defining:
                 if not self._definitions.is_known(claim):
                     async with self._leases.connection() as conn:
                         await self._definitions.load(conn, claim)
                     self._wake.set()
-        run = self._definitions.spec(claim)
-        await self._resources.prepare(run.agent.model)
-        return run
+        return self._definitions.spec(claim)
 
     def _released(self, held: Held) -> None:
         """Free a run's slot.  Claim again only if that can give something: it costs a commit."""
