@@ -1,4 +1,4 @@
-"""`python -m walagent` is the `walagent` command."""
+"""Run the `walagent` command as `python -m walagent`."""
 
 from walagent.cli import main
 

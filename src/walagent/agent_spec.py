@@ -1,6 +1,6 @@
-"""Who acts, on whose behalf, and on which table: what a run needs to know besides its change.
+"""The agent, authority and table of a run: everything that it needs besides its change.
 
-All of it is frozen: a run keeps the version that it started with.
+All values are frozen: a run keeps the version with which it started.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from walagent.tool_spec import Tool
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one run may use; None: no limit."""
+    """Limits of one run; None: no limit."""
 
     max_steps: int = 20  # replies of the model
     max_tokens: int | None = None
@@ -24,7 +24,7 @@ class RunLimits:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the limits in what agent_internal.define() returned."""
+        """Build from the result of agent_internal.define()."""
         return cls(
             raw["max_steps"],
             raw["max_tokens"],
@@ -36,7 +36,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """Model, prompt, tools and limits, frozen as one version."""
+    """Model, prompt, tools and limits of an agent, as one version."""
 
     name: str
     model: str
@@ -49,7 +49,7 @@ class AgentSpec:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the agent in what agent_internal.define() returned."""
+        """Build from the result of agent_internal.define()."""
         return cls(
             name=raw["agent"],
             model=raw["model"],
@@ -63,43 +63,43 @@ class AgentSpec:
 
     @property
     def bound(self) -> frozenset[str]:
-        """The columns that arguments of tools are bound to."""
+        """Return the columns that are bound to arguments of tools."""
         return frozenset(column for tool in self.tools for column in tool.bind.values())
 
     def tool(self, name: str) -> Tool | None:
-        """Find a tool by the name that the model uses."""
+        """Return the tool with the name that the model uses."""
         return next((tool for tool in self.tools if tool.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """On whose behalf a run acts, and how long an approval stays open."""
+    """The role of a run, and how long its approvals stay open."""
 
     run_as: str  # the role of tools and conditions
-    search_path: str = ""  # where names inside tools are looked up
+    search_path: str = ""  # for unqualified names inside tools
     approval_seconds: float = 604_800.0
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the authority in what agent_internal.define() returned."""
+        """Build from the result of agent_internal.define()."""
         return cls(raw["run_as"], raw.get("search_path", ""), float(raw["approval_seconds"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The table that an agent is attached to, as it was when the version was made."""
+    """The table of an attachment, as of its version."""
 
     relation_oid: int
     schema: str
     table: str
     key_columns: tuple[str, ...]
-    columns: frozenset[str] | None = None  # what the agent is shown; None: all
+    columns: frozenset[str] | None = None  # visible to the agent; None: all
     json_columns: Mapping[str, str] = field(default_factory=dict[str, str])  # to json or jsonb
-    writes: tuple[str, ...] = ()  # what update_row may write
+    writes: tuple[str, ...] = ()  # that update_row can write
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the table in what agent_internal.define() returned."""
+        """Build from the result of agent_internal.define()."""
         return cls(
             relation_oid=raw["relation_oid"],
             schema=raw["schema"],
@@ -112,11 +112,11 @@ class Target:
 
     @property
     def relation(self) -> tuple[str, str]:
-        """Schema and table."""
+        """Return schema and table."""
         return (self.schema, self.table)
 
     def as_relation(self) -> Relation:
-        """Give the table as changes name it."""
+        """Return the table in the form that changes use."""
         return Relation(self.relation_oid, self.schema, self.table)
 
 

@@ -1,4 +1,4 @@
-"""An agent on a table, frozen as one version: when it runs, who it is, as whom, in what order."""
+"""An attachment: an agent on a table, as one frozen version."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from walagent.change import Op
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """Which changes of the table start a run."""
+    """The changes that start a run."""
 
     ops: frozenset[Op]
     condition: str | None = None
     condition_columns: tuple[str, ...] = ()
-    old_columns: tuple[str, ...] = ()  # that the condition reads of the old row, and the WAL had
+    old_columns: tuple[str, ...] = ()  # that the condition reads of old, and the WAL contained
     whole_row: bool = False  # whether the condition reads new or old as a whole
     max_depth: int = 3
     backfill: bool = False
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the trigger in what agent_internal.define() returned."""
+        """Build from the result of agent_internal.define()."""
         return cls(
             ops=frozenset(Op(op) for op in raw["ops"]),
             condition=raw["condition"],
@@ -36,16 +36,16 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Queueing:
-    """In what order the runs are executed, how many at a time, and how often each is tried."""
+    """The order of runs, their concurrency, and the number of attempts."""
 
     ordering_key: tuple[str, ...] | None = None  # columns; None: the primary key
     debounce: float | None = None  # seconds
-    cap: int | None = None  # runs at the same time
+    cap: int | None = None  # concurrent runs
     max_attempts: int = 5
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read the queueing in what agent_internal.define() returned."""
+        """Build from the result of agent_internal.define()."""
         key, debounce = raw["ordering_key"], raw["debounce_seconds"]
         return cls(
             ordering_key=None if key is None else tuple(key),
@@ -70,7 +70,7 @@ class Attachment:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read what agent_internal.define() returned."""
+        """Build from the result of agent_internal.define()."""
         return cls(
             raw["id"],
             raw["version"],

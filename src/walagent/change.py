@@ -1,7 +1,7 @@
-"""What the WAL says happened: changes of rows, within transactions.
+"""The changes of rows in a transaction, as decoded from the WAL.
 
-The decoders produce these, whichever plug-in the bytes came from; everything above knows
-nothing else of the WAL.
+The decoders of both plugins produce these values; other modules know nothing else about the
+WAL.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from walagent.lsn import Lsn
 
 
 class Op(StrEnum):
-    """What was done to a row, or to a whole table."""
+    """The operation on a row, or on a whole table."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -24,9 +24,9 @@ class Op(StrEnum):
 
 
 class Unsent(Enum):
-    """The third state of a column, beside a value and NULL.
+    """The third state of a column, besides a value and NULL.
 
-    UNCHANGED: a TOASTed value that the update did not touch, so the WAL does not carry it.
+    UNCHANGED: a TOASTed value that the update did not change, so the WAL does not contain it.
     """
 
     UNCHANGED = "unchanged"
@@ -35,26 +35,26 @@ class Unsent(Enum):
 UNCHANGED: Final = Unsent.UNCHANGED
 
 # int for int2/int4/int8/oid, float for float4/float8, Decimal for numeric, bool, None for NULL;
-# every other type keeps PostgreSQL's own text (json and jsonb too: parsing would lose digits).
+# PostgreSQL's text for other types (json and jsonb too: parsing would lose digits).
 Value = int | float | Decimal | bool | str | None | Literal[Unsent.UNCHANGED]
 Row = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a relation, as the WAL describes it."""
+    """One column of a relation, as described in the WAL."""
 
     name: str
     type_oid: int
-    type_name: str  # as format_type() writes it where known, else ""
+    type_name: str  # as from format_type() if known, else ""
     in_key: bool  # part of the replica identity
 
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table as it was when the change was made; it may look different by now."""
+    """A table as of the change; it might differ now."""
 
-    oid: int  # 0 where the plug-in does not tell (wal2json)
+    oid: int  # 0 if the plugin does not send it (wal2json)
     schema: str
     name: str
     columns: tuple[Column, ...] = ()
@@ -63,24 +63,24 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One row inserted, updated or deleted, or one table truncated.
+    """The insert, update or delete of one row, or the truncation of one table.
 
     `ordinal` counts all changes of the transaction from 0, wanted or not; together with the
-    transaction's commit LSN it is the change's identity, the same however often it arrives.
+    transaction's commit LSN it identifies the change, also when it is sent again.
     """
 
     commit_lsn: Lsn
     ordinal: int
     op: Op
     relation: Relation
-    new: Row | None  # insert, update: the whole row, but for UNCHANGED columns
-    old: Row | None  # update, delete: the replica identity where sent, no more
+    new: Row | None  # insert, update: the whole row, except for UNCHANGED columns
+    old: Row | None  # update, delete: the replica identity, if sent
     xid: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class OriginMarker:
-    """A transactional logical message (`pg_logical_emit_message`); not to be trusted as such."""
+    """A transactional logical message (`pg_logical_emit_message`); not verified yet."""
 
     prefix: str
     content: bytes
@@ -89,10 +89,10 @@ class OriginMarker:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """A transaction starts; its commit position is known from the start.
+    """The start of a transaction, with its commit LSN.
 
-    `end_lsn` is where the next one may begin and what is confirmed once it is durable.
-    Not every plug-in knows it yet here, so it comes with `Commit`.
+    `end_lsn`, where the next transaction can start and which is confirmed once it is durable,
+    is not known here with every plugin, so it comes with `Commit`.
     """
 
     xid: int
@@ -102,7 +102,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some consecutive changes of the open transaction; a large one comes in many pieces."""
+    """Consecutive changes of the open transaction; a large transaction has many pieces."""
 
     changes: Sequence[Change]
     weight: int = 0  # bytes that the server sent for them
@@ -118,7 +118,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Nothing is in flight, and the server has read its WAL up to `wal_end`."""
+    """No transaction is in flight, and the server has read its WAL up to `wal_end`."""
 
     wal_end: Lsn
     reply_requested: bool

@@ -1,4 +1,4 @@
-"""The library: questions from Python, without a command line in between.
+"""Answer questions from Python.
 
 from walagent import Client
 
@@ -40,15 +40,15 @@ class AsyncClient:
         options: Options | None = None,
         api_key: str | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Store the parameters; `async with` connects.
 
         Args:
-            dsn: of the login that keeps sessions and runs; the one that is used, and no other.
-            model: the name of a row of `agent.model`, or a model of the caller's own; where there
-                is one row only, it need not be named.
-            settings: as the section `ask` of agents.yaml has them.
-            options: how questions are worked, unless one says otherwise.
-            api_key: the model's key; without it, the key that its credential names.
+            dsn: for the login that stores sessions and runs; no other database is used.
+            model: the name of a row of `agent.model`, or a model object; optional if there is only
+                one row.
+            settings: as in section `ask` of agents.yaml.
+            options: the defaults of `ask`.
+            api_key: the model's key; by default, from its credential.
         """
         self._dsn = dsn
         self._model = model
@@ -62,17 +62,17 @@ class AsyncClient:
         """Connect.
 
         Raises:
-            PreconditionError: the analyst is missing, or could write; there is no model.
+            PreconditionError: the analyst's role is missing or can write, or there is no model.
         """
         await self._open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._asker = None
         await self._stack.aclose()
 
@@ -89,13 +89,13 @@ class AsyncClient:
         """Answer a question.
 
         Args:
-            session: later questions of the same session know of this one, and one that was cut
-                off is finished first; without it, a session of its own.
-            parallel, retries, candidates: for this question, instead of what `Options` say.
+            session: later questions of the session refer to earlier ones, and an interrupted one
+                is finished first; by default, a new session.
+            parallel, retries, candidates: override `Options` for this question.
 
         Raises:
-            ConfigError: there is no question, or it is too long; an option makes no sense.
-            ModelUnauthorizedError, ModelUnavailableError: there is no model to ask.
+            ConfigError: the question is empty or too long, or an option is invalid.
+            ModelUnauthorizedError, ModelUnavailableError: the model cannot be called.
         """
         said = {"parallel": parallel, "retries": retries, "candidates": candidates}
         changed = {name: value for name, value in said.items() if value is not None}
@@ -107,26 +107,26 @@ class AsyncClient:
         return await asker.ask(question, session or f"client-{uuid4().hex[:12]}", on_event)
 
     async def chat(self, session: str | None = None) -> "AsyncConversation":
-        """Begin or go on with a conversation."""
+        """Start or continue a conversation."""
         await self._open()
         return AsyncConversation(self, session or f"client-{uuid4().hex[:12]}")
 
     async def query(self, sql: str) -> Rows:
-        """Run a statement of your own with the analyst's rights and limits.
+        """Run a SQL statement with the analyst's role and limits.
 
         Raises:
-            StatementRefusedError: it may not run.
+            StatementRefusedError: the statement must not run.
         """
         return await (await self._open()).query(sql)
 
     async def index(self) -> IndexSummary:
-        """Read the schema anew, whether it has changed or not; say what there is to ask about."""
+        """Refresh the schema index; return what questions can be about."""
         return await (await self._open()).index()
 
     async def _open(self) -> Asker:
         if self._asker is None:
             if not self._dsn:
-                raise ConfigError("no database is named", hint='Client("postgresql://…")')
+                raise ConfigError("no database given", hint='Use Client("postgresql://…").')
             self._asker = await self._stack.enter_async_context(
                 open_asker(
                     Places(self._dsn, self._dsn),
@@ -140,10 +140,10 @@ class AsyncClient:
 
 
 class AsyncConversation:
-    """Questions that know of one another."""
+    """Questions that share a session."""
 
     def __init__(self, client: AsyncClient, session: str) -> None:
-        """Begin with a session, which may have turns already."""
+        """Use a session, which can have turns already."""
         self._client = client
         self.session = session
 
@@ -153,7 +153,7 @@ class AsyncConversation:
 
 
 class Client:
-    """The same for programs without an event loop; open it with `with`."""
+    """The synchronous client; open it with `with`."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Client:
         options: Options | None = None,
         api_key: str | None = None,
     ) -> None:
-        """Connect to nothing yet; the arguments are those of `AsyncClient`."""
+        """Store the parameters, which are those of `AsyncClient`."""
         self._client = AsyncClient(
             dsn, model=model, settings=settings, options=options, api_key=api_key
         )
@@ -185,11 +185,11 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self.close()
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self._run(self._client.aclose())
         self._runner.close()
 
@@ -216,29 +216,29 @@ class Client:
         )
 
     def chat(self, session: str | None = None) -> "Conversation":
-        """Begin or go on with a conversation; see `AsyncClient.chat`."""
+        """Start or continue a conversation; see `AsyncClient.chat`."""
         return Conversation(self, self._run(self._client.chat(session)).session)
 
     def query(self, sql: str) -> Rows:
-        """Run a statement of your own; see `AsyncClient.query`."""
+        """Run a SQL statement; see `AsyncClient.query`."""
         return self._run(self._client.query(sql))
 
     def index(self) -> IndexSummary:
-        """Read the schema anew; see `AsyncClient.index`."""
+        """Refresh the schema index; see `AsyncClient.index`."""
         return self._run(self._client.index())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - asks without raising
+        if asyncio._get_running_loop() is not None:  # noqa: SLF001 - it does not raise
             work.close()
-            raise ConfigError("an event loop runs here already", hint="use AsyncClient")
+            raise ConfigError("an event loop is running", hint="Use AsyncClient.")
         return self._runner.run(work)
 
 
 class Conversation:
-    """Questions that know of one another, for programs without an event loop."""
+    """Questions that share a session, for programs without an event loop."""
 
     def __init__(self, client: Client, session: str) -> None:
-        """Begin with a session, which may have turns already."""
+        """Use a session, which can have turns already."""
         self._client = client
         self.session = session
 

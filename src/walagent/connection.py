@@ -1,6 +1,6 @@
-"""Opens connections to the server: their parameters, the settings of their sessions, their errors.
+"""Open connections to the server: parameters, session settings, errors.
 
-What the connection string says of timeouts and keepalives counts before what is said here.
+Timeouts and keepalives in the connection string take precedence over the defaults here.
 """
 
 import os
@@ -16,7 +16,7 @@ from walagent.login import login_refused, said, sqlstate_of
 
 C = TypeVar("C", bound=AsyncConnection[Any])
 
-# What a value looks like must not depend on the server's configuration.
+# The format of values must not depend on the server's configuration.
 TEXT_FORMS: Final = {
     "datestyle": "ISO",
     "intervalstyle": "postgres",
@@ -29,10 +29,10 @@ _DEFAULTS: Final[Mapping[str, int]] = {
     "keepalives_idle": 10,  # seconds
     "keepalives_interval": 5,
     "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,  # milliseconds that sent bytes may wait for an answer
+    "tcp_user_timeout": 30_000,  # milliseconds that sent bytes can stay unacknowledged
 }
-# Seconds of silence until the server looks for us, between two looks, and how often it does: 25 in
-# all, less than a lease.  Its own default is two hours, for which an open transaction holds locks.
+# The server's keepalives: seconds of silence before the first, between two, and their number; 25 s
+# in all, less than a lease.  Its default is two hours, for which an open transaction holds locks.
 _SERVER_KEEPALIVES: Final = {
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
@@ -43,25 +43,25 @@ _SERVER_KEEPALIVES: Final = {
 def parameters(
     dsn: str, application: str, settings: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Give libpq's parameters for a connection to *dsn*, beside those that it has itself.
+    """Return libpq's parameters for a connection to *dsn*, in addition to its own.
 
     Args:
-        settings: of the session; RESET returns to them, and they win over the options of *dsn*.
+        settings: of the session; RESET restores them, and they override the options of *dsn*.
 
     Raises:
-        ConfigError: *dsn* is not a connection string.
+        ConfigError: *dsn* is not a valid connection string.
     """
     try:
         given = conninfo_to_dict(dsn)
     except ProgrammingError as error:
-        raise ConfigError("the connection string cannot be read") from error
+        raise ConfigError("invalid connection string") from error
     asked = given.get("options") or os.environ.get("PGOPTIONS", "")
     words = [_options(_SERVER_KEEPALIVES), str(asked), _options(settings or {})]
     return {
         **{name: value for name, value in _DEFAULTS.items() if name not in given},
         "options": " ".join(filter(None, words)),
         "application_name": application,
-        "client_encoding": "UTF8",  # also where the database has none (SQL_ASCII)
+        "client_encoding": "UTF8",  # even if the database has no encoding (SQL_ASCII)
     }
 
 
@@ -79,13 +79,13 @@ async def open_connection(
     Args:
         kind: the class of the connection.
         settings: as for `parameters`.
-        lost: what to raise where the server cannot be reached.
+        lost: the class of the error if the server cannot be reached.
         more: parameters of psycopg or libpq.
 
     Raises:
-        LoginRefusedError: the server does not let us in.
-        DatabaseLostError, StreamLostError: it cannot be reached, or has no room for us for now.
-        ConfigError: *dsn* is not a connection string.
+        LoginRefusedError: the server rejects the login.
+        DatabaseLostError, StreamLostError: it cannot be reached, or has no free connection.
+        ConfigError: *dsn* is not a valid connection string.
     """
     given = {**parameters(dsn, application, settings), **more}
     try:
@@ -98,7 +98,7 @@ async def open_connection(
 
 
 def why_refused(error: OperationalError) -> tuple[str, str | None]:
-    """Say in one line why no connection came about, and its SQLSTATE."""
+    """Return the reason of a failed connection in one line, and its SQLSTATE."""
     words = str(error)
     if (refusal := login_refused(words)) is not None:
         return str(refusal), refusal.sqlstate

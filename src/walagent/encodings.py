@@ -1,8 +1,8 @@
-"""The encodings that a database may have, and what fits into them.
+"""The encodings of databases, and the text that each can represent.
 
-Our connections speak UTF-8 and the server converts.  Two things are left to us: wal2json's
-documents, which are not converted, and what a model writes, which may hold letters that the
-database has not.
+The connections use UTF-8 and the server converts.  Two cases remain: wal2json's documents, which
+are not converted, and text of models, which can contain characters that the database's encoding
+lacks.
 
 Source: PostgreSQL docs, 24.3.1 Supported Character Sets.
 """
@@ -13,7 +13,7 @@ from typing import Final, cast
 
 _ISO: Final = {5: 9, 6: 10, 7: 13, 8: 14, 9: 15, 10: 16}  # LATIN5 is ISO 8859-9, and so on
 
-# By PostgreSQL's name, Python's.  A database without an encoding (SQL_ASCII) gets UTF-8 from us.
+# PostgreSQL's name to Python's.  A database without an encoding (SQL_ASCII) receives UTF-8.
 CODECS: Final = {
     "UTF8": "utf-8",
     "SQL_ASCII": "utf-8",
@@ -32,17 +32,17 @@ CODECS: Final = {
 
 
 def to_utf8(text: bytes, encoding: str) -> bytes:
-    """Write text of a database's encoding as UTF-8; of one without an encoding, leave it.
+    """Convert text of a database to UTF-8; without an encoding, return it unchanged.
 
     Raises:
-        UnicodeDecodeError: it is none.
+        UnicodeDecodeError: the text is not valid in this encoding.
     """
     codec = CODECS[encoding]
     return text if codec == "utf-8" else text.decode(codec).encode()
 
 
 def misfit(value: object, encoding: str) -> str | None:
-    """Find a letter, in any text of a JSON value, that a database of this encoding cannot hold."""
+    """Return a character in a JSON value that this encoding cannot represent, or None."""
     codec = CODECS.get(encoding, "ascii")
     if codec == "utf-8":
         return None
@@ -50,7 +50,7 @@ def misfit(value: object, encoding: str) -> str | None:
 
 
 def fit_text(text: str, encoding: str) -> str:
-    r"""Write the letters that a database of this encoding cannot hold as `\u2026`."""
+    r"""Replace the characters that this encoding cannot represent by escapes such as `\u2026`."""
     codec = CODECS.get(encoding, "ascii")
     if codec == "utf-8" or text.isascii():
         return text
@@ -58,7 +58,7 @@ def fit_text(text: str, encoding: str) -> str:
 
 
 def fit_json(document: bytes, encoding: str) -> bytes:
-    """Do the same inside the texts of a JSON document."""
+    """Do the same in the strings of a JSON document."""
     codec = CODECS.get(encoding, "ascii")
     if codec == "utf-8" or document.isascii():
         return document
@@ -87,7 +87,7 @@ def _misfit(text: str, codec: str) -> str | None:
 
 
 def _escape_in_json(error: UnicodeError) -> tuple[str, int]:
-    r"""Write letters as `\\u2026`, which JSON reads as the text `\u2026`."""
+    r"""Escape characters as `\\u2026`, which a JSON parser reads as the text `\u2026`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end].encode("ascii", "backslashreplace").decode()

@@ -1,33 +1,33 @@
-"""Every error walagent raises, and who acts on it next.
+"""All errors of walagent, and who acts on each.
 
     WalagentError
-    ├── DecodeError             STOP        bytes that are not what the protocol allows
-    ├── StreamLostError         RETRY       the replication connection is gone
-    ├── SlotBusyError           RETRY       another reader holds the slot
-    ├── DatabaseLostError       RETRY       an ordinary connection is gone, or none could be had
-    │   └── ConflictError       RETRY       somebody else's lock or transaction was in the way
-    ├── GapError                STOP        the WAL between two positions cannot be had any more
-    ├── PreconditionError       STOP        the server or the role is not set up for us
-    │   └── LoginRefusedError   STOP        the server does not let this login in
-    ├── RoleRefusedError        ASK_PERSON  an agent's role may not do what its attachment needs
-    ├── BrokenAttachmentError   ASK_PERSON  an attachment's table or tools have changed
-    ├── ConfigError             STOP        a file, option, spec string or name is wrong
-    ├── FencedError             YIELD_RUN   a newer reader took over the checkpoint
-    ├── LeaseLostError          YIELD_RUN   another worker has the run by now
-    ├── StepTakenError          YIELD_RUN   the step is recorded already
-    ├── RunCancelledError       YIELD_RUN   somebody cancelled the run
-    ├── ModelUnavailableError   RETRY       overloaded, timed out, unreachable, cut off
-    ├── ModelLimitedError       RETRY       429 or 529: wait, without using up an attempt
-    ├── ModelRejectedError      FAIL_RUN    the provider will never take this request
-    ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, wrong or spent
-    ├── ToolFailedError         TELL_MODEL  the tool said no
-    ├── ToolBrokenError         RETRY       a tool raised what it should not
-    ├── StepBrokenError         FAIL_RUN    a tool has ended the transaction of its step
-    ├── InvalidCallError        TELL_MODEL  unknown tool, or arguments that its schema refuses
-    ├── StatementRefusedError   TELL_MODEL  SQL that the guard does not let run
-    ├── OutcomeUnknownError     ASK_PERSON  an unsafe tool may or may not have acted
-    ├── BudgetExceededError     RETRY       a budget does not allow the call now
-    └── LimitReachedError       FAIL_RUN    a limit of the run is used up, or a budget
+        ├── DecodeError             STOP        bytes that the protocol does not allow
+        ├── StreamLostError         RETRY       the replication connection was lost
+        ├── SlotBusyError           RETRY       another reader has the slot
+        ├── DatabaseLostError       RETRY       a connection was lost or could not be opened
+        │   └── ConflictError       RETRY       a lock or serialization conflict
+        ├── GapError                STOP        unread WAL is no longer available
+        ├── PreconditionError       STOP        the server or the role is not configured
+        │   └── LoginRefusedError   STOP        the server rejects the login
+        ├── RoleRefusedError        ASK_PERSON  an agent's role lacks a privilege of its attachment
+        ├── BrokenAttachmentError   ASK_PERSON  an attachment's table or tools have changed
+        ├── ConfigError             STOP        a file, option, spec string or name is invalid
+        ├── FencedError             YIELD_RUN   a newer reader took over the checkpoint
+        ├── LeaseLostError          YIELD_RUN   another worker has the run
+        ├── StepTakenError          YIELD_RUN   the step is recorded already
+        ├── RunCancelledError       YIELD_RUN   the run was cancelled
+        ├── ModelUnavailableError   RETRY       overloaded, timed out, unreachable, truncated
+        ├── ModelLimitedError       RETRY       429, 503, 529: retried without counting an attempt
+        ├── ModelRejectedError      FAIL_RUN    the provider rejects this request permanently
+        ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, invalid or exhausted
+        ├── ToolFailedError         TELL_MODEL  a tool rejected the call
+        ├── ToolBrokenError         RETRY       a tool raised an unexpected exception
+        ├── StepBrokenError         FAIL_RUN    a tool ended the transaction of its step
+        ├── InvalidCallError        TELL_MODEL  unknown tool, or arguments that its schema rejects
+        ├── StatementRefusedError   TELL_MODEL  SQL that the guard does not allow
+        ├── OutcomeUnknownError     ASK_PERSON  an unsafe tool might have acted
+        ├── BudgetExceededError     RETRY       a budget does not allow the call now
+        └── LimitReachedError       FAIL_RUN    a limit of the run, or a budget, is exhausted
 
 One place acts on `error.next`: `runs.worker` for runs, `app.serve` for the daemon.
 """
@@ -43,18 +43,18 @@ class Next(Enum):
     RETRY = "retry"  # nobody; the same thing again, later
     TELL_MODEL = "tell_model"  # the model, which reads the message as a tool result
     ASK_PERSON = "ask_person"  # a person; the run waits
-    FAIL_RUN = "fail_run"  # nobody any more
-    YIELD_RUN = "yield_run"  # somebody else has it
+    FAIL_RUN = "fail_run"  # nobody
+    YIELD_RUN = "yield_run"  # another worker
     STOP = "stop"  # the operator; the daemon ends with exit code 3
 
 
 class WalagentError(Exception):
-    """An error of ours: a sentence, and where it helps a hint that says what to do.
+    """An error of walagent: a message, and often a hint that says what to do.
 
     Args:
-        message: one sentence; names the thing and the reason.
-        hint: what fixes it, ideally a statement or command to copy.
-        sqlstate: PostgreSQL's code where the database was the reason, else None.
+        message: what is wrong and what was expected.
+        hint: what to do, if possible a statement or command to copy.
+        sqlstate: PostgreSQL's code if the database caused it, else None.
     """
 
     next: ClassVar[Next] = Next.STOP
@@ -69,7 +69,7 @@ class DecodeError(WalagentError):
     """The server sent bytes that the protocol does not allow.
 
     Args:
-        offset: where in the payload, in bytes.
+        offset: the position in the payload, in bytes.
     """
 
     def __init__(self, message: str, *, offset: int) -> None:
@@ -78,89 +78,89 @@ class DecodeError(WalagentError):
 
 
 class StreamLostError(WalagentError):
-    """The replication connection is gone; open a new stream from the checkpoint's position."""
+    """The replication connection was lost; open a new stream from the checkpoint."""
 
     next = Next.RETRY
 
 
 class SlotBusyError(WalagentError):
-    """Another reader holds the slot; stand by and try again."""
+    """Another reader has the slot; wait on standby and retry."""
 
     next = Next.RETRY
 
 
 class DatabaseLostError(WalagentError):
-    """An ordinary connection is gone, or none could be had."""
+    """A connection was lost, or none could be opened."""
 
     next = Next.RETRY
 
 
 class ConflictError(DatabaseLostError):
-    """A lock or transaction of somebody else was in the way; again later, at no attempt's cost."""
+    """A lock or serialization conflict; retried without counting an attempt."""
 
 
 class GapError(WalagentError):
-    """WAL that we never read cannot be had any more; a person decides how to go on."""
+    """Unread WAL is no longer available; an operator decides."""
 
 
 class PreconditionError(WalagentError):
-    """The server, its settings or the role's privileges do not allow what we need."""
+    """The server, its settings or the role's privileges do not meet a requirement."""
 
 
 class LoginRefusedError(PreconditionError):
-    """The server does not let this login in.
+    """The server rejects the login.
 
-    At the start that ends the daemon.  One that runs already waits: passwords are rotated.
+    During the start it ends the daemon.  Later the daemon waits, because passwords are rotated.
     """
 
 
 class RoleRefusedError(WalagentError):
-    """We cannot become the role of an attachment, or it may not see what its agent is shown."""
+    """The role of an attachment cannot be set, or lacks a privilege on what its agent sees."""
 
     next = Next.ASK_PERSON
 
 
 class BrokenAttachmentError(WalagentError):
-    """The table, key or tools of an attachment are not what it was defined with."""
+    """The table, key or tools of an attachment differ from its definition."""
 
     next = Next.ASK_PERSON
 
 
 class ConfigError(WalagentError):
-    """A file, option, spec string or name is wrong; nothing was changed."""
+    """A file, option, spec string or name is invalid; nothing was changed."""
 
 
 class FencedError(WalagentError):
-    """A newer reader took the checkpoint over; this one must not write any more."""
+    """A newer reader took over the checkpoint; this one must not write."""
 
     next = Next.YIELD_RUN
 
 
 class LeaseLostError(WalagentError):
-    """Another worker holds the run by now; roll back and leave it."""
+    """Another worker has the run; roll back and leave it."""
 
     next = Next.YIELD_RUN
 
 
 class StepTakenError(WalagentError):
-    """The step is there already: its effects are done, ours roll back."""
+    """The step is recorded already and its effects are done; roll back."""
 
     next = Next.YIELD_RUN
 
 
 class RunCancelledError(WalagentError):
-    """Somebody cancelled the run while we worked on it."""
+    """The run was cancelled during its execution."""
 
     next = Next.YIELD_RUN
 
 
 class ModelUnavailableError(WalagentError):
-    """The provider is overloaded, timed out, unreachable, or cut the answer off.
+    """The provider is overloaded, timed out or unreachable, or truncated the reply.
 
     Args:
-        retry_after: seconds to wait at least; None where nobody said.
-        counts: whether it uses up an attempt.  Not where the request never left us, nor where it
-            was sent to find out for all others whether anybody answers again.
+        retry_after: minimum seconds to wait; None if not known.
+        counts: whether it counts as an attempt.  It does not if the request was not sent, or was
+            the probe of an open circuit breaker.
     """
 
     next = Next.RETRY
@@ -174,11 +174,11 @@ class ModelUnavailableError(WalagentError):
 
 
 class ModelLimitedError(WalagentError):
-    """The provider asks us to slow down (429, 503, 529); costs no attempt.
+    """The provider requests a pause (429, 503, 529); counts no attempt.
 
     Args:
-        retry_after: seconds that the provider asked for; None when it did not say.
-        sent: False where we held the call back because of what other calls were told.
+        retry_after: seconds that the provider requested; None if it sent none.
+        sent: False if the call was held back because of the reply to another call.
     """
 
     next = Next.RETRY
@@ -192,47 +192,47 @@ class ModelLimitedError(WalagentError):
 
 
 class ModelRejectedError(WalagentError):
-    """The provider will never take this request (400, 404, 413, 422)."""
+    """The provider rejects this request permanently (400, 404, 413, 422)."""
 
     next = Next.FAIL_RUN
 
 
 class ModelUnauthorizedError(WalagentError):
-    """The credential is missing, wrong or spent (401, 402, 403): nobody's runs can succeed."""
+    """The credential is missing, invalid or exhausted (401, 402, 403): every run would fail."""
 
     next = Next.ASK_PERSON
 
 
 class ToolFailedError(WalagentError):
-    """A tool said no; the message is for the model to read."""
+    """A tool rejected the call; the model receives the message."""
 
     next = Next.TELL_MODEL
 
 
 class ToolBrokenError(WalagentError):
-    """A tool that leaves the database raised what it should have told."""
+    """A tool with effects outside the database raised an unexpected exception."""
 
     next = Next.RETRY
 
 
 class StepBrokenError(WalagentError):
-    """A tool has ended the transaction of its step: its effects may stand without the step."""
+    """A tool ended its step's transaction; its effects might be committed without the step."""
 
     next = Next.FAIL_RUN
 
 
 class InvalidCallError(WalagentError):
-    """The model called a tool that it does not have, or with arguments its schema refuses."""
+    """The model called an unknown tool, or with arguments that the schema rejects."""
 
     next = Next.TELL_MODEL
 
 
 class StatementRefusedError(WalagentError):
-    """The guard does not let this SQL run; the message is for its author, often a model.
+    """The guard does not allow this SQL; its author, often a model, receives the message.
 
     Args:
-        sqlstate: PostgreSQL's code when the server refused, else None.
-        position: where in the statement, in characters from 1, when the server said.
+        sqlstate: PostgreSQL's code if the server rejected it, else None.
+        position: in the statement, in characters from 1, if the server reported it.
     """
 
     next = Next.TELL_MODEL
@@ -246,16 +246,16 @@ class StatementRefusedError(WalagentError):
 
 
 class OutcomeUnknownError(WalagentError):
-    """An unsafe tool was started and nobody knows whether it acted."""
+    """An unsafe tool was started, and it is unknown whether it acted."""
 
     next = Next.ASK_PERSON
 
 
 class BudgetExceededError(WalagentError):
-    """A budget does not allow the next call now; waiting for it costs no attempt.
+    """A budget does not allow the next call now; waiting counts no attempt.
 
     Args:
-        refusal: what agent_internal.reserve() said, for agent_internal.wait_for_budget().
+        refusal: the result of agent_internal.reserve(), for agent_internal.wait_for_budget().
     """
 
     next = Next.RETRY
@@ -268,6 +268,6 @@ class BudgetExceededError(WalagentError):
 
 
 class LimitReachedError(WalagentError):
-    """A limit of the run (steps, tokens, cost, time, repetition) is used up, or a budget."""
+    """A limit of the run (steps, tokens, cost, time, repetition), or a budget, is exhausted."""
 
     next = Next.FAIL_RUN

@@ -1,7 +1,7 @@
-"""Named points at which a test can make the daemon die, fail or hang.
+"""Named points at which tests make the daemon crash, fail or hang.
 
-Inert unless armed: by a test in the same process (`armed`), or in a real daemon through
-``WALAGENT_FAILPOINT=name[:nth][:kill|error|stall|freeze]``, read once at start.
+Inactive unless armed: by a test in the same process (`armed`), or in a daemon through
+``WALAGENT_FAILPOINT=name[:nth][:kill|error|stall|freeze]``, which is read once at the start.
 """
 
 import os
@@ -11,16 +11,16 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 POINTS = (
-    "frame.received",  # a WAL frame is in hand
-    "intake.runs_inserted",  # runs are inserted, progress is not moved yet
+    "frame.received",  # a WAL frame was received
+    "intake.runs_inserted",  # runs are inserted, the checkpoint has not advanced
     "intake.checkpoint_advanced",  # both, uncommitted
     "intake.committed",  # the checkpoint transaction is durable
-    "intake.confirmed",  # the server was told
+    "intake.confirmed",  # a status update was sent
     "run.claimed",
     "model.asking",  # just before the model is called
-    "model.answered",  # the answer is in memory only
-    "step.recorded",  # the answer is stored
-    "tool.started",  # the tool's transaction is open, nothing done yet
+    "model.answered",  # the reply is only in memory
+    "step.recorded",  # the reply is stored
+    "tool.started",  # the tool's transaction is open, without effects yet
     "tool.done",  # the tool has acted, the step is not recorded
     "tool.recorded",  # recorded, uncommitted
     "tool.committed",
@@ -30,11 +30,11 @@ POINTS = (
 
 
 class Crash(BaseException):
-    """Stands for kill -9; a BaseException, so that no ``except Exception`` tidies up after it."""
+    """Simulates kill -9; a BaseException, so that no ``except Exception`` cleans up."""
 
 
 class InjectedError(Exception):
-    """An ordinary error from a point that was armed with ``error``."""
+    """An ordinary error from a point armed with ``error``."""
 
 
 _armed: dict[str, int] = {}  # point -> passes left before it fires
@@ -42,7 +42,7 @@ _mode: str | Callable[[], None] = "crash"
 
 
 def hit(point: str) -> None:
-    """Fire if *point* is armed and its count has run down."""
+    """Fire if *point* is armed and its count has reached zero."""
     if not _armed or point not in _armed:
         return
     _armed[point] -= 1
@@ -51,10 +51,10 @@ def hit(point: str) -> None:
     if _mode == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if _mode == "stall":
-        time.sleep(3600)  # blocks the whole loop on purpose: a hung process
+        time.sleep(3600)  # blocks the event loop on purpose: a hung process
     if _mode == "freeze":
         del _armed[point]
-        os.kill(os.getpid(), signal.SIGSTOP)  # until somebody sends SIGCONT
+        os.kill(os.getpid(), signal.SIGSTOP)  # until SIGCONT
         return
     if _mode == "error":
         del _armed[point]
@@ -70,10 +70,10 @@ def hit(point: str) -> None:
 def armed(
     point: str, *, skip: int = 0, mode: str | Callable[[], None] = "crash"
 ) -> Generator[None]:
-    """Arm *point* for the block; it fires after *skip* harmless passes.
+    """Arm *point* for the block; it fires after *skip* passes without effect.
 
     Args:
-        mode: what it does; a function is called there, once, while everything here stands still.
+        mode: the fault, or a function that is called there once, while the process waits.
     """
     _set(point, skip, mode)
     try:
@@ -83,10 +83,10 @@ def armed(
 
 
 def arm_from_environment() -> None:
-    """Arm what ``WALAGENT_FAILPOINT`` names; called once by the daemon at start.
+    """Arm the point that ``WALAGENT_FAILPOINT`` names; called once by the daemon at its start.
 
     Raises:
-        ValueError: the variable names no known point or mode.
+        ValueError: the variable names an unknown point or mode.
     """
     text = os.environ.get("WALAGENT_FAILPOINT", "")
     if not text:
@@ -99,8 +99,8 @@ def arm_from_environment() -> None:
 def _set(point: str, skip: int, mode: str | Callable[[], None]) -> None:
     global _mode  # noqa: PLW0603 - one process has one armed fault
     if point not in POINTS:
-        raise ValueError(f"no fault point {point!r}; known: {', '.join(POINTS)}")
+        raise ValueError(f'unknown fault point "{point}"; known: {", ".join(POINTS)}')
     if not callable(mode) and mode not in {"crash", "kill", "error", "stall", "freeze"}:
-        raise ValueError(f"no fault mode {mode!r}")
+        raise ValueError(f'unknown fault mode "{mode}"')
     _mode = mode
     _armed[point] = skip

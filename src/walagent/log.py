@@ -1,17 +1,17 @@
-"""Events in, one line each on stderr out: for machines (json) or for people (text).
+"""Write log events to stderr, one line each: for machines (json) or for people (text).
 
     from walagent.log import bound, log
 
     with bound(run_id=run.id, attachment=run.attachment, lsn=run.lsn):
         log.info("run.finished", state="succeeded", steps=5)
 
-An event's name is a constant, `noun.past_tense`; `docs/log-events.md` lists every one with its
-level and fields, and a test holds the two together.  Fields are few, short and flat.  An error
-goes in as `error=error`.  What a row, a prompt, a tool call or an answer contains never goes in.
+An event's name is a constant, `noun.participle`; `docs/log-events.md` lists each with its level
+and fields, and a test compares both.  Fields are few, short and flat; an error is `error=error`.
+Contents of rows, prompts, tool calls or answers are never logged.
 
-Before `configure`, events go to the standard library's logger "walagent" and nowhere else, so a
-program that only imports us decides itself.  structlog is imported by `configure` or the first
-event: it takes 50 ms, and most commands log nothing.
+Before `configure`, events go only to the standard library's logger "walagent", so a program that
+imports walagent decides.  structlog is imported by `configure` or the first event: it takes 50 ms,
+and most commands log nothing.
 """
 
 import logging
@@ -22,7 +22,7 @@ from contextvars import Context
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
-from walagent.log_output import Sink
+from walagent.log_output import LogSink
 from walagent.mask import mask, say, trace
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Format = Literal["json", "text"]
 Level = Literal["debug", "info", "warning", "error"]
 
-# Fields that would carry what people wrote, or what opens doors.
+# Fields that would contain user data or secrets.
 CONTENTS = frozenset({
     "api_key", "arguments", "authorization", "body", "conninfo", "content", "cookie", "dsn",
     "frame", "input", "message", "messages", "new", "old", "output", "password", "payload",
@@ -45,7 +45,7 @@ _ORDER = ("time", "level", "event", "run_id", "attachment", "lsn")
 def bound(
     *, run_id: int | None = None, attachment: int | str | None = None, lsn: object = None
 ) -> AbstractContextManager[None]:
-    """Put what is being worked on into every line of the block, and of the tasks it starts."""
+    """Add fields to every line of the block, and of the tasks that it starts."""
     from structlog.contextvars import bound_contextvars  # noqa: PLC0415 - see above
 
     fields = {"run_id": run_id, "attachment": attachment, "lsn": lsn}
@@ -59,15 +59,15 @@ def configure(
     stream: TextIO | None = None,
     on_lost: Callable[[], object] = lambda: None,
 ) -> None:
-    """Write events to *stream* (by default stderr), and what libraries warn of.
+    """Write events and warnings of libraries to *stream*, by default stderr.
 
-    Libraries are heard from WARNING up, whatever level they were told: below that, an SDK asked
-    to debug prints whole requests.
+    Libraries are limited to WARNING and above, whatever their own level: at debug level, an SDK
+    logs whole requests.
 
     Args:
         on_lost: called for each line that could not be written.
     """
-    handler = _Handler(Sink(stream or sys.stderr), on_lost)
+    handler = _Handler(LogSink(stream or sys.stderr), on_lost)
     handler.setFormatter(_Formatter(form))
     handler.addFilter(_is_wanted)
     root = logging.getLogger()
@@ -78,22 +78,22 @@ def configure(
     logging.captureWarnings(capture=True)
 
 
-def _told(_logger: object, _method: str, fields: "EventDict") -> "EventDict":
-    """Turn `exc_info` into the places an error came through; of messages only what `say` says."""
+def _add_traceback(_logger: object, _method: str, fields: "EventDict") -> "EventDict":
+    """Replace `exc_info` by a traceback without messages, except what `say` allows."""
     match fields.pop("exc_info", None):
         case BaseException() as error:
             pass
         case (_, BaseException() as error, _):
             pass
-        case told:
-            error = sys.exception() if told else None
+        case exc_info:
+            error = sys.exception() if exc_info else None
     if error is not None:
         fields["traceback"] = "\n".join(trace(error))
     return fields
 
 
 def _clean(_logger: object, _method: str, fields: "EventDict") -> "EventDict":
-    """Leave only plain values, no contents and no secrets, the bound fields first."""
+    """Keep plain values only, without contents and secrets, the bound fields first."""
     first = [key for key in _ORDER if key in fields]
     keys = first + [key for key in fields if key not in first]
     return {key: "<left out>" if key in CONTENTS else _plain(fields[key]) for key in keys}
@@ -125,31 +125,31 @@ def _chain() -> "tuple[Processor, ...]":
     from structlog.processors import TimeStamper, add_log_level  # noqa: PLC0415
 
     stamp = TimeStamper(fmt="iso", utc=True, key="time")
-    return merge_contextvars, add_log_level, stamp, _told, _clean
+    return merge_contextvars, add_log_level, stamp, _add_traceback, _clean
 
 
 class _Handler(logging.Handler):
-    """The one handler that is ours, among those that others may have added."""
+    """walagent's handler, besides those that a program adds."""
 
-    def __init__(self, sink: Sink, on_lost: Callable[[], object]) -> None:
+    def __init__(self, sink: LogSink, on_lost: Callable[[], object]) -> None:
         super().__init__()
         self._sink = sink
         self._on_lost = on_lost
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line; the first that gets through again is followed by how many did not."""
+        """Write a line; after lost lines, the next one is followed by their number."""
         try:
             line = self.format(record) + "\n"
-        except Exception:  # noqa: BLE001 - what cannot be formatted is told as logging tells it
+        except Exception:  # noqa: BLE001 - as logging handles what cannot be formatted
             self.handleError(record)
             return
         if not self._sink.write(line):
             self._on_lost()
         elif lost := self._sink.lost:
             self._sink.lost = 0
-            # In a context of its own: it has nothing to do with what is being worked on.
+            # In its own context, without the bound fields.
             Context().run(lambda: log.warning("log.lines_lost", lines=lost))
-            if self._sink.lost:  # that was lost, too
+            if self._sink.lost:  # that line was lost, too
                 self._sink.lost = lost
 
 
@@ -158,7 +158,7 @@ def _is_wanted(record: logging.LogRecord) -> bool:
 
 
 class _Formatter(logging.Formatter):
-    """Renders an event; a library's words become the event `library.warned`."""
+    """Formats an event; a library's message becomes the event `library.warned`."""
 
     def __init__(self, form: Format) -> None:
         from structlog.processors import JSONRenderer  # noqa: PLC0415
@@ -208,7 +208,7 @@ def _logger() -> "BoundLogger":
 
 
 class _Log:
-    """Makes the logger when the first event comes."""
+    """Creates the logger with the first event."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(_logger(), name)

@@ -1,7 +1,7 @@
-"""Where log lines go: a file descriptor that may be full, broken, or read by nobody.
+"""Write log lines to a file descriptor, which can be full, broken, or not read.
 
-Whatever becomes of a line, the daemon goes on: nothing here raises, and what is not read is waited
-for once and briefly.  Lines that could not be written are counted.
+The daemon continues in every case: nothing here raises, and a write waits once and briefly for a
+slow reader.  Lost lines are counted.
 """
 
 import os
@@ -10,15 +10,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TextIO
 
-_PATIENCE: Final = 100  # milliseconds for whoever reads to catch up; then none until they do
-_AT_ONCE: Final = select.PIPE_BUF  # bytes that a pipe with room takes without making us wait
+_PATIENCE: Final = 100  # milliseconds to wait for the reader; then none until it reads again
+_AT_ONCE: Final = select.PIPE_BUF  # bytes that a pipe with space accepts without blocking
 
 
-class Sink:
-    """Takes whole lines for a stream.
+class LogSink:
+    """Writes whole lines to a stream.
 
     Args:
-        stream: one without a descriptor of the system is simply written to; None takes nothing.
+        stream: a stream without a file descriptor is written to directly; None discards lines.
     """
 
     def __init__(self, stream: TextIO | None) -> None:
@@ -27,12 +27,12 @@ class Sink:
         self._poll = select.poll()
         if self._fd is not None:
             self._poll.register(self._fd, select.POLLOUT)
-        self._stuck = False  # whether the last line met nobody who reads
+        self._stuck = False  # whether the last line was not read
         self._torn = False  # whether it was written in part
         self.lost = 0  # lines
 
     def write(self, line: str) -> bool:
-        """Write a line with its end; False when it is lost, which `lost` counts."""
+        """Write a line with its newline; False if it is lost, which `lost` counts."""
         try:
             if self._fd is None:
                 self._write_to_stream(line)
@@ -45,17 +45,17 @@ class Sink:
 
     def _write_to_stream(self, line: str) -> None:
         if self._stream is None:
-            raise OSError("there is no stream")
+            raise OSError("no stream")
         self._stream.write(line)
         self._stream.flush()
 
     def _write(self, text: str) -> None:
-        assert self._fd is not None  # noqa: S101 - the caller has looked
+        assert self._fd is not None  # noqa: S101 - checked by the caller
         left = memoryview(text.encode(errors="backslashreplace"))
         while left:
             if not self._poll.poll(0 if self._stuck else _PATIENCE):
                 self._stuck = True
-                raise BlockingIOError("nobody reads")
+                raise BlockingIOError("the log is not read")
             self._stuck = False
             written = os.write(self._fd, left[:_AT_ONCE])
             left = left[written:]
@@ -63,7 +63,7 @@ class Sink:
 
 
 def _descriptor(stream: TextIO | None) -> int | None:
-    """Find what the system knows *stream* by, and write out what it holds."""
+    """Return the stream's file descriptor, after flushing the stream."""
     if stream is None:
         return None
     fileno: Callable[[], int] | None = getattr(stream, "fileno", None)

@@ -1,51 +1,53 @@
-"""Why a server lets nobody in: libpq's words in, the error that says who acts next out."""
+"""Recognize a rejected login from libpq's message, and choose the error and hint."""
 
 from typing import Final, NamedTuple
 
 from walagent.errors import LoginRefusedError
 
-_LOGIN: Final = "check user, password, database and the server's pg_hba.conf"
-_REPLICATE: Final = "give the login the right to replicate: ALTER ROLE <login> REPLICATION"
-_POOLER: Final = "connect to PostgreSQL itself: a pooler such as PgBouncer cannot replicate"
+_LOGIN: Final = "Check user, password, database and the server's pg_hba.conf."
+_REPLICATE: Final = "Grant the right to replicate: ALTER ROLE <login> REPLICATION"
+_POOLER: Final = "Connect to PostgreSQL directly: poolers such as PgBouncer cannot replicate."
 _ALLOW: Final = "ALTER DATABASE <name> ALLOW_CONNECTIONS true"
 _SENDERS: Final = (
-    "raise max_wal_senders and restart the server, or end a reader that nobody needs: SELECT "
+    "Raise max_wal_senders and restart the server, or end an unused reader: SELECT "
     "application_name, state FROM pg_stat_replication"
 )
 
 
-class _Door(NamedTuple):
-    words: str  # of the server's or libpq's message
-    sqlstate: str | None  # that the server sends with them, which libpq keeps to itself
+class _LoginRefusal(NamedTuple):
+    words: str  # in the message of the server or libpq
+    sqlstate: str | None  # the server's code, which libpq does not pass on
     hint: str
 
 
-# The first that is found counts.  Source: PostgreSQL, src/backend/libpq/auth.c, libpq/hba.c,
+# The first match counts.  Source: PostgreSQL, src/backend/libpq/auth.c, libpq/hba.c,
 # utils/init/miscinit.c and postinit.c.
 _DOORS: Final = (
-    _Door("replication role", "42501", _REPLICATE),  # up to 15
-    _Door("to start WAL sender", "42501", _REPLICATE),
-    _Door("startup parameter", "08P01", _POOLER),
-    _Door("password authentication failed", "28P01", _LOGIN),
-    _Door("authentication failed", "28000", _LOGIN),
-    _Door("no password supplied", None, _LOGIN),  # libpq gave up before the server could answer
-    _Door("pg_hba.conf", "28000", _LOGIN),
-    _Door("not permitted to log in", "28000", "let it log in again: ALTER ROLE <login> LOGIN"),
-    _Door("permission denied for database", "42501", "GRANT CONNECT ON DATABASE <name> TO <login>"),
-    _Door("is not currently accepting connections", "55000", _ALLOW),
-    _Door("max_wal_senders", "53300", _SENDERS),
+    _LoginRefusal("replication role", "42501", _REPLICATE),  # up to 15
+    _LoginRefusal("to start WAL sender", "42501", _REPLICATE),
+    _LoginRefusal("startup parameter", "08P01", _POOLER),
+    _LoginRefusal("password authentication failed", "28P01", _LOGIN),
+    _LoginRefusal("authentication failed", "28000", _LOGIN),
+    _LoginRefusal("no password supplied", None, _LOGIN),  # raised by libpq
+    _LoginRefusal("pg_hba.conf", "28000", _LOGIN),
+    _LoginRefusal("not permitted to log in", "28000", "Allow logins: ALTER ROLE <login> LOGIN"),
+    _LoginRefusal(
+        "permission denied for database", "42501", "GRANT CONNECT ON DATABASE <name> TO <login>"
+    ),
+    _LoginRefusal("is not currently accepting connections", "55000", _ALLOW),
+    _LoginRefusal("max_wal_senders", "53300", _SENDERS),
 )
 _MISSING: Final = (("role ", "28000"), ("database ", "3D000"))
 
 
 def login_refused(words: str) -> LoginRefusedError | None:
-    """Tell a login that the server refuses from a server that cannot be reached now.
+    """Return an error if the server rejects the login; None if it cannot be reached.
 
-    libpq gives no SQLSTATE when no connection comes about, only words, so a server that speaks
-    another language is taken for one that cannot be reached.
+    libpq returns no SQLSTATE for a failed connection, only its message, so a server with
+    messages in another language counts as unreachable.
 
     Args:
-        words: all that libpq says; the last line is the server's where it spoke at all.
+        words: libpq's whole message; the last line is the server's, if it replied.
     """
     for door in _DOORS:
         if door.words in words:
@@ -62,7 +64,7 @@ def _refused(words: str, sqlstate: str | None, hint: str) -> LoginRefusedError:
     return LoginRefusedError(f"{said(words)}{state}", hint=hint, sqlstate=sqlstate)
 
 
-# What passes, and what it is called; the server has more of these than slots for everybody.
+# Transient refusals, by message; the server's translations are not recognized.
 _FULL: Final = (
     "too many clients already",
     "too many connections for",
@@ -71,7 +73,7 @@ _FULL: Final = (
 
 
 def sqlstate_of(words: str) -> str | None:
-    """Name the SQLSTATE of a refusal that passes by itself, where the words tell it."""
+    """Return the SQLSTATE of a transient refusal, if the message shows it."""
     if any(part in words for part in _FULL):
         return "53300"
     if "the database system is" in words:  # starting up, shutting down, in recovery mode
@@ -80,6 +82,6 @@ def sqlstate_of(words: str) -> str | None:
 
 
 def said(words: str) -> str:
-    """Say in one line what libpq says in several: the first that says why."""
+    """Return the first line of libpq's message that has a reason."""
     lines = [line.strip() for line in words.splitlines() if line.strip()]
     return next((line for line in lines if "FATAL:" in line), lines[0] if lines else "")

@@ -1,7 +1,7 @@
-"""Texts and errors in, what may be shown of them out.
+"""Remove secrets and values from texts and errors.
 
-For everything that leaves the process where many can read it: log lines, error messages, status
-lines.  Better too much than too little: what merely looks like a secret goes as well.
+For everything that others can read: log lines, error messages, status lines.  When in doubt it
+removes: text that only looks like a secret, too.
 """
 
 import re
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import cast
 
 _MASK = "***"
-_SHORTEST = 6  # a shorter secret would blot out ordinary words, and is found by guessing anyway
+_SHORTEST = 6  # a shorter secret would mask ordinary words, and is easy to guess
 
 _PATTERNS = (
-    # scheme://user:password@host; up to the last @ of the word, for passwords with an @ in them
+    # scheme://user:password@host; up to the last @ of the word, for passwords with an @
     (re.compile(r"(://[^\s:/@]*:)\S+@"), rf"\1{_MASK}@"),
     # password=… and sslpassword=… of a connection string, bare or quoted; "api_key": "…" of JSON
     (
@@ -25,9 +25,9 @@ _PATTERNS = (
         rf"\1{_MASK}",
     ),
     (re.compile(r"\b(Bearer|Basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {_MASK}"),
-    (re.compile(r"\bsk-[\w-]{12,}"), _MASK),  # the form of API keys of several model providers
+    (re.compile(r"\bsk-[\w-]{12,}"), _MASK),  # the format of API keys of several providers
 )
-# What every match of the patterns contains.  One search spares most texts four replacements.
+# Every match of the patterns contains one of these.  One search avoids most replacements.
 _SUSPECT = re.compile(
     r"://|passw|pgpassword|secret|token|api[_-]?key|bearer|basic|sk-", re.IGNORECASE
 )
@@ -36,13 +36,13 @@ _hidden: set[str] = set()
 
 
 def hide(secret: str) -> None:
-    """Mask *secret* wherever it turns up from now on; whoever reads a credential calls this."""
+    """Mask *secret* in all texts from now on; call it for every credential that is read."""
     if len(secret) >= _SHORTEST:
         _hidden.add(secret)
 
 
 def mask(text: str) -> str:
-    """Replace passwords, keys and every hidden secret in *text*."""
+    """Replace passwords, keys and all registered secrets in *text*."""
     for secret in _hidden:
         text = text.replace(secret, _MASK)
     if _SUSPECT.search(text) is not None:
@@ -52,26 +52,26 @@ def mask(text: str) -> str:
 
 
 def say(error: BaseException) -> str:
-    """Name *error* in one line, without what it may quote from a row.
+    """Describe *error* in one line, without values from rows.
 
-    PostgreSQL's messages do quote values, so its errors are told by SQLSTATE; further lines of
-    any message (psycopg's DETAIL, pydantic's input) are left out.
+    PostgreSQL's messages quote values, so its errors are described by SQLSTATE; further lines of
+    any message (psycopg's DETAIL, pydantic's input) are omitted.
     """
     kind = type(error).__name__
     if sqlstate := getattr(error, "sqlstate", None):
         kind = f"{kind} ({sqlstate})"
-        if hasattr(error, "diag"):  # psycopg's own; a sentence of ours was written to be read
+        if hasattr(error, "diag"):  # psycopg's; walagent's messages contain no values
             return kind
     first, *_ = str(error).splitlines() or [""]
     return mask(f"{kind}: {first}" if first else kind)
 
 
 def trace(error: BaseException) -> Iterator[str]:
-    """List the places that *error* and its causes came through, a line each."""
+    """Yield the code locations of *error* and its causes, one line each."""
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         yield from trace(cause)
-        yield "which led to"
+        yield "which caused"
     yield say(error)
     for frame, line in traceback.walk_tb(error.__traceback__):
         yield f"  {frame.f_code.co_filename}:{line} in {frame.f_code.co_name}"

@@ -1,7 +1,7 @@
-"""What is said to a model and what it answers, in one form for all providers.
+"""Messages to a model and its replies, in one form for all providers.
 
-A transcript is a tuple of `Message`s made of parts; each provider's module maps it to its own
-wire format and back.  Parts that only one provider understands (thinking) keep its raw form.
+A transcript is a tuple of `Message`s made of parts; each provider's module converts it to its wire
+format and back.  Parts that only one provider understands (reasoning) keep its raw form.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-Json = Any  # JSON ends the typed world: str, int, float, bool, None, lists and dicts of them
+Json = Any  # str, int, float, bool, None, and lists and dicts of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Reasoning that only the provider that wrote it can read back; replayed to it unchanged."""
+    """Reasoning that only its provider can read; sent back unchanged."""
 
     provider: str
     raw: Json
@@ -29,10 +29,10 @@ class Thinking:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """The model wants a tool.
+    """A tool call requested by the model.
 
-    `arguments` is None when what the model sent is not a JSON object; `raw` then holds its text
-    (capped), so that the answer can show what was wrong.  Nothing is repaired.
+    `arguments` is None if the model did not send a JSON object; `raw` then has its text
+    (truncated), for the error message.  Nothing is repaired.
     """
 
     id: str
@@ -43,7 +43,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What a tool answered; `is_error` when it failed."""
+    """The result of a tool; `is_error` if it failed."""
 
     call_id: str
     name: str
@@ -56,7 +56,7 @@ Part = Text | Thinking | ToolCall | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One side's contribution; tool results are the user's side."""
+    """One message of the transcript; tool results have the role user."""
 
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]
@@ -65,16 +65,16 @@ class Message:
 class Stop(StrEnum):
     """Why the model stopped."""
 
-    END = "end"  # it has said what it had to say
+    END = "end"  # the reply is complete
     TOOL = "tool"  # it waits for tool results
-    LENGTH = "length"  # max_tokens or the context window cut it off
+    LENGTH = "length"  # max_tokens or the context window was reached
     REFUSAL = "refusal"
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call.  `input_tokens` counts only what was neither read from nor written to
-    a prompt cache, so the four figures add up to all that was processed.
+    """Tokens of one call.  `input_tokens` excludes those read from or written to a prompt cache, so
+    the four counts add up to the total.
     """
 
     input_tokens: int = 0
@@ -84,23 +84,23 @@ class Usage:
 
     @property
     def total(self) -> int:
-        """All tokens, as limits count them."""
+        """Return all tokens, as limits count them."""
         return self.input_tokens + self.cached_tokens + self.cache_write_tokens + self.output_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered: text, thinking and tool calls, in their order."""
+    """The reply of a model: text, reasoning and tool calls, in order."""
 
     parts: tuple[Text | Thinking | ToolCall, ...]
     stop: Stop
     usage: Usage = field(default_factory=Usage)
-    model: str = ""  # the model that answered, in the provider's own words
-    note: str = ""  # e.g. "not a language model"; shown wherever the reply is shown
+    model: str = ""  # the model's name in the response
+    note: str = ""  # such as "not a language model"; shown with the reply
 
     @property
     def text(self) -> str:
-        """The words of the reply, joined."""
+        """Return the text of the reply."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
@@ -111,7 +111,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A worked example of an agent: a text, and the tool call that answers it."""
+    """A worked example of an agent: a text, and the expected tool call."""
 
     text: str
     tool: str
@@ -120,7 +120,7 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model sees it."""
+    """A tool as presented to the model."""
 
     name: str
     description: str
@@ -131,7 +131,7 @@ class ToolSpec:
 class ToolChoice:
     """Whether the model must call a tool.
 
-    `auto`: as it likes; `required`: some tool; `named`: the tool `name`; `none`: no tool.
+    `auto`: the model decides; `required`: any tool; `named`: the tool `name`; `none`: no tool.
     """
 
     mode: Literal["auto", "required", "named", "none"] = "auto"
@@ -140,10 +140,10 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """All that one model call depends on.
+    """Everything that determines a model call.
 
-    `messages` grows only at its end, so the prefix stays byte-equal between the calls of a run
-    and prompt caches hit.
+    `messages` grows only at its end, so its prefix is identical in all calls of a run, for prompt
+    caches.
     """
 
     system: str
@@ -160,12 +160,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A model as `agent.model` registers it.  Prices are US dollars per million tokens; None
-    where unknown, and then the cost is recorded as unknown, not as zero.
+    """A model registered in `agent.model`.  Prices are in US dollars per million tokens, or None if
+    unknown; then the cost is unknown, not zero.
     """
 
     name: str
-    provider: str  # its name in the registry of providers
+    provider: str  # name of a registered provider
     model_id: str
     base_url: str | None = None
     credential: str | None = None  # the *name* of an environment variable or systemd credential

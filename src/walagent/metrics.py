@@ -2,8 +2,8 @@
 
     metrics.changes.labels("matched").inc(3)
 
-`metric_families` defines them.  It is imported with the first metric that is used: a question has
-sent its first request by then.
+`metric_families` defines them.  It is imported with the first metric that is used, because a
+question sends its first request before.
 """
 
 from importlib import import_module
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Import the metrics, and keep the one that is used."""
+    """Import the metrics, and store the requested one."""
     found = getattr(import_module("walagent.metric_families"), name)
     globals()[name] = found
     return found

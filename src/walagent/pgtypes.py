@@ -1,4 +1,4 @@
-"""PostgreSQL's built-in types: their OIDs, which never change, their names, and their arrays.
+"""PostgreSQL's built-in types: their fixed OIDs, names and arrays.
 
 The numbers come from psycopg's registry, which is generated from PostgreSQL's catalog.
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from psycopg.postgres import types
 
-FIRST_OF_USERS: Final = 16_384  # objects below are PostgreSQL's own: transam.h, FirstNormalObjectId
+FIRST_OF_USERS: Final = 16_384  # OIDs below are built in: transam.h, FirstNormalObjectId
 
 BOOL: Final = types["bool"].oid
 BYTEA: Final = types["bytea"].oid
@@ -54,9 +54,9 @@ _WITHOUT_LENGTH: Final = {BPCHAR: "bpchar", BIT: '"bit"'}  # "character" and "bi
 
 
 def type_name(type_oid: int, typmod: int) -> str:
-    """Name a built-in type as format_type() does, or return "" for any other.
+    """Return the name of a built-in type as format_type() does, "" for other types.
 
-    A *typmod* of -1 means that there is none.
+    A *typmod* of -1 means none.
     """
     if (element := _ELEMENTS.get(type_oid)) is not None:
         return f"{type_name(element, typmod)}[]"
@@ -71,10 +71,10 @@ def _with_modifier(type_oid: int, name: str, typmod: int) -> str:
         return f"{name}({typmod - 4})"
     if type_oid in _BITS:
         return f"{name}({typmod})"
-    if type_oid == NUMERIC:  # precision and a scale of 11 bits with sign
+    if type_oid == NUMERIC:  # precision, and a signed scale of 11 bits
         scale = ((typmod - 4) & 0x7FF ^ 1024) - 1024
         return f"{name}({(typmod - 4) >> 16 & 0xFFFF},{scale})"
-    if type_oid in _TIMES:  # the modifier stands after the first word
+    if type_oid in _TIMES:  # the modifier follows the first word
         first, _, rest = name.partition(" ")
         return f"{first}({typmod}) {rest}"
     return name

@@ -1,4 +1,4 @@
-"""What a provider of another package needs: the value, the key, the errors, the wire format."""
+"""Exports for a package with a provider: specification, keys, errors, wire format."""
 
 from walagent.agent.model import Model
 from walagent.agent.models.credentials import Api, Endpoint, Secrets, find_endpoint

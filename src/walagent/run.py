@@ -1,4 +1,4 @@
-"""A run and its steps: one piece of work, and what has happened in it so far."""
+"""A run and its recorded steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from walagent.message import Json
 
 
 class RunState(StrEnum):
-    """Where a run stands; agent_internal.may_follow() says which state may follow which."""
+    """The state of a run; agent_internal.may_follow() defines the transitions."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -29,18 +29,18 @@ class RunState(StrEnum):
 class StepKind(StrEnum):
     """What a step records."""
 
-    REPLY = "reply"  # the model answered
+    REPLY = "reply"  # a reply of the model
     INTENT = "intent"  # a tool outside the database is about to be called
-    RESULT = "result"  # a tool answered, or was refused
-    APPROVAL = "approval"  # a person was asked
-    DECISION = "decision"  # the person decided
-    NOTE = "note"  # text put in by us or by a person
-    ERROR = "error"  # an attempt failed; does not count towards the model's transcript
+    RESULT = "result"  # the result of a tool, or a rejected call
+    APPROVAL = "approval"  # a request for approval
+    DECISION = "decision"  # the decision
+    NOTE = "note"  # a text from walagent or a person
+    ERROR = "error"  # an attempt failed; not part of the transcript
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One recorded step; `content` is what PostgreSQL holds."""
+    """One recorded step; `content` is its JSON in the database."""
 
     seq: int
     kind: StepKind
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run in the hands of a worker, with the fence that each of its writes checks."""
+    """A run claimed by a worker, with the lease number that each of its writes checks."""
 
     run_id: int
     attachment_id: int  # 0: none
@@ -76,23 +76,23 @@ class Claim:
 
     @property
     def changes(self) -> tuple[Mapping[str, Any], ...]:
-        """All changes that the run is about, in commit order."""
+        """Return all changes of the run in commit order."""
         return (self.change, *self.merged)
 
     @property
     def is_deferred(self) -> bool:
-        """Whether its change is not evaluated yet; if the run has begun, a person has decided."""
+        """Return whether the evaluation is deferred; not if a person has requeued the run."""
         return bool(self.change.get("deferred")) and not self.steps
 
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What is executed: the claim, who acts, on whose behalf, and on which table.
+    """The specification of an execution: claim, agent, authority, table.
 
-    Nothing after the claim knows attachments or sessions.
+    Execution does not use attachments or sessions.
 
     Args:
-        source: the attachment's name, for budgets and logs; "" where there is none.
+        source: the attachment's name, for budgets and logs; "" if none.
     """
 
     claim: Claim
@@ -103,24 +103,24 @@ class RunSpec:
 
     @property
     def run_id(self) -> int:
-        """The run's id."""
+        """Return the run's ID."""
         return self.claim.run_id
 
     @property
     def table(self) -> Target:
-        """The table that the run is about.
+        """Return the table of the run.
 
         Raises:
-            LookupError: it is about none; the caller belongs to another kind of run.
+            LookupError: it has none; the caller belongs to another kind of run.
         """
         if self.target is None:
-            raise LookupError(f"run {self.run_id} of kind {self.claim.kind} is about no table")
+            raise LookupError(f"run {self.run_id} of kind {self.claim.kind} has no table")
         return self.target
 
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run that intake is about to insert."""
+    """A run to insert."""
 
     attachment_id: int
     attachment_version: int
@@ -136,4 +136,4 @@ class NewRun:
     depth: int = 0
     state: RunState = RunState.PENDING
     error: Mapping[str, Json] | None = field(default=None)
-    deferred: str | None = None  # the whole change, where nobody could evaluate it
+    deferred: str | None = None  # the whole change, if its evaluation is deferred

@@ -1,4 +1,4 @@
-"""The interface of PG Agent's library, on our engine: its example runs with another import line."""
+"""The interface of PG Agent's library: its example programs run with another import line."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from walagent.message import ModelSpec
 
 
 class CoordinationPattern(StrEnum):
-    """Whether steps that do not need one another run side by side."""
+    """Whether independent steps run concurrently."""
 
     SEQUENTIAL = "SEQUENTIAL"
     PARALLEL = "PARALLEL"
@@ -25,12 +25,12 @@ class CoordinationPattern(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrchestrationState:
-    """What became of a question.
+    """The result of a question.
 
     Args:
-        plan: its reasoning and steps; without steps where there was nothing to run.
-        results: the rows of each step, by its id, as a list of dictionaries.
-        outcome: the answer in words, and all that it rests on.
+        plan: its reasoning and steps; no steps if none were needed.
+        results: the rows of each step, by its ID, as a list of dictionaries.
+        outcome: the answer in words, and what it is based on.
     """
 
     session_id: str
@@ -41,14 +41,14 @@ class OrchestrationState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there is an answer."""
+        """Return whether there is an answer."""
         return self.outcome.status == "answered"
 
 
 class Supervisor:
-    """Plans, runs and evaluates; the sessions are kept in the database.
+    """Plans, executes and verifies; sessions are stored in the database.
 
-    It holds no connection between calls, so nothing has to be closed.
+    It keeps no connection between calls, so it need not be closed.
     """
 
     def __init__(  # noqa: PLR0913 - those of the interface, and two of ours
@@ -61,16 +61,16 @@ class Supervisor:
         model: str | ModelSpec | None = None,
         settings: AskSettings | None = None,
     ) -> None:
-        """Connect to nothing yet.
+        """Store the parameters; nothing is connected.
 
         Args:
-            api_key: of the model; without it, the key that its credential names.
-            db_url: the database; this one is used, and no other.
-            redis_url: not needed; accepted so that old programs run.
-            max_retries: how often is planned again after a statement that failed.
-            model: instead of Gemini; the name of a row of `agent.model`, or one of your own.  A row
-                called gemini goes before what is built in.
-            settings: as the section `ask` of agents.yaml has them.
+            api_key: of the model; by default, from its credential.
+            db_url: the database; no other is used.
+            redis_url: ignored; accepted for existing programs.
+            max_retries: maximum replans after failed statements.
+            model: instead of Gemini; the name of a row of `agent.model`, or a model object.  A row
+                named gemini takes precedence over the built-in one.
+            settings: as in section `ask` of agents.yaml.
         """
         del redis_url
         self._client = partial(
@@ -83,11 +83,11 @@ class Supervisor:
         )
 
     async def setup_database(self) -> int:
-        """See that everything is there; give how many tables questions can be about."""
+        """Check that everything is installed; return the number of indexed tables."""
         return await self.index_database_schema()
 
     async def index_database_schema(self) -> int:
-        """Read the schema anew; give how many tables questions can be about."""
+        """Refresh the schema index; return the number of indexed tables."""
         async with self._client() as client:
             return (await client.index()).tables
 
@@ -100,7 +100,7 @@ class Supervisor:
         """Answer a question in a session.
 
         Raises:
-            WalagentError: it could not be answered; says why.
+            WalagentError: there is no answer, for the reason in the message.
         """
         async with self._client() as client:
             outcome = await client.ask(

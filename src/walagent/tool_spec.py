@@ -1,4 +1,4 @@
-"""A tool of an agent: what the model sees of it, and how its effect stays exactly once."""
+"""A tool of an agent: its presentation to the model, and how it acts exactly once."""
 
 import re
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ _TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
 def is_tool_name(name: str) -> bool:
-    """Whether every provider accepts *name* as the name of a tool."""
+    """Return whether every provider accepts *name* as a tool name."""
     return _TOOL_NAME.fullmatch(name) is not None
 
 
 def mcp_tool_name(server: str, tool: str) -> str:
-    """Name a tool of an MCP server: letters, digits and underscores."""
+    """Return the name for a tool of an MCP server: letters, digits and underscores."""
     return re.sub(r"[^A-Za-z0-9_]", "_", f"{server}__{tool}")
 
 
 class Effect(StrEnum):
-    """How a tool reaches "exactly once"."""
+    """How a tool's effect happens exactly once."""
 
-    READ = "read"  # changes nothing; repeating it is free
+    READ = "read"  # no effect; can be repeated
     TRANSACTIONAL = "transactional"  # commits with its step
-    IDEMPOTENT = "idempotent"  # leaves the database; harmless to repeat with the same key
-    UNSAFE = "unsafe"  # leaves the database; at most once, a person resolves an unknown outcome
+    IDEMPOTENT = "idempotent"  # outside the database; can be repeated with the same key
+    UNSAFE = "unsafe"  # outside the database; at most once, an operator resolves an unknown outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Tool:
     """A tool of an agent.  `bind` maps arguments that the model does not see to columns."""
 
     name: str
-    kind: str  # sql | python | mcp | builtin, or what the actor of another kind of run knows
+    kind: str  # sql, python, mcp or builtin; other kinds of runs define their own
     target: str
     description: str
     input_schema: Mapping[str, Json]
@@ -43,16 +43,16 @@ class Tool:
     timeout: float = 30.0  # seconds
     approval: bool = False
     bind: Mapping[str, str] = field(default_factory=dict[str, str])
-    schema: str = ""  # kind sql: the function's schema, its name and its arguments (name, type)
+    schema: str = ""  # kind sql: the function's schema, name and arguments (name, type)
     function: str = ""
     arguments: tuple[tuple[str, str], ...] = ()
     returns_set: bool = False
-    fingerprint: str = ""  # kind mcp: of the version that a person accepted
-    role: str = ""  # builtin query: the role that it reads as
+    fingerprint: str = ""  # kind mcp: of the accepted version
+    role: str = ""  # builtin query: the role that reads
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """Read what agent_internal.resolve_tool() returned."""
+        """Build from the result of agent_internal.resolve_tool()."""
         return cls(
             name=raw["name"],
             kind=raw["kind"],
@@ -73,5 +73,5 @@ class Tool:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as the model sees it."""
+        """Return the tool as presented to the model."""
         return ToolSpec(self.name, self.description or self.name, self.input_schema)

@@ -1,4 +1,4 @@
-"""What a tool written in Python needs: the decorator, its context, its error."""
+"""Exports for tools written in Python: the decorator, its context, its error."""
 
 from walagent.agent.tools.python import ToolContext, tool
 from walagent.errors import ToolFailedError

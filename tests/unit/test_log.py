@@ -15,7 +15,7 @@ import pytest
 
 from walagent.errors import ConfigError
 from walagent.log import CONTENTS, Format, bound, configure, log
-from walagent.log_output import Sink
+from walagent.log_output import LogSink
 from walagent.lsn import Lsn
 from walagent.mask import hide
 
@@ -138,7 +138,7 @@ def test_a_traceback_tells_places_and_causes_but_no_values() -> None:
 
     told = json.loads(stream.getvalue())["traceback"].splitlines()
     assert told[0] == "CheckViolation (23514)"
-    assert "which led to" in told
+    assert "which caused" in told
     assert any("test_log.py" in line for line in told)
     assert told[-1] == "  | ValueError: bad"
     assert "secret cell" not in stream.getvalue()
@@ -224,8 +224,8 @@ def test_a_log_that_is_gone_is_none_to_die_of() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as stream:
-        sink = Sink(stream)
+        sink = LogSink(stream)
         assert not sink.write("one\n")
     assert not sink.write("two\n")
     assert sink.lost == 2
-    assert not Sink(None).write("three\n")
+    assert not LogSink(None).write("three\n")

@@ -224,7 +224,7 @@ async def test_a_question_that_was_cut_off_is_answered_once(
 
 def test_a_client_without_a_database_says_so() -> None:
     """It does not look for another one in the environment."""
-    with pytest.raises(ConfigError, match="no database is named"), Client("") as client:
+    with pytest.raises(ConfigError, match="no database given"), Client("") as client:
         client.index()
 
 
