@@ -1,4 +1,4 @@
--- What became of each ticket: views for people, and for the demo's summary.
+-- Views of each ticket's outcome, for people and for the demo's summary.
 
 create view effects as
     select ticket_id, 'refund' as kind, format('%s EUR given back', amount) as what from refunds
@@ -12,8 +12,8 @@ create view effects as
     select id, 'closed', 'without an answer' from support_tickets where status = 'closed';
 comment on view effects is 'What the agent has done, one row each; a ticket should have one';
 
--- `runs` counts every run that the ticket's INSERT has, and it is one change: more than one would
--- be a duplicate.  `acted` are the calls on record that did something, without update_row.
+-- `runs` counts the runs of the ticket's INSERT, which is one change: more than one would be a
+-- duplicate.  `acted` are the recorded calls with an effect, without update_row.
 create view ticket_story as
     with run as (
         select key, min(id) as run, count(*) as runs, min(state) as state, min(error ->> 'reason') as error,

@@ -18,7 +18,9 @@ def time_of(micros: int, offset: int) -> datetime:
     try:
         return _EPOCH + timedelta(microseconds=micros)
     except OverflowError as error:
-        raise DecodeError(f"timestamp out of range: {micros} us", offset=offset) from error
+        raise DecodeError(
+            f"timestamp out of range: {micros} microseconds", offset=offset
+        ) from error
 
 
 class Cursor:

@@ -34,7 +34,7 @@ BANNED = {
     "cannot be had": "is unavailable",
 }
 WORDS = re.compile(rf"\b({'|'.join(BANNED)})\b", re.IGNORECASE)
-PERSONS = re.compile(r"(?<![\w-])(we|our|us)(?![\w-])")  # in messages and help
+PERSONS = re.compile(r"(?<![\w\[-])(we|our|us)(?![\w-])")  # in messages and help; not [us]
 
 SQL_TEXT = re.compile(r"--[^\n]*|'(?:[^']|'')*'")
 CODE_SPAN = re.compile(r"``[^`]*``|`[^`\n]*`")
