@@ -20,7 +20,7 @@ def make_reader(  # noqa: PLR0913, PLR0917 - a part of the composition root
     name: str,
     on_streaming: Callable[[], None],
 ) -> Reader:
-    """Make a reader whose new runs go to this process's *worker* first."""
+    """Create a reader that hands new runs to the *worker* of this process first."""
     intake = IntakeSettings(limits, worker, worker.wake)
     sinks = DaemonSinks(logins.dsn, intake, config.retention)
     return Reader(Following(logins, config.replication, sinks.open, name, on_streaming))

@@ -78,7 +78,7 @@ def say(words: str, *, color: str | None = None) -> None:
     except OSError:
         # Its buffer would be flushed again at exit, fail again, and change the exit code.
         with suppress(OSError, ValueError):
-            sys.stderr = open(sys.stderr.fileno(), "w", buffering=1, closefd=False)  # noqa: SIM115 - lives as long as we do
+            sys.stderr = open(sys.stderr.fileno(), "w", buffering=1, closefd=False)  # noqa: SIM115 - open until exit
 
 
 def clean(text: str) -> str:

@@ -1,10 +1,10 @@
-"""What the executor relies on in a decider, as checks that any decider can run.
+"""The requirements of the executor on a decider, as checks that any decider can run.
 
-HISTORY = [Step(0, StepKind.REPLY, {...}), ...]  # of a run that has ended
+HISTORY = [Step(0, StepKind.REPLY, {...}), ...]  # of an ended run
 
 @pytest.mark.parametrize("check", DECIDER_CHECKS)
 async def test_it_is_a_decider(check: DeciderCheck) -> None:
-await check(DeciderCase(MyDecider, run, HISTORY))
+    await check(DeciderCase(MyDecider, run, HISTORY))
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -22,11 +22,11 @@ _MODEL = ModelSpec("model", "scripted", "model")
 
 @dataclass(frozen=True, slots=True)
 class DeciderCase:
-    """A run that has ended, and what decided about it.
+    """An ended run, and its decider.
 
     Args:
-        make: makes the decider, as another process does after a crash.
-        history: all steps of the run, oldest first; without steps that a person's retry added.
+        make: creates the decider, as another process does after a crash.
+        history: all steps of the run, oldest first, without the steps that a retry added.
         model: the model that prompts are rendered for.
     """
 

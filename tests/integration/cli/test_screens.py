@@ -5,6 +5,7 @@ import re
 import shlex
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -88,6 +89,52 @@ SCREENS: dict[str, list[list[str]]] = {
     ],
 }
 
+# For each golden file: the commands of a screen that change something, in order.  {run} is a run.
+SPEC = "model=gpt-4o, tools=[refund_user], name=desk"
+DECISIONS: dict[str, list[list[str]]] = {
+    "attach": [
+        ["attach", "support_tickets", SPEC],
+        ["attach", "support_tickets", SPEC],
+        ["attach", "support_tickets", "modell=gpt-4o"],
+        ["attach", "suport_tickets", SPEC],
+    ],
+    "pause": [["pause", "desk", "--reason", "holidays"], ["pause", "nothing"]],
+    "resume": [["resume", "desk"], ["resume", "nothing"]],
+    "cancel": [["cancel", "{run}", "--reason", "no need"], ["cancel", "{run}"], ["cancel", "999"]],
+    "retry": [["retry", "{run}"], ["retry", "{run}"], ["retry", "999"]],
+    "approve": [["approve", "{approval}"], ["approve", "{approval}"]],
+    "reject": [["reject", "{approval}"], ["reject", "999"]],
+    "resolve": [["resolve", "{run}", "--happened"], ["resolve", "999", "--happened"]],
+    "drop-slot": [["drop-slot", "--yes"], ["drop-slot", "--yes"]],
+    "resync": [
+        ["resync", "--default", "some"],
+        ["resync", "--attachment", "nothing=skip"],
+        ["resync", "--default", "skip", "--yes"],
+        ["resync"],
+    ],
+    "detach": [["detach", "support_tickets"], ["detach", "nothing"]],
+}
+RUN = """
+insert into agent.run (reason, queue_id, attachment_id, attachment_version, change, key)
+select 'manual', id, id, version,
+       '{"op": "insert", "schema": "public", "table": "support_tickets", "new": {"id": 1}}', %s
+  from agent.attachment
+returning id::text
+"""
+CLAIM = """
+update agent_internal.queue set queued = true;
+select agent_internal.claim_runs('w', 10, '1 minute')
+"""
+ASK = """
+select agent_internal.ask_approval(
+    {run}, 1, 0, 'c', 'refund_user', '{{}}', 'x', '1 day', 0, 0)
+"""
+LOSE_RESULT = """
+select agent_internal.record_step({run}, 1, 0, 'intent', '{{"call_id": "c", "name": "pay"}}');
+select agent_internal.park_run({run}, 1, 'needs_review', null, true, null, 0, 0)
+"""
+STATES = {"cancel": "", "approve": ASK, "reject": ASK, "resolve": LOSE_RESULT}  # of a new run
+
 
 @pytest.fixture(scope="module")
 def database(server: str) -> Iterator[str]:
@@ -153,6 +200,30 @@ def test_a_screen_is_as_expected(
     check_golden(f"screens/{name}.txt", text, update=update_golden)
 
 
+def test_the_screens_of_decisions_are_as_expected(
+    server: str, tmp_path: Path, *, update_golden: bool
+) -> None:
+    """In this order: each command changes what the next one finds."""
+    words, screens = {"run": "", "approval": ""}, dict[str, str]()
+    with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(DESK)
+        user = User(tmp_path, dsn)
+        user.writes("replication: {slot: decisions}")
+        user.types("init").worked()
+        for name, typed in DECISIONS.items():
+            if name in STATES:
+                ((words["run"],),) = conn.execute(RUN, [name]).fetchall()
+            if STATES.get(name):
+                conn.execute(CLAIM)
+                conn.execute(STATES[name].format_map(words).encode())
+                found = conn.execute("select max(id)::text from agent.approval").fetchone()
+                words["approval"] = found[0] if found and found[0] else ""
+            lines = [[word.format_map(words) for word in line] for line in typed]
+            screens[name] = "\n".join(_screen(user, line) for line in lines)
+    for name, text in screens.items():
+        check_golden(f"screens/{name}.txt", text, update=update_golden)
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("name", ["agents", "budgets", "runs"])
 def test_a_table_fits_the_terminal(name: str, columns: int, user: User) -> None:
@@ -165,7 +236,7 @@ def test_a_table_fits_the_terminal(name: str, columns: int, user: User) -> None:
 
 def test_no_golden_screen_is_left_of_a_command_that_is_gone() -> None:
     """Each file belongs to a screen."""
-    assert {path.stem for path in (GOLDEN / "screens").iterdir()} == set(SCREENS)
+    assert {path.stem for path in (GOLDEN / "screens").iterdir()} == {*SCREENS, *DECISIONS}
 
 
 def _screen(user: User, line: list[str]) -> str:
