@@ -13,7 +13,8 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\d([T ])\d\d:\d\d:\d\d(\.\d+)?"), r"2026-01-01\g<1>00:00:00"),
     (re.compile(r"\b[0-9A-F]{1,8}/[0-9A-F]{5,8}\b"), "LSN"),
-    (re.compile(r"\b\d+(\.\d+)? (ms|s|kB|MB|GB)\b"), r"N \2"),
+    (re.compile(r"\b\d+(\.\d+)? (ms|s)\b"), r"N \2"),
+    (re.compile(r"\b\d+(\.\d+)? (kB|MB|GB)\b"), "SIZE"),
     (re.compile(r"\bPID \d+"), "PID N"),
     (re.compile(r"\bworker: \S+"), "worker: NAME"),
     (re.compile(r"\b(PostgreSQL) \d+(\.\d+)*\b"), r"\1 N"),

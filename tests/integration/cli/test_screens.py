@@ -1,5 +1,6 @@
 """What the commands print about one small, fixed state, word for word."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -10,12 +11,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import Connection
+from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.helpers.commands import Ended
 from tests.helpers.golden import GOLDEN, check_golden, normalized
 from tests.integration.cli.terminal import at_terminal
+from tests.integration.cli.test_ask import ANSWER, PLAN, QUESTION, shell
 from tests.integration.cli.user import DESK, User, empty_database, until
 
 SCRIPT = {
@@ -114,6 +116,7 @@ DECISIONS: dict[str, list[list[str]]] = {
     ],
     "detach": [["detach", "support_tickets"], ["detach", "nothing"]],
 }
+QUESTIONS = ("ask", "chat", "index")
 RUN = """
 insert into agent.run (reason, queue_id, attachment_id, attachment_version, change, key)
 select 'manual', id, id, version,
@@ -224,6 +227,28 @@ def test_the_screens_of_decisions_are_as_expected(
         check_golden(f"screens/{name}.txt", text, update=update_golden)
 
 
+async def test_the_screens_of_questions_are_as_expected(
+    conn: AsyncConnection, dsn: str, tmp_path: Path, *, update_golden: bool
+) -> None:
+    """An answer with its evidence, the prompt and its help."""
+    chat = "help\nsql\nhistory\nexit\n"
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER] * 3) as on:
+
+        def typed() -> dict[str, str]:
+            return {
+                "ask": "\n".join(
+                    _screen(on.user, ["ask", "--session", "s", QUESTION, *options])
+                    for options in ([], ["--verbose"], ["--output", "xml"])
+                ),
+                "chat": _screen(on.user, ["chat", "--session", "s"], stdin=chat),
+                "index": _screen(on.user, ["index"]),
+            }
+
+        screens = await asyncio.to_thread(typed)
+    for name, text in screens.items():
+        check_golden(f"screens/{name}.txt", text, update=update_golden)
+
+
 @pytest.mark.parametrize("columns", [60, 80, 120])
 @pytest.mark.parametrize("name", ["agents", "budgets", "runs"])
 def test_a_table_fits_the_terminal(name: str, columns: int, user: User) -> None:
@@ -236,11 +261,15 @@ def test_a_table_fits_the_terminal(name: str, columns: int, user: User) -> None:
 
 def test_no_golden_screen_is_left_of_a_command_that_is_gone() -> None:
     """Each file belongs to a screen."""
-    assert {path.stem for path in (GOLDEN / "screens").iterdir()} == {*SCREENS, *DECISIONS}
+    assert {path.stem for path in (GOLDEN / "screens").iterdir()} == {
+        *SCREENS,
+        *DECISIONS,
+        *QUESTIONS,
+    }
 
 
-def _screen(user: User, line: list[str]) -> str:
-    ended = user.types(*line)
+def _screen(user: User, line: list[str], stdin: str = "") -> str:
+    ended = user.types(*line, stdin=stdin)
     assert user.dsn is not None
     place = conninfo_to_dict(user.dsn)
     names = {str(place["dbname"]): "DATABASE", str(place["user"]): "postgres"}
