@@ -99,14 +99,14 @@ def _time(seconds: float) -> str:
 
 
 def _options(name: str) -> Table:
-    command = main.get_command(click.Context(main), name)
+    command = main.get_command(click.Context(main, **main.context_settings), name)
     assert command is not None, name
     rows = (_option(each) for each in command.params if isinstance(each, click.Option))
     return ("option", "meaning"), (row for row in rows if row is not None)
 
 
 def _option(option: click.Option) -> Sequence[str] | None:
-    record = option.get_help_record(click.Context(main))
+    record = option.get_help_record(click.Context(main, **main.context_settings))
     if record is None or option.opts[0] in SHARED:
         return None
     names = ", ".join(f"`{each}`" for each in _names(option, record[0]))

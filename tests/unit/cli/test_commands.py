@@ -78,7 +78,7 @@ def test_every_command_is_there_and_explains_itself(command: Command) -> None:
     """The line of the list leads to a command of that name whose options all have a help text."""
     result = CliRunner().invoke(main, [command.name, "--help"])
     assert result.exit_code == 0, result.output
-    found = main.get_command(click.Context(main), command.name)
+    found = main.get_command(click.Context(main, **main.context_settings), command.name)
     assert found is not None
     assert found.name == command.name
     assert found.help

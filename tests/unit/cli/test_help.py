@@ -42,6 +42,7 @@ def test_the_help_fits_the_terminal(name: str, width: int) -> None:
 
 
 def _source(name: str) -> str:
-    command = main if name == "walagent" else main.get_command(click.Context(main), name)
+    context = click.Context(main, **main.context_settings)
+    command = main if name == "walagent" else main.get_command(context, name)
     assert command is not None
     return command.help or ""

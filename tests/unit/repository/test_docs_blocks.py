@@ -98,7 +98,7 @@ def _commands(block: Block) -> Iterator[list[str]]:
 
 def _parse(arguments: list[str]) -> None:
     """Let click read the words, up to where it would run the command."""
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     name, *rest = arguments
     command = main.get_command(context, name)
     assert command is not None, name

@@ -114,7 +114,7 @@ def test_every_provider_is_documented() -> None:
 
 
 def _commands() -> Iterator[click.Command]:
-    context = click.Context(main)
+    context = click.Context(main, **main.context_settings)
     for group in COMMANDS.values():
         for listed in group:
             command = main.get_command(context, listed.name)
