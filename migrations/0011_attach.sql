@@ -470,6 +470,10 @@ exception when others then
 end;
 $$;
 
+comment on function agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[],
+    interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name)
+    is 'Attach an agent to a table, with named arguments';
+
 -- Attach an agent by a spec: agent.attach('tickets', 'model=gpt-4o, system_prompt="...", tools=[a, b]').
 --
 -- Raises WA010 (spec), WA011 (tool), WA012 (condition), WA013 (table, column, name), WA014 (model).
@@ -550,54 +554,54 @@ exception when others then
     raise exception using errcode = _state, message = _message;
 end;
 $$;
-comment on function agent.attach(text, text) is 'Attach an agent to a table: agent.attach(''tickets'', ''model=gpt-4o, system_prompt="...", tools=[a, b]'')';
+comment on function agent.attach(text, text) is 'Attach an agent to a table, by a spec: agent.attach(''tickets'', ''model=gpt-4o, tools=[a, b]'')';
 
 -- The argument is the name of an attachment or a table; with a table, all its attachments are detached.
-create function agent.detach(_target text)
+create function agent.detach(target text)
     returns integer
     language plpgsql
 as $$
 declare
     _count integer;
 begin
-    delete from agent.attachment where name = _target;
+    delete from agent.attachment where name = target;
     get diagnostics _count = row_count;
-    if _count = 0 and to_regclass(_target) is not null then
-        delete from agent.attachment where relation = to_regclass(_target);
+    if _count = 0 and to_regclass(target) is not null then
+        delete from agent.attachment where relation = to_regclass(target);
         get diagnostics _count = row_count;
     end if;
     if _count = 0 then
-        raise exception 'no attachment or attached table is named "%"', _target
-            using errcode = 'WA013', hint = agent_internal.suggest(_target, (select array_agg(name) from agent.attachment));
+        raise exception 'no attachment or attached table is named "%"', target
+            using errcode = 'WA013', hint = agent_internal.suggest(target, (select array_agg(name) from agent.attachment));
     end if;
     return _count;
 end;
 $$;
 comment on function agent.detach(text) is 'Remove an attachment, or all of a table; existing runs continue, unless it is paused: then they are cancelled';
 
-create function agent.pause(_name text, _reason text default null)
+create function agent.pause(name text, reason text default null)
     returns void
     language plpgsql
 as $$
 begin
-    update agent.attachment set paused = true, paused_reason = _reason where name = _name;
+    update agent.attachment a set paused = true, paused_reason = pause.reason where a.name = pause.name;
     if not found then
-        raise exception 'attachment "%" does not exist', _name
-            using errcode = 'WA013', hint = agent_internal.suggest(_name, (select array_agg(name) from agent.attachment));
+        raise exception 'attachment "%" does not exist', pause.name
+            using errcode = 'WA013', hint = agent_internal.suggest(pause.name, (select array_agg(a.name) from agent.attachment a));
     end if;
 end;
 $$;
 comment on function agent.pause(text, text) is 'Stop an attachment from starting runs; changes are still ingested';
 
-create function agent.resume(_name text)
+create function agent.resume(name text)
     returns void
     language plpgsql
 as $$
 begin
-    update agent.attachment set paused = false, paused_reason = null where name = _name;
+    update agent.attachment a set paused = false, paused_reason = null where a.name = resume.name;
     if not found then
-        raise exception 'attachment "%" does not exist', _name
-            using errcode = 'WA013', hint = agent_internal.suggest(_name, (select array_agg(name) from agent.attachment));
+        raise exception 'attachment "%" does not exist', resume.name
+            using errcode = 'WA013', hint = agent_internal.suggest(resume.name, (select array_agg(a.name) from agent.attachment a));
     end if;
     perform pg_notify('walagent_runs', '');
 end;

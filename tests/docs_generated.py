@@ -17,6 +17,7 @@ from typing import Any
 import click
 from pydantic import TypeAdapter
 
+from tests import docs_schema
 from tests.docs_pages import ROOT
 from walagent.cli import main
 from walagent.config.base import in_bytes
@@ -142,3 +143,4 @@ def write(pages: Sequence[Path] = PAGES) -> None:
 
 if __name__ == "__main__":
     write()
+    docs_schema.write()
