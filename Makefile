@@ -20,7 +20,7 @@ PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,
 .PHONY: help venv demo test check lint format faults soak planted guarantees bench eval golden docs schema dist clean
 
 help:  ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 venv: $(STAMP)  ## Create .venv with walagent (editable), its extras and the tools
 
