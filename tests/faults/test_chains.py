@@ -184,7 +184,7 @@ async def test_agents_that_answer_each_other_end_at_the_limit_and_say_why(place:
         ("bc"[n % 2], n or None, n) for n in range(6)
     ]
     assert [state for *_, state in found] == ["succeeded"] * 5 + ["skipped"]
-    reason = "agents have answered agents 5 times in a row, and c allows 3 (max_depth)"
+    reason = "depth 5 of the chain of runs exceeds max_depth 3 of c"
     assert reason in await said(place, "why", "c", found[-1][1])
     assert await fetch(place.conn, "select count(*) from c") == [(3,)]
 

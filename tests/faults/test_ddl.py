@@ -856,7 +856,7 @@ async def test_whoever_asks_is_told_why_an_agent_stands_still(
     assert "update agent.attachment set relation" in doctor
     why = said("why", "ticket", "2")
     assert f"paused: {column} of public.ticket" in why
-    assert "not evaluated yet" in why
+    assert "evaluation deferred" in why
     assert "paused: " in said("why", "ticket", "7")
     assert table in said("why", "kept", "1")
 

@@ -164,11 +164,9 @@ AWAY = {
         "agent.attachment was removed from publication walagent",
     ),
     # As after a dump was restored elsewhere, and after pg_resetwal.
-    "another system": Loss(
-        "update agent.checkpoint set system_id = '12345'", "this server is not the one"
-    ),
+    "another system": Loss("update agent.checkpoint set system_id = '12345'", "system identifier"),
     "an earlier WAL": Loss(
-        "update agent.checkpoint set end_lsn = 'FFFFFF/0'", "before the checkpoint of {slot}"
+        "update agent.checkpoint set end_lsn = 'FFFFFF/0'", 'before the checkpoint of slot "{slot}"'
     ),
 }
 
@@ -399,7 +397,7 @@ async def test_a_dump_that_is_restored_elsewhere_begins_with_a_gap(
                 there = Place(conn, other.dsn, place.slot, tmp_path)
                 # Positions of the one server mean nothing on the other.
                 await conn.execute("update agent.checkpoint set end_lsn = '0/1'")
-                await ends_with(there, "this server is not the one")
+                await ends_with(there, "system identifier")
                 await goes_on(there, 3, 4)
                 await conn.execute("select agent.resume('item')")
                 with running(Daemon(there, name="-last")) as daemon:

@@ -315,7 +315,7 @@ async def test_a_person_is_asked_for_each_attachment(scene: tuple[Place, Applica
         "resync",
         to=[
             ("item on item (insert, update): skip, all, since:updated_at [skip]:", "since:note"),
-            ("has no column note that holds a time", ""),
+            ('has no time column "note"', ""),
             ("other on keyless (insert): skip [skip]:", "all"),
             ("has no primary key", "skip"),
             ("Create a new slot? [y/N]:", "y"),

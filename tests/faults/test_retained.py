@@ -35,7 +35,7 @@ select pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint,
 """
 HAS_SLOT = "select from pg_replication_slots where slot_name = %s"
 GAP = """
-select reason like 'slot %% was given up: it kept %%', from_lsn = p.end_lsn, to_lsn > from_lsn,
+select reason like 'slot %% was given up: it retained %%', from_lsn = p.end_lsn, to_lsn > from_lsn,
        since = p.committed_at
   from agent.gap g join agent.checkpoint p using (slot) where resolved_at is null
 """

@@ -81,7 +81,7 @@ async def test_a_reader_that_cannot_write_lets_go_of_the_slot(
             assert waited < 5
             await daemon.has_said("reader.waiting", times=2)
             reasons = [e["error"] for e in daemon.events if e["event"] == "reader.waiting"]
-            assert f"process {other.info.backend_pid} (forgetful)" in reasons[1], reasons
+            assert f"PID {other.info.backend_pid} (forgetful)" in reasons[1], reasons
             assert await fetch(place.conn, ACTIVE, place.slot) == [(False,)]
         await until(place.conn, ALL_ENDED, alive=daemon.is_alive)
         await all_is_well(place.conn)

@@ -419,7 +419,7 @@ async def test_bytes_that_are_no_text_stop_nobody(encoded: str, plugin: str) -> 
             (
                 "k\\xff",
                 "dead",
-                'column "name" holds bytes that are no text: a tool would not find the row',
+                'column "name" is not valid text: a tool would not find the row',
             )
         ]
 

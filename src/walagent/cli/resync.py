@@ -16,7 +16,7 @@ from walagent.errors import ConfigError
 from walagent.intake.gap_plan import OVERLAP, SKIP, Plan, check_choice
 from walagent.intake.recovery import RowRecovery
 from walagent.matching.document import SizeLimits
-from walagent.replication.resync import Done, find_gaps, resync
+from walagent.replication.resync import ResyncResult, find_gaps, resync
 from walagent.store import resyncing
 from walagent.store.gaps import ChoiceResult, Gap, GapChoice
 from walagent.store.resyncing import ResyncCandidate
@@ -89,7 +89,7 @@ async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[ResyncCand
         return gaps, await resyncing.candidates(conn)
 
 
-async def _resync(session: CliSession, plan: Plan) -> Done:
+async def _resync(session: CliSession, plan: Plan) -> ResyncResult:
     async with session.places() as places, session.connect(places) as conn:
         settings, recovery = session.config.replication, RowRecovery(places.dsn, plan, say)
         return await resync(conn, places, settings, recovery, waiting=tell_blockers)
@@ -175,7 +175,7 @@ def _ask(candidate: ResyncCandidate) -> GapChoice:
             return choice
 
 
-def _report(session: CliSession, done: Done, *, as_json: bool) -> None:
+def _report(session: CliSession, done: ResyncResult, *, as_json: bool) -> None:
     slot = session.config.replication.slot
     rows = [_row(one) for one in done.made]
     if as_json:

@@ -10,7 +10,7 @@ from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
 from walagent.replication.bootstrap import PUBLICATIONS
-from walagent.replication.tail import Watch, open_tail, temporary_name
+from walagent.replication.tail import TailOptions, open_tail, temporary_name
 from walagent.wal.options import Plugin, StreamOptions
 
 
@@ -68,11 +68,11 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
         tables=tuple(_split(table) for table in tables),
         application_name="walagent tail",
     )
-    watch = Watch(options, own_slot=slot is None, marks=everything, ours=everything)
+    watch = TailOptions(options, own_slot=slot is None, marks=everything, ours=everything)
     asyncio.run(until_stopped(tail=_print(session, watch, limit)))
 
 
-async def _print(session: CliSession, watch: Watch, limit: int | None) -> None:
+async def _print(session: CliSession, watch: TailOptions, limit: int | None) -> None:
     """Print until the limit, or until stdout is closed."""
     async with (
         session.places() as places,

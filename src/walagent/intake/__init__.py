@@ -1,1 +1,1 @@
-"""Transactions in, runs out: the first sink of the reader."""
+"""Turn transactions into runs: the first sink of the reader."""

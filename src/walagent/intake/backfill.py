@@ -1,11 +1,11 @@
-"""Running an agent on the rows that existed when it was attached, each exactly once.
+"""Start runs for the rows that existed when the agent was attached, one for each.
 
-A chunk is read as the table is now, in key order.  Then we wait until intake has passed the
-place in the WAL where the chunk was read: from there on, `agent_internal.backfill_seen` holds
-every row that was inserted since the attach, and those belong to the stream.  The others existed.
+A chunk is read from the table in key order.  When intake has passed the WAL position of that read,
+`agent_internal.backfill_seen` holds every row of the chunk that was inserted since the attach, and
+those belong to the stream.  The others existed.
 
-The same is done after a gap, where a person wants the agent to run on all rows: then what counts is
-which rows existed when the new slot began.
+The same is done after a gap if a person chooses all rows: then the rows that existed when the new
+slot started count.
 """
 
 import asyncio
@@ -35,21 +35,21 @@ from walagent.store.errors import is_passing, translated, translating
 from walagent.store.roles import local_role
 from walagent.wal.types import PARSERS, kind_of
 
-CHUNK = 500  # rows; small enough that waiting for intake holds nothing up for long
+CHUNK = 500  # rows
 
 
 @dataclass(frozen=True, slots=True)
 class PresentRow:
-    """A row as its table has it."""
+    """A row as read from its table."""
 
     values: Row
     key: str
     cursor: Mapping[str, Any]  # its primary key, as JSON
-    rest: tuple[str | None, ...] = ()  # what was asked for beside the row's columns
+    rest: tuple[str | None, ...] = ()  # additional columns of the query
 
 
 class Backfill:
-    """Works the backfills of a database, one after the other."""
+    """Processes the backfills of a database, one after another."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Backfill:
         *,
         limits: SizeLimits = SIZE_LIMITS,
     ) -> None:
-        """Take over *conn*, a connection of its own.
+        """Take over *conn*, a dedicated connection.
 
         Args:
-            running: attachments whose backfill is going on; intake notes their new rows.
-            settled: up to where intake has dealt with every change.
+            running: attachments with a running backfill; intake records their new rows.
+            settled: returns the position up to which intake has ingested every change.
             limits: how much of a row a run keeps.
         """
         self._conn = conn
@@ -74,9 +74,9 @@ class Backfill:
         self._limits = limits
 
     async def work_one(self) -> bool:
-        """Take one chunk of one backfill; False when there is none to do.
+        """Process one chunk of one backfill; return False if there is none.
 
-        One that its role or its table does not allow any more fails alone: others go on.
+        A backfill that its role or its table no longer allows fails alone.
         """
         with translating():
             job = await backfills.next_backfill(self._conn)
@@ -87,8 +87,8 @@ class Backfill:
             except (Error, BrokenAttachmentError) as error:
                 if isinstance(error, Error) and is_passing(error):
                     raise
-                told = translated(error) if isinstance(error, Error) else error
-                await backfills.fail(self._conn, job, told)
+                cause = translated(error) if isinstance(error, Error) else error
+                await backfills.fail(self._conn, job, cause)
                 await self._leave(job.attachment)
                 log.warning("backfill.failed", attachment=job.attachment.name, error=error)
         return True
@@ -102,21 +102,20 @@ class Backfill:
             await self._insert(job, rows)
         if len(rows) == CHUNK:
             return
-        # The end of the table.  Looking on until nothing is left would never end where rows come in
-        # all the time, and those are the stream's.
+        # The end of the table.  Rows that are inserted from now on belong to the stream.
         await backfills.finish(self._conn, job)
         await self._leave(job.attachment)
         log.info("backfill.done", attachment=job.attachment.name, rows=job.rows_done + len(rows))
 
     async def _leave(self, attachment: Attachment) -> None:
-        """Let intake note new rows no more, unless another backfill of them is still to be done."""
+        """Stop recording new rows, unless another backfill of the attachment remains."""
         if attachment.id not in await backfills.running(self._conn):
             self._running.discard(attachment.id)
 
     async def _read(
         self, attachment: Attachment, cursor: Mapping[str, Any] | None
     ) -> Sequence[PresentRow]:
-        """Read the next rows in key order, as the role that the agent runs as."""
+        """Read the next rows in key order, as the agent's role."""
         table = sql.Identifier(attachment.target.schema, attachment.target.table)
         keys = sql.SQL(", ").join(
             sql.Identifier("t", name) for name in attachment.target.key_columns
@@ -137,10 +136,10 @@ class Backfill:
             return present_rows(found, attachment)
 
     async def _wait_for_intake(self) -> None:
-        """Wait until the checkpoint has passed the WAL of everything that the chunk could show."""
+        """Wait until the checkpoint has passed the WAL of every row in the chunk."""
         read_at = await backfills.wal_position(self._conn)
         while self._settled() < read_at:
-            # Only a commit makes the server tell its position at once; this is a small one.
+            # Only a commit makes the server send its position at once; this is a small one.
             await backfills.nudge(self._conn)
             await asyncio.sleep(0.05)
 
@@ -156,24 +155,24 @@ class Backfill:
 
 
 async def read_as(conn: AsyncConnection[Any], attachment: Attachment) -> None:
-    """Read as an agent's role for the rest of the transaction, and values as the WAL has them."""
+    """For the rest of the transaction, read as the agent's role, in the text formats of the WAL."""
     await conn.execute(local_role(attachment.authority.run_as, TEXT_FORMS))
 
 
 def present_rows(
-    found: AsyncRawCursor[Any], attachment: Attachment, *, beside: int = 0
+    found: AsyncRawCursor[Any], attachment: Attachment, *, extra: int = 0
 ) -> list[PresentRow]:
-    """Read the rows of a result.
+    """Convert the rows of a result.
 
     Args:
-        beside: how many of the last columns are not the row's own.
+        extra: the number of columns at the end that are not the row's.
     """
     result = found.pgresult
     if result is None:
         return []
     names = [(c.name, c.type_code) for c in found.description or ()]
     return [
-        _row(attachment, names, [result.get_value(n, m) for m in range(len(names))], beside)
+        _row(attachment, names, [result.get_value(n, m) for m in range(len(names))], extra)
         for n in range(result.ntuples)
     ]
 
@@ -184,10 +183,10 @@ async def runs_of(
     rows: Sequence[PresentRow],
     limits: SizeLimits = SIZE_LIMITS,
 ) -> list[dict[str, Any]]:
-    """Give the runs of rows whose condition holds, or raises; see `store.backfills.insert_runs`.
+    """Return the runs of rows whose condition is true or raises an error.
 
     Raises:
-        BrokenAttachmentError: the condition cannot be asked of the table any more.
+        BrokenAttachmentError: the condition no longer fits the table.
     """
     relation = attachment.target.as_relation()
     changes = [
@@ -219,10 +218,10 @@ def _row(
     attachment: Attachment,
     names: Sequence[tuple[str, int]],
     cells: Sequence[bytes | None],
-    beside: int,
+    extra: int,
 ) -> PresentRow:
-    """Read a row's cells as the WAL would have told them."""
-    own = len(cells) - beside
+    """Convert a row's cells as the WAL decoder does."""
+    own = len(cells) - extra
     values = {
         name: None if cell is None else PARSERS[kind_of(oid)](cell.decode())
         for (name, oid), cell in zip(names[:own], cells, strict=False)

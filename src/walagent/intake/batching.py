@@ -1,7 +1,7 @@
-"""Items of the WAL in, transactions with what they start out.  No I/O.
+"""Collect what the transactions of a stream start.  No I/O.
 
-A small transaction is gathered whole and joins the group that waits for the next checkpoint commit.
-A large one says so while it is still open, and is ingested piece by piece.
+A small transaction is collected whole and joins the group for the next commit of the checkpoint.  A
+large one reaches a limit while it is still open, and is ingested piece by piece.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,36 +23,36 @@ from walagent.matching.registry import (
 )
 from walagent.store.checkpoint import VersionEffect
 
-GROUP = 1000  # changes of whole transactions gathered before they are written: one good commit
-# Changes of an open transaction gathered before they are evaluated.  Few of them may match, so a
-# round trip should be worth it; what the stream buffers is in memory anyway.
+GROUP = 1000  # changes of whole transactions that are written in one commit
+# Changes of an open transaction that are evaluated together.  Few of them may match, so a round
+# trip should cover many; what the stream buffers is in memory in any case.
 SPILL_AFTER = 4000
-SPILL_WEIGHT = 4 << 20  # bytes of them; evaluating and writing them needs a multiple
+SPILL_WEIGHT = 4 << 20  # bytes; evaluating and writing them needs a multiple
 
 Found = Candidates | TooDeep
 
 
 @dataclass(slots=True)
-class Gathered:
-    """What changes have started, and what else must commit with it."""
+class Batch:
+    """Candidates for runs, and what else must commit with them."""
 
     found: list[tuple[Begin, Found]] = field(default_factory=list["tuple[Begin, Found]"])
     effects: list[VersionEffect] = field(default_factory=list[VersionEffect])
     seen: list[tuple[int, str]] = field(default_factory=list["tuple[int, str]"])
-    size: int = 0  # changes found and rows seen
+    size: int = 0  # changes and rows
     weight: int = 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of it needs to be written."""
+        """Return whether there is nothing to write."""
         return not (self.found or self.effects or self.seen)
 
     def is_large(self, most: int) -> bool:
-        """Whether it should be written before more is added."""
+        """Return whether it must be written before more is added."""
         return self.size >= most or self.weight >= SPILL_WEIGHT
 
-    def add(self, other: "Gathered") -> None:
-        """Join what another transaction has started."""
+    def add(self, other: "Batch") -> None:
+        """Add the batch of another transaction."""
         self.found.extend(other.found)
         self.effects.extend(other.effects)
         self.seen.extend(other.seen)
@@ -61,12 +61,12 @@ class Gathered:
 
 
 @dataclass(slots=True)
-class Open:
-    """The transaction that the stream is in the middle of."""
+class OpenTransaction:
+    """The transaction whose commit has not arrived."""
 
     begin: Begin
     origin: Origin | None = None
-    gathered: Gathered = field(default_factory=Gathered)
+    batch: Batch = field(default_factory=Batch)
     has_changes: bool = False
 
 
@@ -75,38 +75,38 @@ class Position:
     """A position between two transactions, for the checkpoint."""
 
     commit_lsn: Lsn  # of the last complete transaction
-    end_lsn: Lsn  # everything before it is gathered
+    end_lsn: Lsn  # everything before it is collected
     committed_at: datetime | None  # when that transaction committed
 
 
-class Gathering:
-    """Follows the items of one stream."""
+class Batcher:
+    """Collects the items of one stream."""
 
     def __init__(self, registry: Registry, key: bytes, backfilling: set[int], start: Lsn) -> None:
-        """Know the attachments in effect at *start*.
+        """Start with the attachments in effect at *start*.
 
         Args:
-            key: `agent_internal.secret`, which proves our own write-backs.
-            backfilling: attachments whose backfill is going on; changed here when one comes.
-            start: everything before it is dealt with.
+            key: `agent_internal.secret`, which signs origin markers.
+            backfilling: attachments with a running backfill; updated here.
+            start: everything before it is ingested.
         """
         self.registry = registry
         self._key = key
         self._backfilling = backfilling
-        self.open: Open | None = None
-        self.group = Gathered()  # complete transactions
-        self.attached: list[Attachment] = []  # came into effect since somebody last looked
+        self.open: OpenTransaction | None = None
+        self.group = Batch()  # complete transactions
+        self.attached: list[Attachment] = []  # took effect since the caller last cleared it
         self.commit_lsn = start  # of the last complete transaction
         self.committed_at: datetime | None = None
         self.passed = start  # everything before it is gathered
 
     def take(self, item: Item) -> None:
-        """Take the next item."""
+        """Process the next item."""
         match item:
             case Piece():
                 self._take_piece(self._opened, item)
             case Begin():
-                self.open = Open(item)
+                self.open = OpenTransaction(item)
             case Commit():
                 self._complete(item)
             case OriginMarker() if not self._opened.has_changes and self._opened.origin is None:
@@ -119,15 +119,15 @@ class Gathering:
 
     @property
     def position(self) -> Position:
-        """Where the complete transactions end."""
+        """Return the end of the complete transactions."""
         return Position(self.commit_lsn, self.passed, self.committed_at)
 
     @property
-    def _opened(self) -> Open:
+    def _opened(self) -> OpenTransaction:
         assert self.open is not None  # noqa: S101 - the stream yields these only inside one
         return self.open
 
-    def _take_piece(self, opened: Open, piece: Piece) -> None:
+    def _take_piece(self, opened: OpenTransaction, piece: Piece) -> None:
         opened.has_changes = True
         for changes in alike(piece.changes):
             relation = changes[0].relation
@@ -140,30 +140,30 @@ class Gathering:
 
     def _find(
         self,
-        opened: Open,
+        opened: OpenTransaction,
         changes: Sequence[Change],
         attachments: Sequence[Attachment],
         weight: int,
     ) -> None:
         """Find what changes of one relation and one operation start."""
-        begin, gathered, op = opened.begin, opened.gathered, changes[0].op
+        begin, batch, op = opened.begin, opened.batch, changes[0].op
         lacks = self.registry.lacks(changes[0].relation, op)
         for found in matches(changes, attachments, opened.origin, lacks):
-            gathered.found.append((begin, found))
+            batch.found.append((begin, found))
             if isinstance(found, Candidates):
-                gathered.size += len(found.changes)
-                gathered.weight += weight
+                batch.size += len(found.changes)
+                batch.weight += weight
             else:
-                gathered.size += 1
+                batch.size += 1
         if self._backfilling and op is Op.INSERT:
-            before = len(gathered.seen)
+            before = len(batch.seen)
             for change in changes:
-                gathered.seen.extend(self._seen(change, attachments))
-            gathered.size += len(gathered.seen) - before
+                batch.seen.extend(self._seen(change, attachments))
+            batch.size += len(batch.seen) - before
 
-    def _take_attaching(self, opened: Open, change: Change) -> None:
-        """Let an attachment come into effect, or end, at this very place in the WAL."""
-        lsn, effects = opened.begin.commit_lsn, opened.gathered.effects
+    def _take_attaching(self, opened: OpenTransaction, change: Change) -> None:
+        """Put an attachment into effect, or remove it, at this position in the WAL."""
+        lsn, effects = opened.begin.commit_lsn, opened.batch.effects
         match read_attaching(change):
             case VersionActivated(attachment, definition) if self.registry.put(attachment):
                 effects.append(VersionEffect(attachment.id, attachment.version, definition, lsn))
@@ -178,13 +178,13 @@ class Gathering:
                 pass
 
     def _seen(self, change: Change, attachments: Iterable[Attachment]) -> Iterable[tuple[int, str]]:
-        """Rows that the stream brings, and a running backfill must leave alone."""
+        """Yield the rows of the stream that a running backfill must skip."""
         for attachment in attachments:
             if attachment.id in self._backfilling:
                 yield attachment.id, document.key_of(change.new or {}, attachment) or ""
 
     def _complete(self, commit: Commit) -> None:
-        self.group.add(self._opened.gathered)
+        self.group.add(self._opened.batch)
         self.committed_at = self._opened.begin.committed_at
         self.open = None
         self.commit_lsn = commit.commit_lsn

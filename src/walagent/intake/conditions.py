@@ -1,8 +1,8 @@
-"""Let PostgreSQL evaluate the conditions of matched changes, many a round trip.
+"""Evaluate the conditions of candidates in PostgreSQL, many in a round trip.
 
-On a connection of its own, in a read-only transaction, as the attachment's `run_as`: a condition
-can neither write nor see more than the agent may.  It names what it uses with schemas, and there
-is no search_path: what was made after it was checked cannot be found.
+It uses a dedicated connection and a read-only transaction as the attachment's `run_as`: a condition
+can neither write nor read more than the agent can.  Its names are qualified and search_path is
+empty: it cannot find objects that were created after it was checked.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from walagent.store.codecs.raw import RawText, has_no_encoding
 from walagent.store.errors import is_passing
 from walagent.store.roles import local_role
 
-_AT_ONCE = 1000  # rows a statement, as documents; with what is wrong among them
-_COLUMNS_AT_ONCE = 4000  # rows a statement, as columns
-_TIMEOUT = "10s"  # for one statement; a condition on one row needs microseconds
-_VISIBLE = 10.0  # seconds for a commit to show; longer, and a condition may be paused for nothing
-# For a table that is locked, which is read where the WAL left out what a condition needs.  That it
-# is locked says nothing about the row, so it must end before the other one does.
+_AT_ONCE = 1000  # rows in a statement, as documents
+_COLUMNS_AT_ONCE = 4000  # rows in a statement, as columns
+_TIMEOUT = "10s"  # for one statement; a condition needs microseconds for a row
+_VISIBLE = 10.0  # seconds to wait for a commit to become visible before an attachment is paused
+# For a locked table, which is read if the WAL lacks a value that a condition needs.  A lock says
+# nothing about the row, so this timeout must expire before the statement's.
 _LOCK_TIMEOUT = "2s"
 
 
@@ -47,7 +47,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Nobody can evaluate this change now: the attachment has lost its ground."""
+    """Evaluation is deferred: the attachment is broken."""
 
     match: Match
     reason: str
@@ -58,29 +58,29 @@ _Numbered = Sequence[tuple[int, Match]]
 
 
 class Evaluator:
-    """Tells which matches' conditions hold."""
+    """Evaluates conditions on one connection."""
 
     def __init__(self, conn: AsyncConnection[Any], *, by_name: bool = False) -> None:
-        """Take over *conn*, in autocommit.
+        """Take over *conn*, in autocommit mode.
 
         Args:
-            by_name: whether changes tell their table by its name alone, as wal2json's do.
+            by_name: whether changes identify their table only by name, as those of wal2json do.
         """
         self._conn = conn
         self._by_name = by_name
-        # By attachment and version: the relation last evaluated for it, and the statement for that.
+        # By attachment and version: the last relation, and the statement for it.
         self._statements: dict[tuple[int, int], tuple[Relation, bytes]] = {}
-        # The same of statements by column; by their sides, too.
+        # The same for statements by column, and also by their sides.
         self._column_statements: dict[
             tuple[int, int, Sequence[str]], tuple[Relation, bytes | None]
         ] = {}
-        self._casts: bool | None = None  # whether somebody made casts from text
+        self._casts: bool | None = None  # whether there are user-defined casts from text
 
     async def evaluate(self, matches: Sequence[Match]) -> list[Verdict]:
-        """Keep the matches whose condition is true, and those that could not be told, in order.
+        """Return the matches whose condition is true, raised an error or is deferred, in order.
 
         Raises:
-            psycopg.Error: the connection is lost; nothing is decided.
+            psycopg.Error: the connection is lost; nothing is evaluated.
         """
         found = await self.evaluate_all([
             Candidates(match.attachment, [match.change], match.origin, match.lack)
@@ -89,10 +89,10 @@ class Evaluator:
         return list(chain.from_iterable(found))
 
     async def evaluate_all(self, candidates: Sequence[Candidates]) -> list[list[Verdict]]:
-        """Do so for changes that share what they have in common; a list for each of *candidates*.
+        """Evaluate candidates; return a list of verdicts for each of them.
 
         Raises:
-            psycopg.Error: the connection is lost; nothing is decided.
+            psycopg.Error: the connection is lost; nothing is evaluated.
         """
         moved = await self._moved(candidates)
         found: list[list[Verdict]] = [[] for _ in candidates]
@@ -113,19 +113,19 @@ class Evaluator:
         return found
 
     async def _moved(self, candidates: Sequence[Candidates]) -> Mapping[int, str]:
-        """The attachments whose table is not the one of its name any more, and why."""
+        """Return the attachments whose table name now belongs to another table, and why."""
         if not self._by_name or not candidates:
             return {}
         attachments = {each.attachment.id: each.attachment for each in candidates}.values()
         now = await tables.oids_of(self._conn, {a.target.relation for a in attachments})
         return {
-            a.id: f"{a.target.schema}.{a.target.table} is another table now, or none"
+            a.id: f"{a.target.schema}.{a.target.table} was replaced or dropped"
             for a in attachments
             if now.get(a.target.relation) != a.target.relation_oid
         }
 
     async def _evaluate(self, group: Sequence[Candidates]) -> Iterator[list[Verdict]]:
-        """Evaluate changes of one attachment and one relation; a list for each of *group*."""
+        """Evaluate candidates of one attachment and one relation; return a list for each."""
         attachment = group[0].attachment
         changes = list(chain.from_iterable(each.changes for each in group))
         held = list[bool | Verdict]()
@@ -146,12 +146,12 @@ class Evaluator:
             for each in group
         )
 
-    # By columns: fast, and it gives up on anything unusual.
+    # By columns: fast; returns None for anything unusual.
 
     async def ask_by_columns(
         self, attachment: Attachment, changes: Sequence[Change]
     ) -> Sequence[bool] | None:
-        """Ask once about changes that look the same to the condition; None if that is no way."""
+        """Evaluate each distinct row of what the condition reads; None if that is not possible."""
         found = predicate.texts(attachment, changes)
         if found is None:
             return None
@@ -164,7 +164,7 @@ class Evaluator:
         except Error as error:
             if is_passing(error):
                 raise
-            return None  # what is wrong, and with which change, is found the other way
+            return None  # `look_closer` finds the change that raises it
         return [row in true for row in rows]
 
     async def _true_of(
@@ -180,9 +180,9 @@ class Evaluator:
     async def _column_statement(
         self, attachment: Attachment, relation: Relation, sides: Sequence[str]
     ) -> bytes | None:
-        """Compose the statement, or find it.
+        """Return the statement; None if there is a user-defined cast from text.
 
-        A cast from text that somebody made may read it otherwise than its type does.
+        Such a cast might read a value differently from the input function of its type.
         """
         key = attachment.id, attachment.version, sides
         known = self._column_statements.get(key)
@@ -196,10 +196,10 @@ class Evaluator:
         self._column_statements[key] = relation, text
         return text
 
-    # By documents: for each change whatever there is of it.
+    # By documents: each change with all that the WAL has of it.
 
     async def look_closer(self, matches: Sequence[Match]) -> list[bool | Verdict]:
-        """Ask about each change, and find those on which the condition raises."""
+        """Evaluate each change, and find those on which the condition raises an error."""
         attachment = matches[0].attachment
         verdicts: dict[int, bool | Verdict] = {}
         rest = list[tuple[int, Match]]()
@@ -227,24 +227,23 @@ class Evaluator:
         return await self._halve(group, answer)
 
     async def _has_become_visible(self, xid: int) -> bool:
-        """Wait until others see what a transaction did to tables; False: they did before.
+        """Wait until a transaction is visible to others; return False if it already was.
 
-        The WAL of a commit is read a moment before it shows, and longer where it waits for a
-        standby.
+        The WAL of a commit can be read before the commit is visible, and longer before if the
+        commit waits for a standby.
         """
         if not await tables.is_ending(self._conn, xid):
             return False
         with suppress(TimeoutError):
             async with asyncio.timeout(_VISIBLE):
-                while await tables.is_ending(self._conn, xid):  # noqa: ASYNC110 - nobody tells
+                while await tables.is_ending(self._conn, xid):  # noqa: ASYNC110 - there is no event
                     await asyncio.sleep(0.01)
         return True
 
     async def why_not_at_all(self, match: Match) -> str:
-        """Ask about no row: what raises now is wrong with the attachment, not with a row.
+        """Evaluate no row: an error is one of the attachment, not of a row.
 
-        The relation decides about the types of columns; one that is not described stands for the
-        table as it is now.
+        The relation determines the types of columns; without columns it means the present table.
         """
         answer = await self._try([(0, match)], rows=False)
         if not isinstance(answer, Error):
@@ -252,7 +251,7 @@ class Evaluator:
         return f"{answer.diag.message_primary or answer} (SQLSTATE {answer.sqlstate})"
 
     async def _halve(self, group: _Numbered, error: Error) -> Mapping[int, bool | Verdict]:
-        """Find the changes on which it raises: few among many, quickly."""
+        """Find the changes on which the condition raises an error by bisection."""
         if len(group) == 1:
             ((n, match),) = group
             message = error.diag.message_primary or str(error)
@@ -268,7 +267,7 @@ class Evaluator:
     async def _try(
         self, group: _Numbered, *, rows: bool = True
     ) -> Mapping[int, bool | Verdict] | Error:
-        """Ask; what raises and would raise again is an answer, too."""
+        """Evaluate; return an error that would be raised again."""
         try:
             return await self._ask(group, rows=rows)
         except Error as error:
@@ -292,7 +291,7 @@ class Evaluator:
     async def _statement(
         self, attachment: Attachment, relation: Relation, *, looks_up: bool
     ) -> bytes:
-        """Compose the statement, or find it; not where it names the table, which may move."""
+        """Return the statement; one that names the table is not cached, for the name can change."""
         key = attachment.id, attachment.version
         known = self._statements.get(key)
         if known is not None and known[0] is relation and not looks_up:
@@ -312,15 +311,15 @@ class Evaluator:
 
 def _too_large(match: Match, column: str, length: int) -> Raised:
     most = predicate.MAX_EVALUATED
-    message = f'it reads column "{column}", which holds {length} characters; at most are {most}'
+    message = f'column "{column}" has {length} characters; a condition can read {most}'
     return Raised(match, "54000", message)
 
 
 def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
-    """What holds for the transaction.  Constants and values are read in the styles they came in.
+    """Set up the transaction, with the text formats of the WAL.
 
     Args:
-        exact: whether to give the server bytes as they are, which it would else refuse as no text.
+        exact: whether the server receives bytes as they are, without a conversion.
     """
     settings = {
         "search_path": "",
@@ -334,5 +333,5 @@ def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
 
 
 def match_of(verdict: Verdict) -> Match:
-    """The match that a verdict is about."""
+    """Return the match of a verdict."""
     return verdict if isinstance(verdict, Match) else verdict.match

@@ -1,8 +1,8 @@
-"""Evaluate changes that were deferred while their attachment was broken.
+"""Evaluate changes deferred while their attachment was broken.
 
-Each has a pending run and is kept whole beside it.  When the attachment is resumed, its run is
-claimed like any other; before a model is asked, the change is matched and evaluated as the
-attachment is defined now.
+Each has a pending run and is stored whole.  After the attachment is resumed, the run is claimed
+like any other; before the model is asked, the change is matched and evaluated by the present
+definition.
 """
 
 from dataclasses import replace
@@ -24,8 +24,8 @@ from walagent.store import attachments, deferred
 from walagent.store.checkpoint import to_plain
 from walagent.store.connections import Pool
 
-_FALSE = "its change does not match: it was evaluated when the attachment was resumed"
-_GONE = "its change was removed before it was evaluated"
+_FALSE = "deferred change does not match the resumed attachment"
+_GONE = "deferred change was removed before it was evaluated"
 
 
 async def evaluate_deferred(
@@ -34,13 +34,13 @@ async def evaluate_deferred(
     """Evaluate the deferred change of a run.
 
     Args:
-        limits: how much of the change the run then keeps.
+        limits: how much of the change the run stores.
 
     Returns:
-        the run with its change as any other, if it matches; else how it ends.
+        the run with its change if it matches; else how it ends.
 
     Raises:
-        BrokenAttachmentError: it still cannot be evaluated.
+        BrokenAttachmentError: the attachment is still broken.
     """
     async with pool.connection() as conn:
         text = await deferred.deferred_change(conn, run.run_id)
@@ -56,8 +56,8 @@ async def evaluate_deferred(
             async with pool.connection() as conn:
                 await attachments.check_drift(conn, run.claim)
             await _check_condition(pool, attachment)
-            # The attachment stands; it is this change that it cannot read.
-            return End(RunState.DEAD, reason=f"its change cannot be evaluated: {reason}")
+            # The attachment is not broken; it cannot read this change.
+            return End(RunState.DEAD, reason=f"cannot evaluate the deferred change: {reason}")
         case _:
             state, error = state_of(verdict, limits)
     if error is not None:
@@ -70,7 +70,7 @@ async def evaluate_deferred(
 
 
 async def _check_condition(pool: Pool, attachment: Attachment) -> None:
-    """Raise BrokenAttachmentError if the condition cannot be asked of the table as it is now."""
+    """Raise BrokenAttachmentError if the condition does not fit the present table."""
     relation = attachment.target.as_relation()
     change = Change(Lsn(0), 0, Op.INSERT, relation, {}, None)
     async with pool.connection() as conn:

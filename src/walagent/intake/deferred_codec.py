@@ -1,7 +1,7 @@
-r"""A change whose attachment has lost its ground, kept whole until somebody can evaluate it.
+r"""Store a change of a broken attachment whole, until it can be evaluated.
 
-Every value is kept as PostgreSQL's own text, so it is read back as it came from the WAL; bytes of
-a database without an encoding too, as lone surrogates that JSON writes as `\udcXX`.
+Values are stored as PostgreSQL's text, so they are read as the WAL had them; bytes of a SQL_ASCII
+database become lone surrogates, which JSON writes as `\udcXX`.
 """
 
 import json
@@ -14,7 +14,7 @@ from walagent.wal.types import PARSERS, kind_of
 
 
 def write_change(change: Change) -> str:
-    """Write all of a change."""
+    """Serialize a change."""
     relation = change.relation
     return json.dumps({
         "op": change.op.value,
@@ -33,7 +33,7 @@ def write_change(change: Change) -> str:
 
 
 def read_change(text: str) -> Change:
-    """Read what `write_change` wrote."""
+    """Read the result of `write_change`."""
     raw: dict[str, Any] = json.loads(text)
     columns = tuple(Column(name, oid, kind, in_key=key) for name, oid, kind, key in raw["columns"])
     relation = Relation(raw["oid"], raw["schema"], raw["table"], columns, raw["identity"])

@@ -1,4 +1,4 @@
-"""Check regularly whether attachments still have what they were defined with."""
+"""Check every 30 s whether attachments are broken."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""From matches to runs: evaluate the conditions, count the results, pause what is broken."""
+"""Evaluate conditions, count the results, and pause broken attachments."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ Outcome = Verdict | TooDeep
 
 
 class Evaluation:
-    """Evaluates what changes have matched, and remembers which attachments are broken."""
+    """Evaluates candidates, and collects the broken attachments among them."""
 
     def __init__(self, evaluator: Evaluator, limits: SizeLimits) -> None:
-        """Evaluate nothing yet.
+        """Store the parameters; nothing is evaluated yet.
 
         Args:
             limits: how much of a change a run keeps.
@@ -36,7 +36,7 @@ class Evaluation:
     async def outcomes_of(
         self, found: Sequence[tuple[Begin, Found]]
     ) -> list[tuple[Begin, Outcome]]:
-        """Evaluate what changes have matched: leave out those whose condition is not true."""
+        """Evaluate candidates; drop those whose condition is not true."""
         candidates = [one for _, one in found if isinstance(one, Candidates)]
         verdicts = iter(await self._evaluator.evaluate_all(candidates))
         outcomes = list[tuple[Begin, Outcome]]()
@@ -53,13 +53,13 @@ class Evaluation:
         return outcomes
 
     def runs_of(self, outcomes: Sequence[tuple[Begin, Outcome]]) -> list[NewRun]:
-        """Give the runs that matches start: also those that ended before they began."""
+        """Return the runs to insert, including those that end at once."""
         return [new_run(begin, outcome, self._limits) for begin, outcome in outcomes]
 
     async def pause_broken(self, conn: AsyncConnection[Any]) -> None:
-        """Pause what was found broken: best before its deferred runs can be claimed.
+        """Pause broken attachments, before their deferred runs can be claimed.
 
-        It can be repeated, and is after a crash, by the next one that sees it.
+        After a crash, the next reader that finds them repeats it.
         """
         broken, self._broken = self._broken, {}
         for attachment, reason in broken.values():

@@ -1,4 +1,4 @@
-"""From a matched change to the run that is inserted for it.  Pure."""
+"""Make the run of a matched change.  Pure."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from walagent.run import NewRun, RunState
 
 
 def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LIMITS) -> NewRun:
-    """Write down what a change starts: a run, or one that has ended before it began."""
+    """Return the run of a change, which can end at once."""
     match = found if isinstance(found, TooDeep) else match_of(found)
     attachment, change, origin = match.attachment, match.change, match.origin
     state, error = state_of(found, limits)
@@ -43,30 +43,30 @@ def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LI
 def state_of(
     found: Verdict | TooDeep, limits: SizeLimits = SIZE_LIMITS
 ) -> tuple[RunState, dict[str, Any] | None]:
-    """Say how a new run stands, and why it has ended where it has, or waits."""
+    """Return the state of a new run, and the reason if it ends at once or waits."""
     match found:
         case Match(attachment, change) if document.is_found(change, attachment, limits):
             return RunState.PENDING, None
         case Match(attachment, change) if name := document.unnamed(change, attachment):
-            reason = f'column "{name}" holds bytes that are no text: a tool would not find the row'
+            reason = f'column "{name}" is not valid text: a tool would not find the row'
             return RunState.DEAD, {"reason": reason, "sqlstate": "22021"}
         case Match(attachment, change) if cut := document.cut_off(change, attachment, limits):
             name, length = cut
             reason = (
-                f'column "{name}" holds {length} characters, and a run keeps {limits.value}'
-                " (changes.max_value): a tool would be given a part of it"
+                f'column "{name}" has {length} characters, more than {limits.value}'
+                " (changes.max_value): a tool would receive a part of it"
             )
             return RunState.DEAD, {"reason": reason, "sqlstate": "54000"}
         case Match():
             raise AssertionError("is_found disagrees with unnamed and cut_off")
         case Deferred(_, reason):
-            return RunState.PENDING, {"reason": f"not evaluated yet: {reason}"}
+            return RunState.PENDING, {"reason": f"evaluation deferred: {reason}"}
         case Raised(_, sqlstate, message):
-            reason = f"the condition raised an error on this row: {message}"
+            reason = f"condition raised an error: {message}"
             return RunState.DEAD, {"reason": reason, "sqlstate": sqlstate}
         case TooDeep(attachment, _, origin):
             reason = (
-                f"agents have answered agents {origin.depth + 1} times in a row, and"
-                f" {attachment.name} allows {attachment.trigger.max_depth} (max_depth)"
+                f"depth {origin.depth + 1} of the chain of runs exceeds max_depth"
+                f" {attachment.trigger.max_depth} of {attachment.name}"
             )
             return RunState.SKIPPED, {"reason": reason}

@@ -1,4 +1,4 @@
-"""Open intake for one stream: connections, the attachments in effect, and the work beside it."""
+"""Open intake for one stream: connections, attachments in effect, background work."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,15 +23,15 @@ from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_drifted
 
-_IDLE = 60.0  # seconds that a transaction of ours may rest
-_BACKFILL = 30.0  # seconds between two looks for backfills that nobody announced
-_DRIFT = 30.0  # seconds between two looks at what leaves no trace in the WAL
-_DRIFT_REST = 0.5  # seconds at least, however often tables change
+_IDLE = 60.0  # seconds; idle_in_transaction_session_timeout
+_BACKFILL = 30.0  # seconds between two checks for backfills without a notification
+_DRIFT = 30.0  # seconds between two checks for drift that the WAL does not show
+_DRIFT_REST = 0.5  # seconds between two checks if tables change often
 
 
 @asynccontextmanager
 async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenerator[SinkSet]:
-    """Connect, and read what is in effect where the checkpoint ends.
+    """Connect, and read the attachments in effect at the end of the checkpoint.
 
     Raises:
         DatabaseLostError, LoginRefusedError: there is no connection.
@@ -42,22 +42,22 @@ async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenera
             made = await connect(opening.dsn, application=f"walagent {part}", idle=idle)
             return await stack.enter_async_context(made)
 
-        # A standby that takes over must not wait for a checkpoint that we lock while frozen.
+        # A standby reader must not wait for a checkpoint that a frozen process has locked.
         conn = await connected("intake", (opening.settings.sender_timeout or _IDLE) + 1)
         evaluator = Evaluator(await connected("evaluate", _IDLE), by_name=_by_name(opening))
         filler = await connected("backfill", _IDLE)
         with translating():
             registry = Registry(await attachments.active_attachments(opening.conn))
             key = await attachments.secret_key(opening.conn)
-        beside = _Beside(opening, settings)
+        beside = _Background(opening, settings)
         intake = Intake(
             conn, evaluator, opening.checkpoint, registry, key, beside.settings(registry)
         )
         yield SinkSet([intake], lambda checkpoint: beside.start(intake, filler, checkpoint))
 
 
-class _Beside:
-    """What goes on beside intake: backfills, and the look at what attachments stand on."""
+class _Background:
+    """The background work of intake: backfills and the drift check."""
 
     def __init__(self, opening: Opening, settings: IntakeSettings) -> None:
         self._opening = opening
@@ -67,7 +67,7 @@ class _Beside:
         self._settings = settings
 
     def settings(self, registry: Registry) -> IntakeSettings:
-        """Complete the settings with what belongs to this stream."""
+        """Return the settings completed for this stream."""
         carried = registry.relations | self._opening.tables if _by_name(self._opening) else None
         return replace(
             self._settings,
@@ -81,7 +81,7 @@ class _Beside:
     async def start(
         self, intake: Intake, filler: AsyncConnection[Any], checkpoint: Checkpoint
     ) -> Beside:
-        """Let intake write; pause what is broken before anything starts that could not go on."""
+        """Let intake write; first pause broken attachments, so that no run starts for them."""
         with translating():
             self._backfilling |= await backfills.running(self._opening.conn)
             await pause_drifted(self._opening.conn)
@@ -106,5 +106,5 @@ class _Beside:
 
 
 def _by_name(opening: Opening) -> bool:
-    """Whether the plug-in names tables without their OID, and is given its tables at the start."""
+    """Return whether the plug-in sends no table OIDs and needs its tables at the start."""
     return opening.settings.plugin == "wal2json"

@@ -14,7 +14,7 @@ from walagent.errors import ConfigError
 from walagent.intake.backfill import PresentRow, present_rows, read_as, runs_of
 from walagent.intake.conditions import Evaluator
 from walagent.intake.gap_plan import SKIP, Plan, check_choice
-from walagent.intake.known_rows import Told, is_known
+from walagent.intake.known_rows import RowTime, is_known
 from walagent.replication.resync import Renewal
 from walagent.store import backfills, resyncing
 from walagent.store import checkpoint as checkpoints
@@ -28,12 +28,12 @@ Connection = AsyncConnection[Any]
 
 
 class RowRecovery:
-    """Carries a plan out; implements `resync.Recovery`."""
+    """Applies a plan; implements `resync.Recovery`."""
 
     def __init__(
         self, dsn: str, plan: Plan, report: Callable[[str], None] = lambda _: None
     ) -> None:
-        """Connect to nothing yet.
+        """Store the parameters; nothing is connected yet.
 
         Args:
             report: called with a sentence after each portion of rows.
@@ -43,16 +43,16 @@ class RowRecovery:
         self._report = report
 
     async def check(self, conn: Connection) -> None:
-        """Check that everything can be carried out.
+        """Check that every choice can be applied.
 
         Raises:
-            ConfigError: a choice cannot.
+            ConfigError: a choice cannot be applied.
         """
         known = {candidate.name: candidate for candidate in await resyncing.candidates(conn)}
         for name, choice in self._plan.choices.items():
             if name not in known:
                 raise ConfigError(
-                    f"there is no attachment {name}", hint="walagent agents lists them"
+                    f'attachment "{name}" does not exist', hint="Run walagent agents to list them."
                 )
             check_choice(known[name], choice)
             if choice.kind != "skip":
@@ -62,7 +62,7 @@ class RowRecovery:
                     await resyncing.probe(conn, attachment)
 
     async def settle(self, renewal: Renewal) -> Sequence[ChoiceResult]:
-        """Insert the runs, in the caller's transaction; say what was made of each attachment."""
+        """Insert the runs in the caller's transaction; return the result for each attachment."""
         zone = await resyncing.time_zone(renewal.conn)
         async with await connect(self._dsn, application="walagent evaluate") as conn:
             work = _Rows(renewal, Evaluator(conn), self._plan, zone, self._report)
@@ -75,7 +75,7 @@ class RowRecovery:
 
 
 class _Rows:
-    """Reads rows as the new slot begins, and inserts the runs that they are to have."""
+    """Reads rows in the snapshot of the new slot, and inserts their runs."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class _Rows:
         self._report = report
 
     async def carry_out(self, candidate: ResyncCandidate) -> ChoiceResult:
-        """Do what was chosen for one attachment."""
+        """Apply the choice for one attachment."""
         choice = self._plan.choices.get(candidate.name, SKIP)
         match choice.kind, self._span():
             case "all", _:
@@ -106,7 +106,7 @@ class _Rows:
         return ChoiceResult(candidate.id, candidate.name, choice)
 
     def _span(self) -> TimeSpan | None:
-        """From the first gap on; None where nothing was ever ingested."""
+        """Return the time span from the first gap on; None if nothing was ever ingested."""
         known_until = self._renewal.ingested_until
         if known_until is None:
             return None
@@ -116,7 +116,7 @@ class _Rows:
     async def _run_on_changed(
         self, candidate: ResyncCandidate, choice: GapChoice, span: TimeSpan
     ) -> ChoiceResult:
-        """Insert runs for the rows that have changed; `is_known` says which are left out."""
+        """Insert runs for the rows that have changed; `is_known` decides which are skipped."""
         attachment = await resyncing.definition(self._conn, candidate.id, candidate.version)
         column, generation = choice.column or "", self._renewal.generation
         rows = runs = 0
@@ -132,26 +132,26 @@ class _Rows:
             while portion := await self._fetch(attachment):
                 found = await self._missed(attachment, column, portion)
                 await backfills.insert_runs(self._conn, attachment, generation, found)
-                if unfinished:  # one that goes through the table would come to them as well
+                if unfinished:  # a running backfill would also read them
                     seen = [(attachment.id, row.key) for row in portion]
                     await checkpoints.record_seen(self._conn, generation, seen)
                 rows, runs = rows + len(portion), runs + len(found)
-                self._report(f"{attachment.name}: {rows} rows looked at, {runs} to be worked")
+                self._report(f"{attachment.name}: {rows} rows read, {runs} runs")
         await resyncing.note_backfill(self._conn, candidate, generation, rows, runs)
         return ChoiceResult(attachment.id, attachment.name, choice, span.since, rows, runs, undated)
 
     async def _fetch(self, attachment: Attachment) -> list[PresentRow]:
         found = await resyncing.fetch_changed(self._past, _AT_ONCE)
-        return present_rows(found, attachment, beside=2)
+        return present_rows(found, attachment, extra=2)
 
     async def _missed(
         self, attachment: Attachment, column: str, rows: Sequence[PresentRow]
     ) -> list[dict[str, Any]]:
-        """Give the runs of those rows whose change was not ingested."""
-        told = {row.key: Told(*row.rest) for row in rows}
+        """Return the runs of the rows whose change was not ingested."""
+        times = {row.key: RowTime(*row.rest) for row in rows}
         runs = await runs_of(self._evaluator, attachment, rows, self._plan.limits)
         formers = await resyncing.formers(
-            self._conn, [(key, one.time) for key, one in told.items()]
+            self._conn, [(key, one.time) for key, one in times.items()]
         )
         return [
             run
@@ -159,7 +159,7 @@ class _Rows:
             if not is_known(
                 run["change"],
                 formers.get(run["key"]),
-                told[run["key"]],
+                times[run["key"]],
                 column,
                 attachment.target.writes,
             )

@@ -1,20 +1,20 @@
-"""Hold durable positions back until the standbys have them too.  No I/O.
+"""Delay confirmation until standbys have the WAL.  No I/O.
 
-The checkpoint lies in the database that is followed.  A standby that had the slot's position and
-not yet the checkpoint's commit would be promoted with a slot ahead of its checkpoint: a gap.  The
-server sends a failover slot nothing that its standbys (`synchronized_standby_slots`) lack.  So when
-the stream has come past the checkpoint's commit, they have that commit, and it may be confirmed.
+The checkpoint is in the database that the reader follows.  A standby that has the slot's position
+but not the checkpoint's commit would be promoted with a slot ahead of its checkpoint: a gap.  The
+server sends a failover slot only what its standbys (`synchronized_standby_slots`) have.  So when
+the stream has passed the checkpoint's commit, they have that commit, and it can be confirmed.
 """
 
 from collections import deque
 
 from walagent.lsn import Lsn
 
-HEARTBEAT = 10.0  # seconds; a standby keeps a copy of the slot only once the slot has moved
+HEARTBEAT = 10.0  # seconds; a standby keeps a copy of the slot only after the slot has advanced
 
 
-class Replicated:
-    """Positions of the checkpoint, each with the end of the WAL right after it was written."""
+class StandbyHold:
+    """Positions of the checkpoint, each with the end of the WAL after it was written."""
 
     def __init__(self, start: Lsn) -> None:
         self.held = start  # the last one
@@ -22,7 +22,7 @@ class Replicated:
         self._waiting = deque[tuple[Lsn, Lsn]]()
 
     def hold(self, position: Lsn, written: Lsn) -> None:
-        """Hold *position* back until the stream has come to *written*."""
+        """Hold *position* back until the stream has passed *written*."""
         self.held = position
         self._waiting.append((position, written))
 

@@ -1,4 +1,4 @@
-"""Write runs and the checkpoint's position: both commit together, or neither does."""
+"""Write runs and the checkpoint's position in one commit."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -6,29 +6,29 @@ from typing import Any, Protocol
 from psycopg import AsyncConnection
 
 from walagent import faults
-from walagent.intake.batching import Gathered, Position
+from walagent.intake.batching import Batch, Position
 from walagent.run import Claim, NewRun
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint, Start
 
-# Between two pieces of a large transaction, the stream and the evaluate may take their time.
+# Reading and evaluating the next piece of a large transaction can take long.
 _REST = "set local idle_in_transaction_session_timeout = '60s'"
 
 
 class Starter(Protocol):
-    """A worker of this process, which can start runs as they are inserted."""
+    """A worker of this process that can start runs as they are inserted."""
 
     def offer(self) -> Start | None:
-        """Say what it could take now; None if it has no free slot."""
+        """Return what it can start now; None if it has no free slot."""
         ...
 
     def start(self, claims: Sequence[Claim]) -> None:
-        """Execute runs that it was given."""
+        """Execute runs that were started for it."""
         ...
 
 
 class Writer:
-    """Writes for one slot, on a connection of its own."""
+    """Writes for one slot, on a dedicated connection."""
 
     def __init__(
         self, conn: AsyncConnection[Any], checkpoint: Checkpoint, starter: Starter | None = None
@@ -39,30 +39,30 @@ class Writer:
         self._starter = starter
         self._large: set[int] | None = None  # queues of the runs of the large transaction
 
-    async def write(self, runs: Sequence[NewRun], gathered: Gathered, position: Position) -> bool:
-        """Insert what whole transactions bring and advance the checkpoint.
+    async def write(self, runs: Sequence[NewRun], batch: Batch, position: Position) -> bool:
+        """Insert the runs of whole transactions and advance the checkpoint.
 
         Returns:
-            whether runs wait for a worker.
+            whether runs are left for other workers.
 
         Raises:
             FencedError: a newer reader holds the checkpoint; nothing was written.
         """
-        special = gathered.effects or gathered.seen or any(map(_is_special, runs))
+        special = batch.effects or batch.seen or any(map(_is_special, runs))
         if not special:  # planted: runs-first/path
             return await self._write_plain(runs, position)
         async with self.conn.transaction():
             await self._insert(runs)
-            await self.write_beside(gathered)
+            await self.write_beside(batch)
             await self._advance(position, _queues(runs))  # planted: runs-first/commit
         return bool(runs)
 
     async def advance(self, position: Position) -> None:
-        """Advance the checkpoint alone; raises as `write`."""
+        """Advance the checkpoint; raises as `write`."""
         await self._advance(position, ())
 
     async def _write_plain(self, runs: Sequence[NewRun], position: Position) -> bool:
-        """Do it in one round trip, and start the runs for which a worker here has free slots."""
+        """Write in one round trip; start the runs for which this process has free slots."""
         offer = self._starter.offer() if self._starter and runs else None
         claims = await checkpoints.take_in(
             self.conn,
@@ -81,14 +81,13 @@ class Writer:
 
     @property
     def in_large(self) -> bool:
-        """Whether a large transaction is being written."""
+        """Return whether a large transaction is being written."""
         return self._large is not None
 
     async def begin_large(self) -> None:
         """Open the transaction in which the pieces are written.
 
-        It stays open until the end, so nobody sees half of it and a lost connection takes it all
-        back.
+        It stays open until the end: nobody sees a part of it, and a lost connection rolls it back.
         """
         await self.conn.execute("begin")
         await self.conn.execute(_REST)
@@ -106,12 +105,12 @@ class Writer:
         await self._advance(position, queues)
         await self.conn.execute("commit")
 
-    async def write_beside(self, gathered: Gathered) -> None:
-        """Write what commits together with runs."""
-        if gathered.effects:
-            await checkpoints.record_effects(self.conn, gathered.effects)
-        if gathered.seen:
-            await checkpoints.record_seen(self.conn, self.checkpoint.generation, gathered.seen)
+    async def write_beside(self, batch: Batch) -> None:
+        """Write the effects and rows of a batch."""
+        if batch.effects:
+            await checkpoints.record_effects(self.conn, batch.effects)
+        if batch.seen:
+            await checkpoints.record_seen(self.conn, self.checkpoint.generation, batch.seen)
 
     async def _insert(self, runs: Sequence[NewRun]) -> None:
         conn, checkpoint = self.conn, self.checkpoint
@@ -137,7 +136,7 @@ class Writer:
 
 
 def _is_special(run: NewRun) -> bool:
-    """Whether a run needs more than being inserted."""
+    """Return whether a run needs more than an insert."""
     return run.debounce is not None or run.deferred is not None
 
 

@@ -1,1 +1,1 @@
-"""The running reader: slot, publications, checkpoint, gaps, and the sinks it feeds."""
+"""The running reader: slot, publications, checkpoint, gaps, and its sinks."""

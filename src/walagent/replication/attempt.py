@@ -46,7 +46,7 @@ _OWN: Table = ("agent", "attachment")
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What every attempt needs."""
+    """The parameters of every attempt."""
 
     logins: Logins
     settings: Replication
@@ -56,7 +56,7 @@ class Following:
 
 
 class Attempt:
-    """Opens the stream where the checkpoint ends and feeds the sinks until something fails."""
+    """Opens the stream at the end of the checkpoint and feeds the sinks until an error."""
 
     def __init__(
         self,
@@ -66,11 +66,11 @@ class Attempt:
         *,
         is_careful: bool,
     ) -> None:
-        """Connect to nothing yet.
+        """Store the parameters; nothing is connected yet.
 
         Args:
-            tables: that a sink needs beside those that it names at first.
-            is_careful: whether to see first that the checkpoint can be written.
+            tables: needed in addition to those that the sinks return when they are opened.
+            is_careful: whether to check first that the checkpoint can be written.
         """
         self._following = following
         self._settings = following.settings
@@ -78,13 +78,13 @@ class Attempt:
         self._tables = tables
         self._is_careful = is_careful
         self._feed: Feed | None = None
-        self.let_in = False  # whether the server has let our logins in
+        self.let_in = False  # whether the server accepted the logins
         self.found: Checkpoint | None = None  # as it was read
-        self.held: Checkpoint | None = None  # as it was when this process took it over
+        self.held: Checkpoint | None = None  # as of this process's take-over
 
     @property
     def has_moved(self) -> bool:
-        """Whether the stream has brought something."""
+        """Return whether the stream delivered something."""
         found = self.found
         return self._feed is not None and found is not None and self._feed.passed > found.end_lsn
 
@@ -92,10 +92,10 @@ class Attempt:
         """Follow the slot.
 
         Raises:
-            SlotBusyError: another reader holds it; stand by.
+            SlotBusyError: another reader holds the slot; stand by.
             ResubscribeError: start over, for other tables.
             StreamLostError, DatabaseLostError, FencedError: start over.
-            GapError, PreconditionError, DecodeError: a person must act.
+            GapError, PreconditionError, DecodeError: an operator must act.
         """
         dsn, login = self._following.logins.dsn(), self._following.logins.replication_dsn()
         async with AsyncExitStack() as stack:
@@ -113,9 +113,9 @@ class Attempt:
     async def _check(
         self, dsn: str, login: str, conn: AsyncConnection[Any]
     ) -> tuple[Opening, Source]:
-        """Find the checkpoint; check that it can be written, and the slot be read from there."""
+        """Read the checkpoint; check that it can be written and that the slot can be read."""
         settings = self._settings
-        if self._is_careful:  # the last one failed, perhaps because we could not write
+        if self._is_careful:  # the last attempt failed, perhaps because it could not write
             await check_locks(dsn, conn, settings.slot)
         self.found = checkpoint = await ensure_slot(conn, login, settings, _log_blockers)
         source = await check_source(conn, login, settings, checkpoint)
@@ -125,7 +125,7 @@ class Attempt:
     async def _follow(
         self, stream: ReplicationStream, opened: SinkSet, opening: Opening, source: Source
     ) -> Never:
-        """Hold the checkpoint, now that the slot is ours, and feed the sinks."""
+        """Take over the checkpoint, after the slot, and feed the sinks."""
         conn, name = opening.conn, self._following.name
         with translating():
             self.held = checkpoint = await hold_checkpoint(conn, source, opening.checkpoint, name)
@@ -140,7 +140,7 @@ class Attempt:
     def _beside(
         self, opened: SinkSet, conn: AsyncConnection[Any], checkpoint: Checkpoint
     ) -> Beside:
-        """Give the work of the reader's own."""
+        """Return the reader's own work."""
         work = {"status": watch_status(conn, checkpoint.slot, self._health)}
         if self._settings.plugin == "pgoutput":
             work["publications"] = watch_publications(conn, checkpoint)
@@ -148,18 +148,18 @@ class Attempt:
         return work
 
     def _carried(self, opened: SinkSet) -> frozenset[Table] | None:
-        """The tables that the stream is opened for; None where publications say it as it goes."""
+        """Return the tables of the stream; None if publications decide while it is open."""
         if self._settings.plugin == "pgoutput":
             return None
         return tables_of(opened.sinks) | self._tables
 
     def _options(self, opened: SinkSet, checkpoint: Checkpoint, source: Source) -> StreamOptions:
-        """Start where the durable sink ends that has least."""
+        """Start at the lowest position of the durable sinks."""
         settings, start = self._settings, first_needed(opened.sinks, checkpoint.end_lsn)
         confirmed = source.slot.confirmed
         if confirmed is not None and confirmed > start:
             raise GapError(
-                f"slot {settings.slot} is at {confirmed}, ahead of a sink at {start}", hint=LOST
+                f'slot "{settings.slot}" is at {confirmed}, ahead of a sink at {start}', hint=LOST
             )
         return StreamOptions(
             slot=settings.slot,

@@ -1,4 +1,4 @@
-"""Create slot and checkpoint, in the right order."""
+"""Create the slot and its checkpoint, in this order."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -20,8 +20,8 @@ from walagent.wal.slots import (
     new_slot,
 )
 
-PUBLICATIONS = ("walagent", "walagent_inserts")  # made by the migrations
-_NOBODY_KNOWS = datetime.fromtimestamp(0, UTC)
+PUBLICATIONS = ("walagent", "walagent_inserts")  # created by the migrations
+_UNKNOWN = datetime.fromtimestamp(0, UTC)
 
 Waiting = Callable[[Sequence[Blocker]], None]
 
@@ -32,14 +32,14 @@ async def ensure_slot(
     settings: Replication,
     waiting: Waiting = lambda _: None,
 ) -> Checkpoint:
-    """Find the slot's checkpoint, or make slot and checkpoint where there are none yet.
+    """Return the slot's checkpoint; create slot and checkpoint if they do not exist.
 
-    A slot without a checkpoint is taken over at its own position: nobody has read it for us.
+    The checkpoint of an existing slot without one starts at the slot's position.
 
     Raises:
-        DatabaseLostError: this is a standby; it may be promoted.
-        PreconditionError: the publications were altered, and it takes the schema's owner to mend
-            them; or the server or the role is not set up for a slot.
+        DatabaseLostError: the server is a standby, which can be promoted.
+        PreconditionError: the publications were altered, and only the schema's owner can fix them;
+            or the server or the role does not meet the requirements for a slot.
     """
     await _refuse_standby(conn)
     checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
@@ -57,15 +57,15 @@ async def _refuse_standby(conn: AsyncConnection[Any]) -> None:
     row = await (await conn.execute("select pg_is_in_recovery()")).fetchone()
     if row and row[0]:
         raise DatabaseLostError(
-            "this server is a standby: nothing can be written there until it is promoted",
-            hint="name all servers, and the primary is found: host=a,b"
-            " target_session_attrs=read-write",
+            "server is in recovery and does not accept writes",
+            hint="Use host=a,b target_session_attrs=read-write in the connection string to find"
+            " the primary.",
         )
 
 
 @asynccontextmanager
 async def alone(conn: AsyncConnection[Any]) -> AsyncGenerator[None]:
-    """Let one process at a time make slots; of daemons that start at once, the others find it."""
+    """Lock slot creation: daemons that start at the same time create one slot."""
     await conn.execute("select pg_advisory_lock(hashtext('walagent.slot'))")
     try:
         yield
@@ -76,14 +76,14 @@ async def alone(conn: AsyncConnection[Any]) -> AsyncGenerator[None]:
 async def _begin(
     conn: AsyncConnection[Any], replication_dsn: str, settings: Replication, waiting: Waiting
 ) -> None:
-    """Open the checkpoint of a slot that is there, or of a new one."""
+    """Create the checkpoint of the existing slot, or of a new one."""
     state = await inspect_slot(conn, settings.slot)
     if state is not None:
-        await _open(conn, replication_dsn, settings, state.confirmed or Lsn(0), None, _NOBODY_KNOWS)
+        await _open(conn, replication_dsn, settings, state.confirmed or Lsn(0), None, _UNKNOWN)
         return
     if await gaps.may_publish(conn):
         await gaps.adopt_tables(conn)
-    if await can_mend(conn, settings):
+    if await can_repair(conn, settings):
         await gaps.publish_again(conn)
     at = await clock(conn)
     async with new_slot(
@@ -93,10 +93,10 @@ async def _begin(
         publications=publications_of(settings),
         failover=settings.failover,
         waiting=waiting,
-    ) as made:
-        async with as_of(conn, made.snapshot):
+    ) as slot:
+        async with as_of(conn, slot.snapshot):
             existing = await checkpoints.existing_attachments(conn)
-        await _open(conn, replication_dsn, settings, made.start, existing, at)
+        await _open(conn, replication_dsn, settings, slot.start, existing, at)
 
 
 async def _open(  # noqa: PLR0913, PLR0917 - what a checkpoint begins with
@@ -122,7 +122,7 @@ async def _open(  # noqa: PLR0913, PLR0917 - what a checkpoint begins with
 
 @asynccontextmanager
 async def as_of(conn: AsyncConnection[Any], snapshot: str) -> AsyncGenerator[None]:
-    """Read the database as a snapshot shows it; see `NewSlot`."""
+    """Read the database in a snapshot; see `NewSlot`."""
     async with conn.transaction():
         await conn.execute("set transaction isolation level repeatable read, read only")
         await conn.execute(sql.SQL("set transaction snapshot {}").format(sql.Literal(snapshot)))
@@ -130,29 +130,29 @@ async def as_of(conn: AsyncConnection[Any], snapshot: str) -> AsyncGenerator[Non
 
 
 async def clock(conn: AsyncConnection[Any]) -> datetime:
-    """Tell the server's time, by which it dates commits."""
+    """Return the server's clock, which also dates commits."""
     row = await (await conn.execute("select clock_timestamp()")).fetchone()
     assert row is not None  # noqa: S101 - a select without a table
     return row[0]
 
 
 def publications_of(settings: Replication) -> Sequence[str]:
-    """Name the publications that a slot needs."""
+    """Return the publications that a slot needs."""
     return PUBLICATIONS if settings.plugin == "pgoutput" else ()
 
 
-async def can_mend(conn: AsyncConnection[Any], settings: Replication) -> bool:
-    """Whether there is anything to mend about the publications, and we may.
+async def can_repair(conn: AsyncConnection[Any], settings: Replication) -> bool:
+    """Return whether the publications need a repair that this login may make.
 
-    Mending removes all trace of what was not sent, so the slot must be gone before.
+    A repair removes the evidence of changes that were not sent: drop the slot before.
 
     Raises:
-        PreconditionError: we may not.
+        PreconditionError: they need one that this login may not make.
     """
     if settings.plugin != "pgoutput" or not (trouble := await gaps.publication_trouble(conn)):
         return False
     if not await gaps.may_publish(conn):
         raise PreconditionError(
-            "; ".join(trouble), hint="do the same as the owner of the schema agent, who may mend it"
+            "; ".join(trouble), hint="Run this command as the owner of the schema agent."
         )
     return True

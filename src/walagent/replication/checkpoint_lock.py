@@ -1,7 +1,7 @@
-"""Whether the checkpoint can be written: looked at before the slot is taken, not while it is held.
+"""Check that the checkpoint can be written, before the slot is acquired.
 
-A reader that holds the slot and cannot write reads nothing, and what is not read holds up the
-server's checkpoints.  So while somebody else has the tables locked, the slot stays free.
+A reader that holds the slot and cannot write does not read either, and an unread socket can block
+server checkpoints.  So while another session locks the tables, the slot stays free.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from walagent.errors import DatabaseLostError
 from walagent.store import checkpoint as checkpoints
 from walagent.store.connections import connect
 
-_PATIENCE = 2.0  # seconds; a lock that passes by is none to tell of
+_PATIENCE = 2.0  # seconds; a shorter lock is not reported
 
 
 async def check_locks(dsn: str, looker: AsyncConnection[Any], slot: str) -> None:
-    """Check that no lock keeps us from writing the checkpoint and the runs.
+    """Check that no lock prevents writing the checkpoint and the runs.
 
     Args:
-        looker: a connection that finds out what another one, which asks for the locks, waits for.
+        looker: a connection that reads what the connection that requests the locks waits for.
 
     Raises:
-        DatabaseLostError: there is a lock, and whose; try again later.
+        DatabaseLostError: another process holds a lock; try again later.
     """
     async with await connect(dsn, application="walagent intake") as conn:
         asking = asyncio.create_task(checkpoints.try_locks(conn, slot))
@@ -38,6 +38,6 @@ async def check_locks(dsn: str, looker: AsyncConnection[Any], slot: str) -> None
 
 
 def _sentence(blockers: list[tuple[int, str]]) -> str:
-    names = [f"process {pid} ({name or 'no application_name'})" for pid, name in blockers]
-    who = " and ".join(names) or "somebody"
-    return f"the checkpoint cannot be written: {who} holds a lock on it; see pg_stat_activity"
+    names = [f"PID {pid} ({name or 'no application_name'})" for pid, name in blockers]
+    who = " and ".join(names) or "another process"
+    return f"cannot write the checkpoint: {who} holds a conflicting lock"

@@ -1,9 +1,8 @@
-"""A lossy sink with any number of subscribers, for which nothing else waits.
+"""Send items to any number of subscribers, without waiting for them.
 
-A subscriber that lags loses what does not fit and receives a `Missed`, which also ends the
-transaction that was open for it; what follows starts again with a Begin.  After a broken
-connection the server repeats transactions that were not confirmed, and a Begin may follow a
-Begin: the one before was cut off.
+A subscriber that lags loses what does not fit and receives a `Missed`, which also ends its open
+transaction; the next item is a Begin.  After a lost connection the server resends transactions that
+were not confirmed, and a Begin can follow a Begin: the transaction before was cut off.
 """
 
 import asyncio
@@ -23,20 +22,20 @@ _NONE: Final[Wants] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """The subscriber was too slow: it did not receive this many changes, begins and commits."""
+    """The subscriber lagged: it did not receive this many changes, begins and commits."""
 
     count: int
 
 
 class FanOut:
-    """Gives every subscriber the same items; implements `Sink`.  Belongs to one event loop."""
+    """Sends the same items to every subscriber; implements `Sink`.  Use it in one event loop."""
 
     def __init__(self) -> None:
         self._subscriptions: list[Subscription] = []
 
     @property
     def durable(self) -> None:
-        """Nothing is: the slot is never held back."""
+        """None: the slot is never held back."""
         return
 
     def tables(self) -> Wants:
@@ -49,7 +48,7 @@ class FanOut:
         return wants
 
     async def take(self, items: Sequence[Item]) -> None:
-        """Queue items for each subscriber; returns at once, however far one lags."""
+        """Queue items for each subscriber; return at once."""
         for subscription in self._subscriptions:
             subscription.offer(items)
 
@@ -59,7 +58,7 @@ class FanOut:
 
         Args:
             tables: what the stream must carry for this subscriber, who receives all of the stream.
-            limit: how many changes, begins and commits are queued at most.
+            limit: the most changes, begins and commits that are queued.
         """
         subscription = Subscription(dict(tables), limit)
         self._subscriptions.append(subscription)
@@ -78,8 +77,10 @@ class Subscription:
         self._queue: deque[Item] = deque()
         self._size = 0
         self._missed = 0
-        self._whole = False  # whether what comes next continues what was queued
-        self._started = False  # a transaction that began before the subscription is not missed
+        self._whole = False  # whether the next item continues what was queued
+        self._started = (
+            False  # a transaction that began before the subscription does not count as missed
+        )
         self._arrival = asyncio.Event()
 
     def offer(self, items: Sequence[Item]) -> None:
@@ -102,14 +103,14 @@ class Subscription:
             self._size += size
 
     def _overflow(self, size: int) -> None:
-        """Drop everything: whole transactions are kept or lost, never halves."""
+        """Drop everything: transactions are kept or lost as a whole."""
         self._missed += self._size + size
         self._queue.clear()
         self._size = 0
         self._whole = False
 
     def __aiter__(self) -> AsyncIterator[Item | Missed]:
-        """Yield items in order, with a `Missed` in place of what was lost."""
+        """Yield items in order, with a `Missed` in place of what was dropped."""
         return self
 
     async def __anext__(self) -> Item | Missed:

@@ -1,4 +1,4 @@
-"""From the stream to its sinks, and from what they have to what is confirmed."""
+"""Pass items from the stream to its sinks, and confirm what they have."""
 
 import time
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from walagent.replication.sinks import ResubscribeError, Sink, Table, first_need
 
 
 class Stream(Protocol):
-    """What a feed needs of a replication stream."""
+    """The part of a replication stream that a feed uses."""
 
     async def next_batch(self) -> list[Item]:
-        """Wait for items and take all that are there."""
+        """Wait for items, and return all that have arrived."""
         ...
 
     def confirm(self, lsn: Lsn) -> None:
@@ -23,28 +23,28 @@ class Stream(Protocol):
 
 
 class Feed:
-    """Passes batches to all sinks and confirms the least position that the durable ones have.
+    """Passes batches to all sinks and confirms the lowest position of the durable ones.
 
-    `take_one()` is a step of `run()`, for tests.
+    `take_one()` is one step of `run()`; tests call it.
     """
 
     def __init__(
         self, stream: Stream, sinks: Sequence[Sink], carried: frozenset[Table] | None = None
     ) -> None:
-        """Read nothing yet.
+        """Store the parameters; nothing is read yet.
 
         Args:
-            sinks: in the order in which they take.
-            carried: the tables of the stream, if others cannot be added while it is open.
+            sinks: in the order in which they receive items.
+            carried: the tables of the stream, if none can be added while it is open.
         """
         self._stream = stream
         self._carried = carried
         start = first_needed(sinks, Lsn(0))
-        self._fed = [_Fed(sink, start) for sink in sinks]
+        self._consumers = [_Consumer(sink, start) for sink in sinks]
         self._sinks = sinks
         self._confirmed = start
         self.passed = Lsn(0)  # end of the last transaction or idle position that all sinks took
-        self.progressed_at = time.monotonic()  # when the stream last brought something
+        self.progressed_at = time.monotonic()  # when the stream last delivered something
 
     async def run(self) -> Never:
         """Feed the sinks until the stream ends.
@@ -59,19 +59,19 @@ class Feed:
             await self.take_one()
 
     async def take_one(self) -> None:
-        """Pass on what the stream has now."""
+        """Pass on what has arrived."""
         batch = await self._stream.next_batch()
         self.progressed_at = time.monotonic()
         passed = _end_of(batch, self.passed)
-        for fed in self._fed:
-            await fed.take(batch)  # planted: confirm-before-commit
+        for consumer in self._consumers:
+            await consumer.take(batch)  # planted: confirm-before-commit
         self.passed = passed
         self._confirm()
         if self._carried is not None and not (tables := tables_of(self._sinks)) <= self._carried:
             raise ResubscribeError(tables)
 
     def _confirm(self) -> None:
-        """Confirm what every durable sink has; without one, what was passed on."""
+        """Confirm the lowest position of the durable sinks; without one, what was passed on."""
         durable = first_needed(self._sinks, self.passed)
         if durable > self._confirmed:
             self._confirmed = durable
@@ -79,8 +79,8 @@ class Feed:
             faults.hit("intake.confirmed")
 
 
-class _Fed:
-    """One sink, which leaves out what it has when another one is behind it."""
+class _Consumer:
+    """A sink; skips what it has if another sink is behind it."""
 
     def __init__(self, sink: Sink, start: Lsn) -> None:
         self._sink = sink
@@ -93,7 +93,7 @@ class _Fed:
             await self._sink.take(items)
 
     def _missing(self, batch: Sequence[Item], ahead: Lsn) -> Sequence[Item]:
-        """Leave out what was durable when the stream was opened; commit LSNs only ascend."""
+        """Skip what was durable when the stream was opened; commit LSNs only increase."""
         for n, item in enumerate(batch):
             if isinstance(item, Begin) and item.commit_lsn >= ahead:
                 self._ahead = None
@@ -102,7 +102,7 @@ class _Fed:
 
 
 def _end_of(batch: Sequence[Item], otherwise: Lsn) -> Lsn:
-    """The end of the last whole transaction, or the last idle position."""
+    """Return the end of the last whole transaction, or the last idle position."""
     for item in reversed(batch):
         if isinstance(item, Commit):
             return item.end_lsn

@@ -1,6 +1,6 @@
-"""Check regularly whether the server sends what sinks ask for, while the stream is read.
+"""Check every 5 s, while the stream is read, that the server sends what sinks request.
 
-The stream does not show it: a table that was taken out of the publication is silent, like one that
+The stream does not show it: a table that was removed from its publication is as silent as one that
 does not change.
 """
 
@@ -15,23 +15,22 @@ from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 
-_LOOK = 5.0  # seconds between two looks; so much more of the WAL counts as lost, to be safe
+_CHECK = 5.0  # seconds between two checks; a gap starts at the last one without a problem
 
 
 async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint) -> None:
-    """Look at the publications; does not end.
+    """Check the publications; does not end.
 
     Args:
-        checkpoint: as it was when the stream began, and the publications were in order.
+        checkpoint: as of the start of the stream, when the publications were checked.
 
     Raises:
-        GapError: they are not any more; what was not sent is recorded as lost, from the last look
-            on that found them in order.
+        GapError: a table is not sent; the gap is recorded from the last check without a problem.
     """
     good = (checkpoint.end_lsn, checkpoint.committed_at)
-    async for _ in Periodic(_LOOK):
+    async for _ in Periodic(_CHECK):
         with translating():
-            now = await gaps.present(conn)  # before the look, so that what is before it is sent
+            now = await gaps.present(conn)  # before the check, so that changes before it were sent
             if trouble := await gaps.publication_trouble(conn):
                 lsn, since = good
                 reason = "; ".join(trouble)

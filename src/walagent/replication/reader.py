@@ -1,4 +1,4 @@
-"""The reader: holds the slot if it can, stands by if it cannot, and starts over after each loss."""
+"""Follow a slot: hold it or stand by, and start over after each lost connection."""
 
 import asyncio
 import time
@@ -19,34 +19,34 @@ from walagent.replication.attempt import Attempt, Following
 from walagent.replication.health import ReaderHealth
 from walagent.replication.sinks import ResubscribeError, Table
 from walagent.replication.slot_watch import SlotWatch
-from walagent.replication.source import let_go
+from walagent.replication.source import release_slot
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.wal.refusals import LOST
 
-_STANDBY = 0.5  # seconds between two tries of a standby; a take-over must be quick
-_HEALTHY = 60.0  # seconds of streaming after which delays start small again
+_STANDBY = 0.5  # seconds between attempts of a standby
+_HEALTHY = 60.0  # seconds of streaming after which backoff starts again
 _LOST = (StreamLostError, DatabaseLostError, LoginRefusedError)
 
 
 class Reader:
-    """Follows one slot."""
+    """Follows one slot until it is given up."""
 
     def __init__(self, following: Following) -> None:
-        """Connect to nothing yet."""
+        """Store the parameters; nothing is connected yet."""
         self._following = following
         self._logins = following.logins
         self._slot = following.settings.slot
         self._watch = SlotWatch(self._logins.dsn, following.settings, self._epoch)
         self.health = ReaderHealth(self._slot, self._watch)
         self._attempt: Attempt | None = None
-        self._held: Checkpoint | None = None  # as it was when this process last took it over
-        self._tables: frozenset[Table] = frozenset()  # that a sink asked for
+        self._held: Checkpoint | None = None  # as of this process's last take-over
+        self._tables: frozenset[Table] = frozenset()  # requested by `ResubscribeError`
         self._failures = 0  # in a row
         self._is_careful = False  # whether the last stream was lost, or the last attempt at one
-        self._let_in = False  # whether the server has let our logins in before
+        self._let_in = False  # whether the server ever accepted the logins
         self._hurry = asyncio.Event()
 
     def _epoch(self) -> int | None:
@@ -54,15 +54,15 @@ class Reader:
         return held.epoch if held else None
 
     def hurry(self) -> None:
-        """Start over at once, if that is waited for: the logins have changed."""
+        """End the current pause: the logins have changed."""
         self._hurry.set()
 
     async def run(self) -> Never:
-        """Follow the slot, until it is given up.
+        """Follow the slot until it is given up.
 
         Raises:
-            GapError, PreconditionError, DecodeError: a person must act.
-            LoginRefusedError: the same, if we were never let in.
+            GapError, PreconditionError, DecodeError: an operator must act.
+            LoginRefusedError: the same, if no login was ever accepted.
         """
         reason = await first_of(slot=self._watch.run(), follow=self._keep_following())
         await self._drop()
@@ -92,12 +92,12 @@ class Reader:
             await self._pause(wait)
 
     def _leave(self, attempt: Attempt) -> None:
-        """Keep what later attempts need of one that has ended."""
+        """Keep the results of an attempt that later attempts need."""
         self._let_in |= attempt.let_in
         self._held = attempt.held or self._held
 
     def _after_loss(self, error: Exception, attempt: Attempt, started: float) -> float:
-        """Give the seconds to wait; little if the stream brought something, or stood long."""
+        """Return the pause in seconds; short if the stream delivered something or was open long."""
         if isinstance(error, LoginRefusedError) and not (self._let_in or attempt.let_in):
             raise error
         was_healthy = attempt.has_moved or time.monotonic() - started > _HEALTHY
@@ -107,9 +107,9 @@ class Reader:
         return pause_after(self._failures)
 
     async def _after_gap(self, error: GapError, attempt: Attempt) -> float:
-        """Record a gap that showed while the stream was opened or read, unless that was done.
+        """Record a gap that was found while the stream was opened or read.
 
-        If it cannot be recorded, or a new slot was created meanwhile, look again later.
+        If it cannot be recorded, or another process has created a new slot, try again later.
 
         Raises:
             GapError: it is recorded.
@@ -125,7 +125,7 @@ class Reader:
                 async with await connect(self._logins.dsn()) as conn:
                     return await gaps.record_gap(conn, found.slot, found.generation, str(error))
         except (DatabaseLostError, LoginRefusedError) as trouble:
-            self.health.wait(f"{error}; and that cannot be recorded: {trouble}", trouble)
+            self.health.wait(f"{error}; cannot record the gap: {trouble}", trouble)
             return False
 
     async def _pause(self, seconds: float) -> None:
@@ -134,13 +134,13 @@ class Reader:
         self.health.turn()
 
     async def _drop(self) -> None:
-        """Drop the slot that is given up, however long that takes: it is why we give up."""
+        """Drop the slot that was given up, and retry until that succeeds."""
         failures = 0
         while True:
             try:
-                return await let_go(self._logins.replication_dsn(), self._slot)
+                return await release_slot(self._logins.replication_dsn(), self._slot)
             except (*_LOST, SlotBusyError) as error:
                 failures += 1
-                trouble = f"the slot is given up, and cannot be dropped yet: {error}"
+                trouble = f"cannot drop the slot that was given up: {error}"
                 self.health.wait(trouble, error)
             await self._pause(pause_after(failures))

@@ -12,7 +12,9 @@ from walagent.replication.sinks import Request, Sink, Table, requests_of
 from walagent.store import gaps
 from walagent.store.errors import translating
 
-_LOOK = 0.5  # seconds between two comparisons, in memory, of what is needed with what is requested
+_COMPARE = (
+    0.5  # seconds between two comparisons, in memory, of what is needed with what is requested
+)
 
 
 async def keep_requests(conn: AsyncConnection[Any], slot: str, sinks: Sequence[Sink]) -> None:
@@ -24,7 +26,7 @@ async def keep_requests(conn: AsyncConnection[Any], slot: str, sinks: Sequence[S
         DatabaseLostError: start over.
     """
     requested: Mapping[Table, Request] | None = None
-    async for _ in Periodic(_LOOK):
+    async for _ in Periodic(_COMPARE):
         needed = requests_of(sinks)
         if needed == requested:
             continue

@@ -1,10 +1,10 @@
-"""A new slot after a gap.
+"""Create a new slot after a gap.
 
-publications put in order → old slot dropped → new slot, with a snapshot of where it begins →
+publications repaired → old slot dropped → new slot, with a snapshot of where it begins →
 recovery of what was lost, the gap, and the checkpoint's next generation: one commit
 
-A process that dies on the way leaves a slot that is ahead of the checkpoint, which is a gap: do it
-again.
+A process that is killed before the commit leaves a slot ahead of the checkpoint, which is a gap:
+repeat the resync.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -23,7 +23,7 @@ from walagent.replication.bootstrap import (
     Waiting,
     alone,
     as_of,
-    can_mend,
+    can_repair,
     clock,
     publications_of,
 )
@@ -46,20 +46,20 @@ Connection = AsyncConnection[Any]
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """A new generation of the checkpoint, which begins when the transaction on `conn` commits."""
+    """A new generation of the checkpoint; it starts when the transaction on `conn` commits."""
 
     conn: Connection
-    past: Connection  # reads the database as the new slot begins
+    past: Connection  # reads the snapshot in which the new slot starts
     generation: int
     gaps: Sequence[Gap]
-    ingested_until: datetime | None  # what committed before is ingested; None: nothing ever was
+    ingested_until: datetime | None  # commits before it are ingested; None: nothing was ingested
 
 
 class Recovery(Protocol):
-    """What is done about changes that were lost."""
+    """Recovers changes that were lost."""
 
     async def check(self, conn: Connection) -> None:
-        """Check that `settle` can do what was chosen, before anything is changed.
+        """Check, before anything is changed, that `settle` can apply the choices.
 
         Raises:
             ConfigError: it cannot.
@@ -67,29 +67,29 @@ class Recovery(Protocol):
         ...
 
     async def settle(self, renewal: Renewal) -> Sequence[ChoiceResult]:
-        """Do it, in the transaction of the renewal."""
+        """Apply the choices in the transaction of the renewal."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """The position where the new slot begins, and what the recovery came to."""
+class ResyncResult:
+    """Where the new slot starts, and the result of the recovery."""
 
     start: Lsn
     made: Sequence[ChoiceResult]
 
 
 async def find_gaps(conn: Connection, replication_dsn: str, settings: Replication) -> Sequence[Gap]:
-    """Find out what is lost, and record it if nobody has yet.
+    """Return the open gaps, after recording one that no reader has recorded yet.
 
     Raises:
         ConfigError: there is no checkpoint, so nothing can be lost.
-        SlotBusyError: somebody reads the slot, so it is well.
+        SlotBusyError: a reader uses the slot, so it has no gap.
     """
     checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
     if checkpoint is None:
         raise ConfigError(
-            f"slot {settings.slot} was never read, so nothing of it is lost", hint="walagent init"
+            f'slot "{settings.slot}" has no checkpoint and no gap', hint="Run walagent init."
         )
     with suppress(GapError):
         await check_source(conn, replication_dsn, settings, checkpoint)
@@ -103,22 +103,22 @@ async def resync(
     recovery: Recovery,
     *,
     waiting: Waiting = lambda _: None,
-) -> Done:
-    """Drop the slot if it is there, create it again, and recover what was lost.
+) -> ResyncResult:
+    """Drop the slot if it exists, create it again, and recover what was lost.
 
     Raises:
-        SlotBusyError: somebody reads the slot; stop that process first.
-        ConfigError: the recovery cannot be carried out.
-        PreconditionError: the server or the role is not set up for it.
+        SlotBusyError: the slot is in use; stop that process first.
+        ConfigError: the choices cannot be applied.
+        PreconditionError: the server or the role does not meet the requirements.
     """
     login = places.replication_dsn
     async with alone(conn):
         if await gaps.may_publish(conn):
             await gaps.adopt_tables(conn)
         await recovery.check(conn)
-        mend = await can_mend(conn, settings)
+        repair = await can_repair(conn, settings)
         await _drop(conn, login, settings)
-        if mend:
+        if repair:
             await gaps.publish_again(conn)
         at = await clock(conn)
         async with (
@@ -132,7 +132,7 @@ async def resync(
                 made = await recovery.settle(renewal)
                 for gap in renewal.gaps:
                     await gaps.settle_gap(conn, gap, made, slot.start)
-                return Done(slot.start, made)
+                return ResyncResult(slot.start, made)
 
 
 async def _renew(  # noqa: PLR0913, PLR0917 - what a generation begins with
@@ -143,10 +143,10 @@ async def _renew(  # noqa: PLR0913, PLR0917 - what a generation begins with
     identity: SystemIdentity,
     at: datetime,
 ) -> Renewal:
-    """Record the gap up to the new slot, and begin the next generation there."""
+    """Record the gap up to the new slot, and start the next generation there."""
     former = await checkpoints.read_checkpoint(conn, settings.slot)
     if former is not None:
-        await gaps.record_gap(conn, settings.slot, former.generation, "a new slot was made")
+        await gaps.record_gap(conn, settings.slot, former.generation, "a new slot was created")
     lost = await gaps.open_gaps(conn, settings.slot)
     generation = await checkpoints.open_checkpoint(
         conn,
@@ -165,8 +165,8 @@ async def _drop(conn: Connection, replication_dsn: str, settings: Replication) -
     state = await inspect_slot(conn, settings.slot)
     if state is not None and state.active_pid is not None:
         raise SlotBusyError(
-            f"slot {settings.slot} is read by the backend with pid {state.active_pid}",
-            hint="stop the process that reads it first",
+            f'slot "{settings.slot}" is active for PID {state.active_pid}',
+            hint="Stop the process that reads it.",
         )
     async with await connect(replication_dsn, application="walagent cli") as reader:
         await drop_slot(reader, settings.slot)
@@ -176,7 +176,7 @@ async def _drop(conn: Connection, replication_dsn: str, settings: Replication) -
 async def _new_slot(
     replication_dsn: str, settings: Replication, waiting: Waiting
 ) -> AsyncGenerator[NewSlot]:
-    """Make the slot, and drop it again when the block fails: nobody would read it."""
+    """Create the slot, and drop it if the block fails."""
     async with new_slot(
         replication_dsn,
         settings.slot,

@@ -1,4 +1,4 @@
-"""Consumers of the stream: durable ones, which hold the slot back, and lossy ones, which do not."""
+"""Define consumers of the stream: durable ones hold the slot back, lossy ones do not."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -46,9 +46,9 @@ class Sink(Protocol):
     async def take(self, items: Sequence[Item]) -> None:
         """Take the next items; they are shared with other sinks and must not be changed.
 
-        While a durable sink takes, nothing else is taken, and soon nothing is read: after
-        `stall_timeout` the stream is closed.  A lossy sink returns at once and drops what does not
-        fit.  When the stream ends, the call is cancelled.
+        While a durable sink takes, other sinks wait, and reading stops when the buffer is full:
+        after `stall_timeout` the stream is closed.  A lossy sink returns at once and drops what
+        does not fit.  The end of the stream cancels the call.
 
         Raises:
             ResubscribeError: the stream does not carry its tables.
@@ -66,39 +66,39 @@ class Sink(Protocol):
 
 
 class ResubscribeError(Exception):
-    """The stream was opened for fewer tables than a sink needs now; open it again, for *tables*.
+    """The stream carries fewer tables than a sink needs now; open it again for *tables*.
 
-    Raised by `Sink.take` before the transaction that asked for a table is durable, so that this
-    transaction is read again with all of its own changes to the table.
+    Raised by `Sink.take` before the transaction that requested a table is durable, so that this
+    transaction is read again with its own changes of the table.
     """
 
     def __init__(self, tables: frozenset[Table]) -> None:
-        super().__init__("the stream does not carry all tables")
+        super().__init__("stream does not carry all tables")
         self.tables = tables
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A stream that is about to be opened; the checkpoint is found and not held yet."""
+    """A stream before it is opened; the checkpoint is read but not held yet."""
 
     dsn: str
-    conn: AsyncConnection[Any]  # the reader's own, shared: one statement at a time, in autocommit
+    conn: AsyncConnection[Any]  # the reader's, shared: one statement at a time, in autocommit mode
     settings: Replication
     checkpoint: Checkpoint
     failover: bool  # whether standbys have copies of the slot
-    tables: frozenset[Table]  # that `ResubscribeError` asked for
+    tables: frozenset[Table]  # requested by `ResubscribeError`
 
 
-# Work that goes on while the stream is read, by the name of its task.  It does not end by itself.
+# Background work while the stream is read, by the name of its task.  It does not end by itself.
 Beside = Mapping[str, Coroutine[Any, Any, object]]
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSet:
-    """The sinks of one stream, in the order in which they take.
+    """The sinks of one stream, in the order in which they receive items.
 
     `start` is called once, when the stream is open and the checkpoint is held: from then on they
-    may write.  It returns the work beside; an error of this work ends the stream.
+    may write.  It returns background work, whose errors end the stream.
     """
 
     sinks: Sequence[Sink]
@@ -109,7 +109,7 @@ OpenSinks = Callable[[Opening], AbstractAsyncContextManager[SinkSet]]
 
 
 def first_needed(sinks: Sequence[Sink], otherwise: Lsn) -> Lsn:
-    """The least position that a durable sink has; *otherwise* if none is durable."""
+    """Return the lowest position of the durable sinks; *otherwise* if none is durable."""
     return min((sink.durable for sink in sinks if sink.durable is not None), default=otherwise)
 
 

@@ -1,42 +1,42 @@
-"""From looks at what a slot keeps to what is done about it: an alarm, and giving it up.  No I/O."""
+"""Decide from the WAL that a slot retains when to raise an alarm and when to give it up.  Pure."""
 
 from enum import Enum, auto
 
-_CALM = 0.8  # of the alarm's size: below it, the alarm is over; so it does not flicker
+_CALM = 0.8  # of the alarm's size: below it, the alarm clears
 
 
 class Sign(Enum):
-    """What a look has shown."""
+    """The result of a check."""
 
-    RAISED = auto()  # the slot keeps more than it should
-    CLEARED = auto()  # it does not any more
-    HOPELESS = auto()  # it keeps more than it may, and its reader does not catch up
+    RAISED = auto()  # the slot retains more than the alarm allows
+    CLEARED = auto()  # it no longer does
+    HOPELESS = auto()  # it retains more than the limit, and its reader does not catch up
 
 
 class Backlog:
-    """The WAL that a slot keeps, look after look.  Sizes are bytes, times seconds."""
+    """The WAL that a slot retains, over time.  Sizes are in bytes, times in seconds."""
 
     def __init__(self, *, alarm: int | None, limit: int | None, patience: float) -> None:
-        """Begin with no alarm.
+        """Start without an alarm.
 
         Args:
-            alarm: what the slot should not keep more of; None: no alarm.
-            limit: what it may not keep more of; None: however much.
-            patience: for how long the reader may fail to come closer, beyond the limit.
+            alarm: retained WAL above which the alarm is raised; None: no alarm.
+            limit: retained WAL above which the slot is given up; None: no limit.
+            patience: how long the reader may make no progress above the limit.
         """
         self._alarm = alarm
         self._limit = limit
         self._patience = patience
-        self._least: int | None = None  # how far behind the reader was at best, beyond the limit
+        self._least: int | None = None  # the smallest lag of the reader above the limit
         self._since = 0.0  # when that was
         self.alarming = False
 
     def look(self, retained: int, behind: int, now: float) -> set[Sign]:
-        """Take the next look in.
+        """Add a check.
 
         Args:
-            retained: what the slot keeps: from what the server may need again to decode.
-            behind: what its reader has not confirmed.
+            retained: from the slot's `restart_lsn`.
+            behind: from the position that its reader confirmed.
         """
         signs = set[Sign]()
         if self._alarm is not None and self.alarming != self._is_alarming(retained, self._alarm):
@@ -50,10 +50,10 @@ class Backlog:
         return retained > (alarm * _CALM if self.alarming else alarm)
 
     def _is_hopeless(self, retained: int, behind: int, limit: int, now: float) -> bool:
-        """Whether the reader has come no closer for long.
+        """Return whether the reader has made no progress for too long.
 
-        One that is close already is not to blame: the server keeps WAL for somebody's open
-        transaction, too, and giving the slot up for that would lose changes and help little.
+        A reader that is close is not the cause: the server also retains WAL for open transactions,
+        and giving up the slot for them would lose changes and free little.
         """
         if retained <= limit or behind < limit / 2:
             self._least = None

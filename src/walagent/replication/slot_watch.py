@@ -1,6 +1,6 @@
-"""Watching what the slot keeps, whether or not this process reads it.
+"""Watch the WAL that the slot retains, whether or not this process reads it.
 
-On a connection of its own: what keeps the reader from its work must not keep this from being told.
+It has its own connection: a blocked reader must not delay the alarm.
 """
 
 import time
@@ -21,22 +21,22 @@ from walagent.store import gaps, status
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 
-_LOOK = 2.0  # seconds between two looks; one costs the server next to nothing
-# Of one statement: a look that cannot write now is repeated.
+_CHECK = 2.0  # seconds between two checks
+# For one statement: a check that cannot write is repeated.
 _PATIENCE: Final = {"statement_timeout": "5s"}
 
 
 class SlotWatch:
-    """Tells of what the slot keeps, raises the alarm, and decides when to give the slot up."""
+    """Measures what the slot retains, raises the alarm, and decides when to give up the slot."""
 
     def __init__(
         self, login: Callable[[], str], settings: Replication, epoch: Callable[[], int | None]
     ) -> None:
-        """Connect to nothing yet.
+        """Store the parameters; nothing is connected yet.
 
         Args:
-            login: gives the connection string.
-            epoch: of the checkpoint, as this process took it over last; None: it never did.
+            login: returns the connection string.
+            epoch: of the checkpoint at this process's last take-over; None: it never held it.
         """
         self._login = login
         self._slot = settings.slot
@@ -45,43 +45,43 @@ class SlotWatch:
         self._patience = settings.give_up_after
         self._epoch = epoch
         self._backlog = Backlog(alarm=self._alarm, limit=self._limit, patience=self._patience)
-        self._kept = False  # whether it was said that the slot is kept beyond the limit
+        self._kept = False  # whether it was logged that the slot is kept above the limit
         self.retained = 0
         self.behind = 0
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What a person should know, a sentence each."""
+        """Return the warnings for health checks, one sentence each."""
         if not self._backlog.alarming or self._alarm is None:
             return []
         warning = (
-            f"the slot keeps {in_bytes(self.retained)} of WAL, more than"
+            f"slot retains {in_bytes(self.retained)} of WAL, more than"
             f" {in_bytes(self._alarm)} (replication.alarm_bytes)"
         )
         return [warning]
 
     async def run(self) -> str:
-        """Watch until the slot is given up, which is then recorded; the caller drops it.
+        """Watch until the slot is given up and the gap is recorded; the caller drops the slot.
 
         Returns:
-            why it was given up.
+            the reason.
         """
-        async for _ in Periodic(_LOOK):
-            with suppress(WalagentError), translating():  # the reader reports what is wrong
+        async for _ in Periodic(_CHECK):
+            with suppress(WalagentError), translating():  # the reader reports the problem
                 async with await connect(
                     self._login(), application="walagent watch", settings=_PATIENCE
                 ) as conn:
-                    return await self._keep_looking(conn)
+                    return await self._keep_checking(conn)
         raise AssertionError("the turns have no end")
 
-    async def _keep_looking(self, conn: AsyncConnection[Any]) -> str:
-        async for _ in Periodic(_LOOK):
-            if (reason := await self._look(conn)) is not None:
+    async def _keep_checking(self, conn: AsyncConnection[Any]) -> str:
+        async for _ in Periodic(_CHECK):
+            if (reason := await self._check(conn)) is not None:
                 return reason
         raise AssertionError("the turns have no end")
 
-    async def _look(self, conn: AsyncConnection[Any]) -> str | None:
-        """Look once; give the reason if the slot was given up."""
+    async def _check(self, conn: AsyncConnection[Any]) -> str | None:
+        """Check once; return the reason if the slot was given up."""
         seen = await status.read_backlog(conn, self._slot)
         self.retained, self.behind = seen.retained, seen.behind
         signs = self._backlog.look(seen.retained, seen.behind, time.monotonic())
@@ -98,14 +98,12 @@ class SlotWatch:
         return None
 
     async def _give_up(self, conn: AsyncConnection[Any]) -> str | None:
-        """Record the gap, if the checkpoint is ours and can be written; only then may the slot
-        go.
-        """
+        """Record the gap if this process holds the checkpoint; only then give up the slot."""
         epoch = self._epoch()
         reason = (
-            f"slot {self._slot} was given up: it kept {in_bytes(self.retained)} of WAL, more than"
-            f" {in_bytes(self._limit or 0)} (replication.give_up_bytes), and its reader came no"
-            f" closer for {self._patience:g} s"
+            f'slot "{self._slot}" was given up: it retained {in_bytes(self.retained)} of WAL, more'
+            f" than {in_bytes(self._limit or 0)} (replication.give_up_bytes), and its reader made"
+            f" no progress for {self._patience:g} s"
         )
         gap, error = None, FencedError("another reader holds the checkpoint")
         if epoch is not None:
@@ -121,7 +119,7 @@ class SlotWatch:
         return reason
 
     def _keep(self, error: WalagentError) -> None:
-        """Say once that the slot is kept all the same, and why."""
+        """Log once that the slot is kept, and why."""
         if not self._kept:
             log.warning("slot.drop_skipped", slot=self._slot, retained=self.retained, error=error)
         self._kept = True

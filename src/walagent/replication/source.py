@@ -1,4 +1,4 @@
-"""Check before each stream that the WAL can be read on from where the checkpoint ends."""
+"""Check before each stream that the WAL after the checkpoint is available."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,14 +24,14 @@ from walagent.wal.slots import (
 )
 
 SILENCED = (
-    "what was committed meanwhile was not sent, and never will be: `walagent resync` mends the "
-    "publications, makes a new slot, and runs the agents on the rows that you choose"
+    "Run walagent resync to repair the publications, create a new slot and start runs for rows "
+    "that you choose. What was committed meanwhile was not sent."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a stream is about to be opened on."""
+    """The server and slot of a stream."""
 
     identity: SystemIdentity
     slot: SlotState
@@ -40,15 +40,14 @@ class Source:
 async def check_source(
     conn: AsyncConnection[Any], replication_dsn: str, settings: Replication, checkpoint: Checkpoint
 ) -> Source:
-    """Say whether the checkpoint's slot can be read on from where the checkpoint ends.
+    """Check that the slot can be read from the end of the checkpoint.
 
-    A standby that was promoted is on another timeline, with the same slot and checkpoint: that is
-        well.
+    A promoted standby has another timeline with the same slot and checkpoint, which is no gap.
 
     Raises:
-        GapError: what lies between is lost; it is recorded in `agent.gap`.
-        SlotBusyError: another reader has it.
-        StreamLostError: another reader had it until a moment ago; look again.
+        GapError: WAL between them is lost; the gap is recorded in `agent.gap`.
+        SlotBusyError: another reader holds the slot.
+        StreamLostError: another reader has just released it; try again.
     """
     identity = await identify_system(replication_dsn)
     try:
@@ -63,11 +62,11 @@ async def check_source(
         if (
             now != checkpoint
         ):  # its last reader moved it after we had read it, and the slot after that
-            raise StreamLostError("the checkpoint has moved meanwhile") from error
+            raise StreamLostError("checkpoint was advanced by another reader") from error
         reason = f"{error}{_elsewhere(identity, checkpoint)}"
         lost = await gaps.record_gap(conn, settings.slot, checkpoint.generation, reason)
         if not lost:
-            raise StreamLostError("somebody has made a new slot meanwhile") from error
+            raise StreamLostError("another process has created a new slot") from error
         raise GapError(reason, hint=error.hint) from error
     if settings.failover and not slot.failover:
         await allow_failover(replication_dsn, settings.slot)
@@ -78,46 +77,46 @@ async def check_source(
 def _check_identity(identity: SystemIdentity, checkpoint: Checkpoint) -> None:
     if identity.system_id != checkpoint.system_id:
         raise GapError(
-            f"this server is not the one whose WAL the checkpoint of {checkpoint.slot} tells of:"
-            f" system {identity.system_id} instead of {checkpoint.system_id}",
+            f"system identifier {identity.system_id} does not match {checkpoint.system_id}, stored"
+            f' for slot "{checkpoint.slot}"',
             hint=LOST,
         )
     if identity.wal_end < checkpoint.end_lsn:
         raise GapError(
-            f"the server's WAL ends at {identity.wal_end}, before the checkpoint of"
-            f" {checkpoint.slot}, at {checkpoint.end_lsn}: it was reset",
+            f"WAL ends at {identity.wal_end}, before the checkpoint of slot"
+            f' "{checkpoint.slot}" at {checkpoint.end_lsn}: it was reset',
             hint=LOST,
         )
 
 
 def _elsewhere(identity: SystemIdentity, checkpoint: Checkpoint) -> str:
-    """Say what else is known about a server that was restored or promoted."""
+    """Describe a server that was restored or promoted."""
     if identity.system_id != checkpoint.system_id or identity.timeline == checkpoint.timeline:
         return ""
     return (
-        f"; the server is on timeline {identity.timeline}, the checkpoint of"
-        f" {checkpoint.timeline}: it was promoted, or restored"
+        f"; the server is on timeline {identity.timeline}, the checkpoint on"
+        f" {checkpoint.timeline}: the server was promoted or restored"
     )
 
 
 async def _check_given_up(
     replication_dsn: str, settings: Replication, checkpoint: Checkpoint
 ) -> None:
-    """Drop a slot that was given up, if nobody came to it yet."""
+    """Drop a slot that was given up, if that was not done yet."""
     if checkpoint.abandoned_at is None:
         return
-    await let_go(replication_dsn, settings.slot)
+    await release_slot(replication_dsn, settings.slot)
     raise GapError(
-        f"slot {settings.slot} was given up at {checkpoint.abandoned_at:%Y-%m-%d %H:%M:%S %Z}",
+        f'slot "{settings.slot}" was given up at {checkpoint.abandoned_at:%Y-%m-%d %H:%M:%S %Z}',
         hint=LOST,
     )
 
 
-async def let_go(replication_dsn: str, slot: str) -> None:
-    """Drop a slot, if it is there.
+async def release_slot(replication_dsn: str, slot: str) -> None:
+    """Drop a slot, if it exists.
 
     Raises:
-        SlotBusyError: somebody still reads it.
+        SlotBusyError: a reader still holds it.
         DatabaseLostError: the server cannot be reached.
     """
     with translating():
@@ -126,13 +125,13 @@ async def let_go(replication_dsn: str, slot: str) -> None:
 
 
 async def check_publications(conn: AsyncConnection[Any], settings: Replication) -> None:
-    """See that the server sends, and has always sent, every attached table.
+    """Check that the server sends, and has always sent, every requested table.
 
     Raises:
-        GapError: somebody took one out, or dropped a publication; what was committed meanwhile was
-            not sent, and never will be.
+        GapError: another role removed one or dropped a publication; what was committed meanwhile
+            is lost.
     """
-    if settings.plugin != "pgoutput":  # wal2json knows no publications
+    if settings.plugin != "pgoutput":  # wal2json has no publications
         return
     if trouble := await gaps.publication_trouble(conn):
         raise GapError("; ".join(trouble), hint=SILENCED)
@@ -141,18 +140,20 @@ async def check_publications(conn: AsyncConnection[Any], settings: Replication) 
 async def hold_checkpoint(
     conn: AsyncConnection[Any], source: Source, found: Checkpoint, reader: str
 ) -> Checkpoint:
-    """Take the checkpoint over, now that the slot is ours; note that the server was promoted.
+    """Take over the checkpoint, after the slot; record a promotion of the server.
 
     Args:
         found: the checkpoint as it was when the source was checked.
         reader: the name of this reader.
 
     Raises:
-        StreamLostError: another reader has moved it meanwhile; start over.
+        StreamLostError: another reader has advanced it; start over.
     """
     checkpoint = await checkpoints.take_checkpoint(conn, found.slot, reader)
     if checkpoint.end_lsn != found.end_lsn:
-        raise StreamLostError("the checkpoint moved while the stream was being opened")
+        raise StreamLostError(
+            "checkpoint was advanced by another reader while the stream was opened"
+        )
     timeline = source.identity.timeline
     if timeline != checkpoint.timeline:
         await checkpoints.record_timeline(conn, checkpoint, timeline)

@@ -1,4 +1,4 @@
-"""Look regularly at what metrics and health checks show, while the stream is read."""
+"""Update every 5 s, while the stream is read, what metrics and health checks show."""
 
 import asyncio
 from contextlib import suppress
@@ -13,20 +13,20 @@ from walagent.replication.health import ReaderHealth
 from walagent.store import budgets, status
 from walagent.store.errors import translating
 
-_LOOK = 5.0  # seconds between two looks, and at most for one
-_REST = 1.0  # seconds after a look that took that long
-_COUNT = 6  # looks between two counts of runs, which read an index of the whole table
+_UPDATE = 5.0  # seconds between two updates, and the timeout of one
+_REST = 1.0  # seconds after an update that took that long
+_COUNT = 6  # updates between two counts of runs, which read an index of the whole table
 
 
 async def watch_status(conn: AsyncConnection[Any], slot: str, health: ReaderHealth) -> None:
-    """Look at slot, approvals, runs and budgets; does not end.
+    """Read the state of slot, approvals, runs and budgets; does not end.
 
-    A look that has to wait for a lock on our tables is left out.
+    An update that waits for a lock on walagent's tables is skipped.
     """
     turns = count()
-    async for _ in Periodic(_LOOK, rest=_REST):
+    async for _ in Periodic(_UPDATE, rest=_REST):
         with suppress(TimeoutError), translating():
-            async with asyncio.timeout(_LOOK):
+            async with asyncio.timeout(_UPDATE):
                 seen = await status.read_status(conn, slot)
                 health.withhold(withheld=seen.withheld)
                 metrics.approvals_pending.set(seen.approvals)

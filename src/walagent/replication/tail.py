@@ -1,4 +1,4 @@
-"""Changes as they are committed, for whoever wants to watch: nothing is ingested or confirmed.
+"""Print changes as they are committed, without ingesting them.
 
 own temporary slot → stream → lines of wal2json's format 2
 """
@@ -19,58 +19,59 @@ from walagent.wal.wal2json_text import format_begin, format_change, format_commi
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
-    """What is to be watched.
+class TailOptions:
+    """What to print.
 
-    `own_slot`: whether `options.slot` is to be made for this watch, and gone with it.
+    Args:
+        own_slot: whether the slot is created for this stream and dropped with it.
     """
 
     options: StreamOptions
     own_slot: bool = True
-    marks: bool = False  # also lines for where transactions begin and end, and for messages
-    ours: bool = False  # also changes of walagent's own tables
+    marks: bool = False  # also print begins, commits and messages
+    ours: bool = False  # also print changes of walagent's tables
 
 
 @asynccontextmanager
-async def open_tail(dsn: str, watch: Watch) -> AsyncGenerator[AsyncIterator[bytes]]:
-    """Begin to watch; give an endless iterator of lines, one for each change.
+async def open_tail(dsn: str, tail: TailOptions) -> AsyncGenerator[AsyncIterator[bytes]]:
+    """Open the stream; return an endless iterator of lines, one for each change.
 
-    Making a slot waits for the transactions that are open now.
+    Creating a slot waits for open transactions.
 
     Args:
-        dsn: of a login that may replicate.
+        dsn: of a login with REPLICATION.
 
     Raises:
-        StreamLostError: the connection is gone.
-        SlotBusyError: somebody reads the slot.
-        GapError, PreconditionError: the slot or the server is not fit for it.
+        StreamLostError: the connection is lost.
+        SlotBusyError: the slot is in use.
+        GapError, PreconditionError: the slot or the server does not meet the requirements.
     """
-    async with _stream(dsn, watch) as stream:
-        yield _written(stream, watch)
+    async with _stream(dsn, tail) as stream:
+        yield _written(stream, tail)
 
 
-async def _written(stream: ReplicationStream, watch: Watch) -> AsyncIterator[bytes]:
+async def _written(stream: ReplicationStream, tail: TailOptions) -> AsyncIterator[bytes]:
     async for item in stream:
-        for line in _lines(item, watch):
+        for line in _lines(item, tail):
             yield line
-        if watch.own_slot and isinstance(item, Commit):
-            stream.confirm(item.end_lsn)  # so that the server keeps no WAL for us
-        elif watch.own_slot and isinstance(item, Idle):
+        if tail.own_slot and isinstance(item, Commit):
+            stream.confirm(item.end_lsn)  # so that the server retains no WAL for this slot
+        elif tail.own_slot and isinstance(item, Idle):
             stream.confirm(item.wal_end)
 
 
 def temporary_name() -> str:
-    """Name a slot that nobody else has."""
+    """Return a unique name for a slot."""
     return f"walagent_tail_{os.getpid()}_{os.urandom(3).hex()}"
 
 
 @asynccontextmanager
-async def _stream(dsn: str, watch: Watch) -> AsyncGenerator[ReplicationStream]:
-    if not watch.own_slot:
-        async with open_stream(dsn, watch.options) as stream:
+async def _stream(dsn: str, tail: TailOptions) -> AsyncGenerator[ReplicationStream]:
+    if not tail.own_slot:
+        async with open_stream(dsn, tail.options) as stream:
             yield stream
         return
-    options = watch.options
+    options = tail.options
     conn = await connect_replication(
         dsn, application_name=options.application_name, sender_timeout=options.sender_timeout
     )
@@ -88,7 +89,7 @@ async def _stream(dsn: str, watch: Watch) -> AsyncGenerator[ReplicationStream]:
 
 
 async def _make_slot(conn: AsyncConnection, options: StreamOptions) -> None:
-    """Make a slot that ends with the connection; the server waits for open transactions."""
+    """Create a slot that ends with the connection; the server waits for open transactions."""
     slot = quote_name(options.slot)
     command = f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL {options.plugin} NOEXPORT_SNAPSHOT"
     try:
@@ -97,15 +98,15 @@ async def _make_slot(conn: AsyncConnection, options: StreamOptions) -> None:
         raise refused(error, options.slot) from error
 
 
-def _lines(item: Item, watch: Watch) -> Iterator[bytes]:
+def _lines(item: Item, tail: TailOptions) -> Iterator[bytes]:
     match item:
         case Piece(changes):
-            yield from (format_change(c) for c in changes if watch.ours or not _is_ours(c))
-        case Begin() if watch.marks:
+            yield from (format_change(c) for c in changes if tail.ours or not _is_ours(c))
+        case Begin() if tail.marks:
             yield format_begin(item)
-        case Commit() if watch.marks:
+        case Commit() if tail.marks:
             yield format_commit(item)
-        case OriginMarker() if watch.marks:
+        case OriginMarker() if tail.marks:
             yield format_marker(item)
         case _:
             pass

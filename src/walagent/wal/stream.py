@@ -32,7 +32,9 @@ from walagent.wal.transactions import PgoutputTransactions, Transactions
 from walagent.wal.wal2json import Wal2jsonTransactions
 from walagent.wal.wire import Wire
 
-_BUFFER: Final = 1 << 19  # bytes of decoded frames: about 4,000 small rows, 5 MB in memory
+_BUFFER: Final = (
+    1 << 18
+)  # bytes of decoded frames that were not taken: about 2,000 small rows, 2.5 MB
 _PROMPT: Final = 0.05  # seconds; confirmations within it share one status update
 _GOODBYE: Final = 1.0  # seconds for ending the stream
 

@@ -173,7 +173,7 @@ def test_init_does_no_harm_beside_a_daemon(user: User) -> None:
         assert "is active" in user.types("init").worked().err
         refused = user.types("init", "--new-slot")
         assert refused.code == 1
-        assert "stop the process that reads it first" in refused.err
+        assert "Stop the process that reads it" in refused.err
         assert user.types("drop-slot", "--yes").code == 1
         assert daemon.ends(signal.SIGTERM) == 0
 

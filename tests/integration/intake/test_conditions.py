@@ -198,7 +198,7 @@ async def test_a_row_on_which_a_condition_raises_is_a_dead_run(
         }
         dead = await rows(conn, "select error from agent.run where state = 'dead'")
         assert dead[0][0] == {
-            "reason": "the condition raised an error on this row: division by zero",
+            "reason": "condition raised an error: division by zero",
             "sqlstate": "22012",
         }
         await run_all(conn, "insert into support_tickets (id, amount) values (7, 1)")

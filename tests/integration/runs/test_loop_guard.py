@@ -111,7 +111,7 @@ async def test_agents_that_answer_each_other_are_stopped(conn: AsyncConnection, 
     ]
     assert await value(
         conn, "select error ->> 'reason' from agent.run where state = 'skipped'"
-    ) == ("agents have answered agents 4 times in a row, and a allows 3 (max_depth)")
+    ) == ("depth 4 of the chain of runs exceeds max_depth 3 of a")
 
 
 async def test_an_agent_may_hear_people_only(conn: AsyncConnection, dsn: str) -> None:

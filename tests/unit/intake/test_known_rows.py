@@ -6,16 +6,22 @@ import pytest
 
 from walagent.cli.resync import read_choice
 from walagent.errors import ConfigError
-from walagent.intake.known_rows import Told, is_known
+from walagent.intake.known_rows import RowTime, is_known
 from walagent.store.gaps import GapChoice
 from walagent.store.resyncing import LastRun
 
 ROW = {"id": 1, "text": "a", "status": "new", "at": "10:00"}
-EARLY, LATE = Told("10:00:00.5+00", "t"), Told("10:00:00.5+00", "f")
-ROUND = Told("10:00:00+00", "t")
+EARLY, LATE = RowTime("10:00:00.5+00", "t"), RowTime("10:00:00.5+00", "f")
+ROUND = RowTime("10:00:00+00", "t")
 
 
-def known(now: dict[str, Any], told: Told = EARLY, *, wrote: bool = False, **former: Any) -> bool:  # noqa: ANN401
+def known(
+    now: dict[str, Any],
+    told: RowTime = EARLY,
+    *,
+    wrote: bool = False,
+    **former: Any,  # noqa: ANN401
+) -> bool:
     """Ask about a row that is *now* so, and whose last run was about ROW."""
     change = {"op": "update", "new": ROW, **former}
     return is_known({"new": {**ROW, **now}}, LastRun(change, wrote), told, "at", ["status"])
