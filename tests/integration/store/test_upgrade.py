@@ -1,0 +1,99 @@
+"""An upgrade: the first release's schema with runs in flight becomes that of a new installation.
+
+The migrations up to `FIRST` are those of the first release and are not edited after it.  Each later
+migration is tested here as it is; what it does to the rows in flight is for its own tests.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.catalog import catalog
+from tests.helpers.database import rows, run_all, value
+from tests.helpers.queue import claim, finish, ids, states
+from tests.integration.cli.user import empty_database
+from walagent.app import migrate as upgrade
+from walagent.store.migrations import Migration, apply_migration, find_migrations
+
+FIRST = "0025_roles.sql"
+# As the first release stores them: a run that is executed, one that is blocked by it, one that
+# waits for its retry, one that has ended.
+IN_FLIGHT = """
+create table ticket (id bigint primary key, status text);
+select agent.attach('ticket', 'name=desk, model=gpt-4o');
+insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
+                       change, key, ordering_key, state, worker, lease, attempt, lease_expires_at,
+                       next_attempt_at, finished_at, blocked_by)
+select a.id, a.id, a.version, 1, '0/10', r.n,
+       '{"op": "insert", "new": {"id": 1}}', '1', r.ordering_key, r.state::agent.run_state, 'w1',
+       r.lease, 1, now() + r.leased, now() + r.delay, now() + r.ended, r.blocked_by
+  from agent.attachment a,
+       (values (1, 'a', 'running', 7, interval '1 hour', null, null, null),
+               (2, 'a', 'pending', 0, null, null, null, 1),
+               (3, 'b', 'waiting_retry', 1, null, interval '-1 second', null, null),
+               (4, 'c', 'succeeded', 1, null, null, interval '0', null))
+       as r (n, ordering_key, state, lease, leased, delay, ended, blocked_by);
+insert into agent.step (run_id, seq, kind, content)
+values (1, 0, 'reply', '{"text": "", "calls": []}'),
+       (4, 0, 'reply', '{"text": "done", "calls": []}');
+"""
+SCRATCH = Migration(
+    "9999_scratch.sql",
+    b"alter table agent.run add note text not null default 'none';"
+    b"create function agent_internal.scratch() returns integer language sql as 'select 1';"
+    b"revoke all on function agent_internal.scratch() from public",
+)
+
+
+@pytest.fixture
+async def databases(server: str) -> AsyncIterator[Sequence[AsyncConnection]]:
+    """Two empty databases: one to upgrade, one to install in."""
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                await AsyncConnection.connect(
+                    stack.enter_context(empty_database(server)), autocommit=True
+                )
+            )
+            for _ in range(2)
+        ]
+
+
+@pytest.mark.parametrize("more", [[], [SCRATCH]], ids=["this release", "a later one"])
+async def test_an_upgrade_ends_as_a_new_installation(
+    databases: Sequence[AsyncConnection],
+    monkeypatch: pytest.MonkeyPatch,
+    more: Sequence[Migration],
+) -> None:
+    """The catalogs are equal, every row is kept, and what was in flight is executed."""
+    known = [*find_migrations(), *more]
+    first = [migration for migration in known if migration.name <= FIRST]
+    old, new = databases
+    for migration in first:
+        async with old.transaction():
+            await apply_migration(old, migration)
+    await run_all(old, IN_FLIGHT)
+    before = await rows(old, "select to_jsonb(r) from agent.run r order by id")
+    monkeypatch.setattr(upgrade, "find_migrations", lambda: known)
+    assert await upgrade.migrate(old) == known[len(first) :]
+    await upgrade.migrate(new)
+    assert await catalog(old) == await catalog(new)
+    after = await rows(old, "select to_jsonb(r) from agent.run r order by id")
+    assert [{**now, **was} for (now,), (was,) in zip(after, before, strict=True)] == [
+        now for (now,) in after
+    ]
+    await value(old, "select agent_internal.tick()")
+    assert await states(old) == ["running", "pending", "pending", "succeeded"]
+    assert ids(await claim(old)) == [3]
+    await value(old, "select agent.cancel(1)")
+    await run_all(
+        old, "update agent.run set lease_expires_at = now() - interval '1 s' where id = 1"
+    )
+    await value(old, "select agent_internal.tick()")
+    (held,) = await claim(old)
+    assert held.run_id == 2
+    await finish(old, held)
+    assert await states(old) == ["cancelled", "succeeded", "running", "succeeded"]
+    assert await value(old, "select count(*) from pg_proc where proname = 'scratch'") == len(more)
