@@ -8,7 +8,7 @@ from io import StringIO
 from walagent import log
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
-from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.agent.models.limits import LimitSettings, ModelLimits
 from walagent.app.resources import agent_resources
 from walagent.config import Replication, Workers
 from walagent.intake.conditions import Evaluator
@@ -72,7 +72,7 @@ async def open_worker(
     async with open_pool(url, size=settings.connections, application="bench") as pool:
         async with pool.connection() as conn:
             specs, key = await load_models(conn), await secret_key(conn)
-        limits = Limits(LimitSettings(calls=slots))
+        limits = ModelLimits(LimitSettings(calls=slots))
         models = Models(specs, lambda spec: build_model(spec, environ=os.environ), limits)
         shop = agent_resources(pool, Toolbox(pool, {}), model_of or models.get, key)
         yield Worker(

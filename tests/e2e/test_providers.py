@@ -15,7 +15,7 @@ import pytest
 
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
-from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.agent.models.limits import LimitSettings, ModelLimits
 from walagent.agent.models.registry import BUILT_IN
 from walagent.agent.models.replies import TEXT_LIMIT
 from walagent.errors import (
@@ -376,7 +376,7 @@ async def test_hundreds_of_calls_are_in_flight_at_once(provider: str) -> None:
 @PROVIDERS
 async def test_a_limiter_in_front_keeps_to_its_cap(provider: str) -> None:
     """The provider never sees more."""
-    limits = Limits(LimitSettings(calls=5))
+    limits = ModelLimits(LimitSettings(calls=5))
     async with model_at(provider, "x", latency=0.02) as (model, fake):
         limited = limits.wrap(model)
         await asyncio.gather(*(limited.complete(asked()) for _ in range(30)))

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from walagent.message import Json
 from walagent.tool_spec import Tool
 
-_MOST = 3  # problems told at once
+_MOST = 3  # problems reported at once
 
 
 def what_is_wrong(tool: Tool, arguments: Mapping[str, Json]) -> str | None:

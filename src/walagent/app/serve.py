@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from walagent import faults, metrics
 from walagent.agent.models import make_model
-from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.agent.models.limits import LimitSettings, ModelLimits
 from walagent.agent.tools.python import PythonTool, find_tools
 from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached
@@ -79,7 +79,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     clients = _clients(config)
     specs, key = await once_reached(lambda: _set_up(places, found))
     logins = Logins(places)
-    models = Models(specs, make_model, Limits(LimitSettings(calls=config.workers.slots)))
+    models = Models(specs, make_model, ModelLimits(LimitSettings(calls=config.workers.slots)))
     async with (
         open_pool(
             logins.dsn,

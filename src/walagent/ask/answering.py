@@ -1,4 +1,4 @@
-"""Builds what answers questions: the state's connections, the analyst's, a model, the schema."""
+"""Build what answers questions: connections, the analyst role, a model, the schema."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -7,10 +7,10 @@ from typing import Final
 
 from walagent.agent.model import Model
 from walagent.agent.models import build_model, make_model
-from walagent.agent.models.limits import Limits
+from walagent.agent.models.limits import ModelLimits
 from walagent.agent.models.registry import can_plan, load_embedder
 from walagent.ask.asking import Asker
-from walagent.ask.catalog import Catalog, Settings
+from walagent.ask.catalog import Catalog, CatalogSettings
 from walagent.ask.options import Options
 from walagent.ask.question import Desk
 from walagent.ask.search import Searcher, SearchSpec, make_searcher
@@ -29,7 +29,7 @@ from walagent.store.errors import translating
 from walagent.store.process_name import process_name
 from walagent.store.roles import set_role
 
-# Models that may be named without a row of `agent.model`; a row of the name goes before.
+# Models without a row of `agent.model`; a row of the same name takes precedence.
 GEMINI: Final = ModelSpec(
     "gemini",
     "openai",
@@ -44,8 +44,8 @@ _SEARCH_KEYS: Final = {"brave": "BRAVE_API_KEY", "tavily": "TAVILY_API_KEY"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What reading takes: the state's connections, the analyst's, and the schema."""
+class ReadResources:
+    """Resources for reading: connections of the login and of the analyst role, and the schema."""
 
     pool: Pool
     statements: Statements
@@ -61,15 +61,15 @@ async def open_asker(
     model: str | ModelSpec | None = None,
     api_key: str | None = None,
 ) -> AsyncGenerator[Asker]:
-    """Open everything that answering takes; closed at the end of the block.
+    """Open all resources for answering; they are closed at the end of the block.
 
     Args:
-        model: its name, where somebody says; or a model that is in no registry.
-        api_key: the model's key, instead of what its credential names.
+        model: its name, or a model without a row of `agent.model`.
+        api_key: the model's key; default: the key that its credential names.
 
     Raises:
-        PreconditionError: the analyst is missing, or could write; there is no model.
-        ConfigError: there is no model of that name.
+        PreconditionError: the analyst role is missing or can write, or there is no model.
+        ConfigError: the model does not exist.
     """
     async with open_reading(places, settings) as reading, AsyncExitStack() as stack:
         if not isinstance(model, ModelSpec):
@@ -77,7 +77,7 @@ async def open_asker(
                 async with reading.pool.connection() as conn:
                     specs = await attachments.load_models(conn)
             model = choose_model(specs, model or settings.model)
-        chosen = Limits().wrap(_made(model, api_key))
+        chosen = ModelLimits().wrap(_made(model, api_key))
         stack.push_async_callback(chosen.aclose)
         desk = Desk(
             reading.pool,
@@ -91,15 +91,15 @@ async def open_asker(
 
 
 @asynccontextmanager
-async def open_reading(places: Places, settings: AskSettings) -> AsyncGenerator[Reading]:
-    """Open what reading takes, without a model; closed at the end of the block.
+async def open_reading(places: Places, settings: AskSettings) -> AsyncGenerator[ReadResources]:
+    """Open the resources for reading, without a model; closed at the end of the block.
 
     Raises:
-        PreconditionError: the analyst is missing, or could write; there is nothing for vectors.
+        PreconditionError: the analyst role is missing or can write, or vectors are unavailable.
     """
     async with AsyncExitStack() as stack:
         with translating():
-            # Before the pool, which would go on trying where nobody listens or lets us in.
+            # Before the pool, which retries if the server is unreachable or rejects the login.
             guards = [
                 await stack.enter_async_context(_guard(places.dsn, settings))
                 for _ in range(settings.connections)
@@ -108,11 +108,11 @@ async def open_reading(places: Places, settings: AskSettings) -> AsyncGenerator[
                 open_pool(places.dsn, size=3, application="walagent ask")
             )
         statements = Statements(guards, searcher=searcher_of(settings))
-        shown = Settings(
+        shown = CatalogSettings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
         )
         vectors = await _vectors(pool) if settings.vectors else None
-        yield Reading(pool, statements, Catalog(pool, statements, shown, vectors))
+        yield ReadResources(pool, statements, Catalog(pool, statements, shown, vectors))
 
 
 async def _vectors(pool: Pool) -> Vectors:
@@ -123,10 +123,10 @@ async def _vectors(pool: Pool) -> Vectors:
 
 
 def searcher_of(settings: AskSettings, environment: Environment | None = None) -> Searcher | None:
-    """Make what searches the web, where the configuration wants that.
+    """Build the web search that the configuration names, if any.
 
     Raises:
-        ConfigError: there is no key of that name; a library is not installed.
+        ConfigError: the key is not set, or a library is not installed.
     """
     if (search := settings.search) is None:
         return None
@@ -135,8 +135,8 @@ def searcher_of(settings: AskSettings, environment: Environment | None = None) -
         key = (environment or Environment.of_process()).find(name)
         if key is None:
             raise ConfigError(
-                f"ask.search: {search.provider} needs a key, and there is none called {name}",
-                hint=f"set the environment variable {name}, or LoadCredential={name}:… in the unit",
+                f"ask.search: key {name} of {search.provider} is not set",
+                hint=f"Set {name} in the environment, or LoadCredential={name}:… in the unit.",
             )
     return make_searcher(
         SearchSpec(search.provider, key, search.base_url or "", search.results, search.timeout)
@@ -150,20 +150,20 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
 
 
 def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
-    """Choose the model that is named, or the only one there is."""
+    """Choose the named model, or the only one."""
     if name is not None:
         known = {**_BUILT_IN, **specs}
         if name not in known:
             names = ", ".join(sorted(known))
-            raise ConfigError(f'there is no model "{name}"; there are: {names}')
+            raise ConfigError(f'model "{name}" does not exist; models are: {names}')
         return known[name]
     fit = [spec for spec in specs.values() if can_plan(spec)]
     if len(fit) == 1:
         return fit[0]
     if fit:
         raise PreconditionError(
-            f"which of the {len(fit)} registered models should answer?",
-            hint="say --model NAME, or ask.model in agents.yaml; walagent models lists them",
+            f"no model selected: {len(fit)} are registered",
+            hint="Use --model NAME or set ask.model; walagent models lists them.",
         )
     raise PreconditionError(
         "no registered model can answer questions",
@@ -174,7 +174,7 @@ def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
 
 @asynccontextmanager
 async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
-    """Connect as the analyst: as the role, where the login is another one."""
+    """Connect, and set the analyst role."""
     async with await connect(dsn, application="walagent analyst") as conn:
         await become(conn, settings.role)
         await check_role(conn)
@@ -183,10 +183,10 @@ async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
 
 
 async def become(conn: Connection, role: str) -> None:
-    """Take the analyst's role on, unless the login has it already.
+    """Set the analyst role, unless the login is that role.
 
     Raises:
-        PreconditionError: there is no such role, or the login is no member of it.
+        PreconditionError: the role does not exist, or the login is not a member of it.
     """
     found = await conn.execute(
         "select rolname = current_user, pg_has_role(oid, 'member')"
@@ -195,11 +195,11 @@ async def become(conn: Connection, role: str) -> None:
     )
     row = await found.fetchone()
     if row is None:
-        raise PreconditionError(f'there is no role "{role}"', hint=how_to_make(role))
+        raise PreconditionError(f'role "{role}" does not exist', hint=how_to_make(role))
     is_me, is_member = row
     if not (is_me or is_member):
         raise PreconditionError(
-            f'this login may not act as "{role}"',
+            f'the login is not a member of role "{role}"',
             hint=f"grant {role} to {conn.info.user};",
         )
     if not is_me:
@@ -207,7 +207,7 @@ async def become(conn: Connection, role: str) -> None:
 
 
 def how_to_make(role: str) -> str:
-    """Say how an analyst is made."""
+    """Return the SQL that creates an analyst role."""
     return (
         f"create role {role}; grant usage on schema public to {role};"
         f" grant select on all tables in schema public to {role};"

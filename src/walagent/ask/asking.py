@@ -1,4 +1,4 @@
-"""Asking: a question of a session becomes a run, and whoever asks holds its lease.
+"""Ask: a question of a session becomes a run whose lease the asking process holds.
 
 When this process dies, the same session goes on where it was.
 """
@@ -75,7 +75,7 @@ class Asker:
 
         Raises:
             ConfigError: there is no question, or it is too long; the session is somebody else's.
-            ModelUnauthorizedError, ModelUnavailableError: there is no model to ask.
+            ModelUnauthorizedError, ModelUnavailableError: the model cannot be called.
         """
         check_question(text)
         check_session(session)
@@ -152,7 +152,7 @@ class Asker:
             return await self._desk.statements.read(sql)
 
     async def index(self) -> IndexSummary:
-        """Read the schema anew, also where nothing seems to have changed, and keep it.
+        """Read the schema again, even if it appears unchanged, and store it.
 
         Raises:
             PreconditionError: this login may not keep it.
@@ -160,7 +160,7 @@ class Asker:
         return await self._desk.catalog.index()
 
     async def count_tables(self) -> int:
-        """Read the schema anew, and count what questions can be about."""
+        """Read the schema again, and count its tables and columns."""
         return (await self.index()).tables
 
     async def describe_schema(self, words: str) -> SchemaContext:

@@ -68,7 +68,7 @@ def _library() -> ModuleType:
 
 
 def _power(base: Number, exponent: Number) -> Number:
-    """Refuse at once what would take for ever."""
+    """Reject calculations that would not end."""
     if isinstance(base, int) and isinstance(exponent, int):
         if exponent > 0 and base.bit_length() * exponent > _BITS:
             raise ArithmeticError("the number is too large")

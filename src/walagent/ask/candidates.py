@@ -21,7 +21,7 @@ MOST: Final = 5  # each is a call of the model, and its statements
 
 
 @dataclass(slots=True)
-class Candidate:
+class PlanCandidate:
     """One of several plans.
 
     Args:
@@ -78,19 +78,19 @@ class Candidate:
 class Chosen:
     """The plan that is taken, and how many of those that could be carried out agree with it."""
 
-    candidate: Candidate
+    candidate: PlanCandidate
     agree: int
     of: int
 
 
 def read_candidate(
     number: int, arguments: Mapping[str, Json] | None, planned_at: int = 0
-) -> Candidate:
+) -> PlanCandidate:
     """Read what the planner has answered for one of them."""
     try:
-        return Candidate(number, arguments, read_plan(arguments), planned_at=planned_at)
+        return PlanCandidate(number, arguments, read_plan(arguments), planned_at=planned_at)
     except InvalidCallError as error:
-        return Candidate(number, arguments, mistake=str(error), planned_at=planned_at)
+        return PlanCandidate(number, arguments, mistake=str(error), planned_at=planned_at)
 
 
 def ready_steps(steps: Sequence[PlanStep], results: Mapping[str, Any]) -> Sequence[PlanStep]:
@@ -102,14 +102,14 @@ def ready_steps(steps: Sequence[PlanStep], results: Mapping[str, Any]) -> Sequen
     ]
 
 
-def asks_back(candidates: Sequence[Candidate]) -> Candidate | None:
+def asks_back(candidates: Sequence[PlanCandidate]) -> PlanCandidate | None:
     """Give the first that asks back or refuses, if more than half of all plans do."""
     plans = [each for each in candidates if each.plan is not None]
     without = [each for each in plans if not each.has_steps]
     return without[0] if 2 * len(without) > len(plans) else None
 
 
-def choose(candidates: Sequence[Candidate]) -> Chosen | None:
+def choose(candidates: Sequence[PlanCandidate]) -> Chosen | None:
     """Choose: the result that most came to, then the fewest findings, then the first.
 
     None when not one could be carried out.
@@ -123,7 +123,7 @@ def choose(candidates: Sequence[Candidate]) -> Chosen | None:
 
 
 def _comparable(rows: Rows) -> Hashable:
-    """Rows in no order and without the names of columns, which every planner chooses anew."""
+    """Rows without order and column names, which differ between plans."""
     oids = [column.type_oid for column in rows.columns]
     plain = [
         tuple(_plain(text, oid) for text, oid in zip(row, oids, strict=True)) for row in rows.texts

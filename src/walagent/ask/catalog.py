@@ -1,4 +1,4 @@
-"""The schema as the analyst may read it: read once, kept, and read anew when it has changed.
+"""The schema as the analyst role can read it: read once, stored, and read again after changes.
 
 Each question asks for the schema's fingerprint, which takes milliseconds.  Where it is the one that
 was read before, by this process or by an earlier one of the same login, nothing else is asked.
@@ -30,12 +30,12 @@ from walagent.store.connections import Pool
 from walagent.store.errors import translating
 from walagent.store.schema import Table
 
-_FORM: Final = 1  # of what is kept; another one makes it be read anew
+_FORM: Final = 1  # of the stored index; another one invalidates it
 _TRIES: Final = 3  # to read a schema that changes meanwhile
 _LOOKED_INTO: Final = 100  # tables without statistics whose first rows are read
 _LOOKING: Final = 5.0  # seconds for all of them together
 _SAMPLING: Final = ReadLimits(rows=5000, cell=100, seconds=1.0, lock_seconds=0.2, cost=1e5)
-_OLD: Final = 86_400.0  # seconds after which values and numbers of rows are read anew
+_OLD: Final = 86_400.0  # seconds after which values and row counts are read again
 _NEAR: Final = 20  # tables that are found by meaning
 _DROPPED: Final = frozenset({"XX000", "42P01", "42703"})  # while we read of it
 
@@ -44,7 +44,7 @@ _Samples = dict[tuple[str, str], Sequence[str]]  # by table and column
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class CatalogSettings:
     """What of the schema is shown.
 
     Args:
@@ -102,7 +102,7 @@ class Catalog:
         self,
         pool: Pool,
         executor: Statements,
-        settings: Settings | None = None,
+        settings: CatalogSettings | None = None,
         vectors: Vectors | None = None,
     ) -> None:
         """Read nothing yet.
@@ -115,7 +115,7 @@ class Catalog:
         self._vectors = vectors
         self._pool = pool
         self._executor = executor
-        self._settings = settings or Settings()
+        self._settings = settings or CatalogSettings()
         self._known: _Known | None = None
         self._reading = asyncio.Lock()
 
@@ -146,7 +146,7 @@ class Catalog:
         )
 
     async def index(self) -> IndexSummary:
-        """Read the schema anew, whether it has changed or not, and keep it."""
+        """Read the schema again, even if it is unchanged, and store it."""
         with translating():
             async with self._reading:
                 before = self._known or await self._kept(*await self._present())

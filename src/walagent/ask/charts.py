@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from walagent import pgtypes
 from walagent.rows.rows import ResultColumn, Rows
 
-MOST_SERIES: Final = 7  # as many as colours can be told apart
+MOST_SERIES: Final = 7  # the number of distinguishable colors
 MOST_BARS: Final = 40  # two screens
 
 _NUMBERS: Final = pgtypes.NUMBERS | {pgtypes.MONEY}

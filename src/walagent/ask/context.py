@@ -1,4 +1,4 @@
-"""What the planner is told of the database: tables, columns, keys, as the analyst may read them."""
+"""The database in a prompt: tables, columns and keys that the analyst role can read."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

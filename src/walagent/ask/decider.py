@@ -1,4 +1,4 @@
-"""Decides for runs of questions: summaries of the session first, then the moves of `ask.moves`."""
+"""The decider of questions: summarize the session first, then the moves of `ask.moves`."""
 
 import secrets
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from walagent.agent.untrusted import marker
 from walagent.ask import history, prompts
 from walagent.ask.catalog import Catalog
 from walagent.ask.context import SchemaContext
-from walagent.ask.moves import Standing, next_move, read_standing
+from walagent.ask.moves import QuestionProgress, next_move, read_standing
 from walagent.ask.options import Options
 from walagent.message import Message, ModelSpec, Request
 from walagent.moves import Ask, Move, Prompt
@@ -18,11 +18,11 @@ from walagent.store.questions import SessionHistory, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much the model is shown.
+class PromptLimits:
+    """Limits of what the model is shown.
 
     Args:
-        rows: of a result, as the planner is told.
+        rows: of a result; the limit that the planner is shown.
         history: characters of earlier turns that are shown in full; older ones as a summary.
         search: whether plans may search the web.
     """
@@ -43,12 +43,12 @@ class QuestionDecider:
     options: Options
     past: SessionHistory
     catalog: Catalog
-    bounds: Bounds
+    bounds: PromptLimits
     _secret: bytes = field(default_factory=secrets.token_bytes, repr=False)
     _schema: SchemaContext | None = None
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
-        """Summarize what does not fit any more; then decide about the question itself."""
+        """Summarize turns that no longer fit; then decide about the question itself."""
         del run
         if old := self._too_old(steps):
             return Ask((Prompt("summary", {"upto": old[-1].id}),))
@@ -57,7 +57,7 @@ class QuestionDecider:
     async def render(
         self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
     ) -> Request:
-        """Write a prompt of the planner, the critic, the answer or the summary."""
+        """Build a request of the planner, the critic, the answer or the summary."""
         del model
         mark = marker(self._secret, run.run_id)
         question = str((run.claim.question or {})["text"])
@@ -67,7 +67,7 @@ class QuestionDecider:
                 turns = map(history.told, self._too_old(steps))
                 return prompts.summary_request(self._past(steps).summary, turns, marker=mark)
             case "planner":
-                rejected = () if "candidate" in prompt.about else tuple(standing.told)
+                rejected = () if "candidate" in prompt.about else tuple(standing.rejected)
                 return prompts.planner_request(
                     question,
                     await self._context(question),
@@ -83,8 +83,8 @@ class QuestionDecider:
             case _:
                 return prompts.answer_request(question, self._history(steps), standing, marker=mark)
 
-    def standing(self, steps: Sequence[Step]) -> Standing:
-        """Read where the question stands."""
+    def standing(self, steps: Sequence[Step]) -> QuestionProgress:
+        """Read the progress of the question."""
         options = self.options
         return read_standing(steps, replans=options.retries, candidates=options.candidates)
 
@@ -97,14 +97,14 @@ class QuestionDecider:
         return history.messages(self._past(steps), self.bounds.history)
 
     def _too_old(self, steps: Sequence[Step]) -> Sequence[Turn]:
-        """Give the turns that must be summarized; none after a summary without words."""
+        """Return the turns to summarize; none after an empty summary."""
         replies = [step for step in steps if step.content.get("by") == "summary"]
         if replies and not _words(replies[-1]):
             return ()
         return history.too_old(self._past(steps), self.bounds.history)
 
     def _past(self, steps: Sequence[Step]) -> SessionHistory:
-        """Give the session before the question, with the summaries that the run has recorded."""
+        """Return the session before the question, with the summaries that the run has recorded."""
         past = self.past
         for step in steps:
             if step.content.get("by") != "summary" or not (words := _words(step)):

@@ -1,4 +1,4 @@
-"""What a question is told of those before it: the latest turns as they were, the older in summary.
+"""The session in a prompt: the latest turns in full, older ones as a summary.
 
 A turn is the question, the answer and its statements.  Rows are not repeated: of each result it is
 said how large it is and which step of which run keeps it.
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from walagent.message import Message, Text
 from walagent.store.questions import SessionHistory, Turn
 
-_ANSWER = 2_000  # characters of an answer that later questions are told
+_ANSWER = 2_000  # characters of an answer that later questions are shown
 _SQL = 2_000  # and of each of its statements
 _AT_ONCE = 40_000  # characters that one summary is made of
 

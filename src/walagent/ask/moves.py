@@ -1,7 +1,7 @@
-"""What a question's run does next: a pure function of its recorded steps, as in `agent.loop`.
+"""The next move of a question's run: a pure function of its recorded steps, as in `agent.loop`.
 
-Recorded are, in this order and as often as it takes: the planner's reply, the result of each step
-of its plan, the critic's verdicts, and the reply that answers.  A plain question takes two replies.
+Steps are, in this order and as often as needed: the planner's reply, the result of each step of its
+plan, the critic's verdicts, and the reply that answers.  A simple question takes two replies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 from walagent.agent.transcript import reply_from_json
 from walagent.ask.candidates import (
-    Candidate,
     Chosen,
+    PlanCandidate,
     asks_back,
     choose,
     read_candidate,
@@ -26,30 +26,30 @@ from walagent.moves import Act, Ask, Call, End, Move, Prompt, fail
 from walagent.run import RunState, Step, StepKind
 from walagent.tool_spec import Effect, Tool
 
-MAX_CORRECTIONS: Final = 2  # of a plan that is no plan
+MAX_CORRECTIONS: Final = 2  # of an invalid plan
 MAX_REVISIONS: Final = 1  # after a verdict of the critic
-MAX_SILENCES: Final = 2  # replies without the answer that was asked for
+MAX_SILENCES: Final = 2  # replies without the requested answer
 
 
 @dataclass(slots=True)
-class Standing:
-    """Where a question stands, read from its steps.
+class QuestionProgress:
+    """The progress of a question, read from its steps.
 
     Args:
-        told: rejected plans, and why.
-        objections: what the critic has said and nobody could mend; the answer says it, too.
-        settled: whether one of the candidates was taken, or none could be.
-        chosen: the candidate that was taken, for as long as its plan stands.
+        rejected: plans with the reason of their rejection.
+        objections: of the critic after the last revision; the answer contains them.
+        settled: whether a candidate was chosen, or all were rejected.
+        chosen: the chosen candidate, while its plan is current.
     """
 
     most_replans: int = MAX_REPLANS
     wanted: int = 1  # plans for the question
-    candidates: dict[int, Candidate] = field(default_factory=dict[int, Candidate])
+    candidates: dict[int, PlanCandidate] = field(default_factory=dict[int, PlanCandidate])
     settled: bool = False
     chosen: Chosen | None = None
     plan: Plan | None = None
     results: dict[str, StepResult] = field(default_factory=dict[str, StepResult])
-    told: list[tuple[Mapping[str, Json] | None, str]] = field(
+    rejected: list[tuple[Mapping[str, Json] | None, str]] = field(
         default_factory=list[tuple[Mapping[str, Json] | None, str]]
     )
     corrections: int = 0
@@ -65,12 +65,12 @@ class Standing:
 
     @property
     def failed(self) -> StepResult | None:
-        """A step that has failed for good, if there is one."""
+        """A step that has failed permanently, if any."""
         return next((each for each in self.results.values() if each.error), None)
 
     @property
     def findings(self) -> Sequence[str]:
-        """What checks have found in the results, and whether other plans came to others."""
+        """Findings of checks, and whether plans disagree."""
         found = [f"{each.id}: {said}" for each in self.results.values() for said in each.findings]
         if self.chosen and self.chosen.agree < self.chosen.of:
             found.append(f"only {self.agreement}")
@@ -78,20 +78,20 @@ class Standing:
 
     @property
     def agreement(self) -> str:
-        """How many plans came to the result; "" when there was one plan."""
+        """How many plans had the same result; "" for one plan."""
         return f"{self.chosen.agree} of {self.chosen.of} plans came to this" if self.chosen else ""
 
 
 def read_standing(
     steps: Sequence[Step], *, replans: int = MAX_REPLANS, candidates: int = 1
-) -> Standing:
-    """Read where a question stands.
+) -> QuestionProgress:
+    """Read the progress of a question.
 
     Args:
-        replans: how often is planned again after a statement that failed.
-        candidates: how many plans were asked for at first.
+        replans: maximum replans after failed statements.
+        candidates: number of plans requested first.
     """
-    standing = Standing(most_replans=replans, wanted=candidates)
+    standing = QuestionProgress(most_replans=replans, wanted=candidates)
     for step in steps:
         if number := step.content.get("candidate"):
             _read_candidate(standing, number, step)
@@ -103,7 +103,7 @@ def read_standing(
 
 
 def next_move(steps: Sequence[Step], options: Options) -> Move:
-    """Decide what comes next."""
+    """Return the next move."""
     standing = read_standing(steps, replans=options.retries, candidates=options.candidates)
     if standing.plan is None:
         return _towards_a_plan(standing, options)
@@ -135,7 +135,7 @@ def _act(steps: Sequence[PlanStep], planned_at: int, candidate: int = 0) -> Act:
 
 
 def _call(step: PlanStep, planned_at: int) -> ToolCall:
-    """Give a step of a plan as a call; its id names the plan, too, as plans may repeat ids."""
+    """Return a step of a plan as a call; its ID includes the plan, because plans can share IDs."""
     return ToolCall(f"{planned_at}.{step.id}", step.type.value, step.model_dump(mode="json"))
 
 
@@ -145,15 +145,15 @@ _TOOLS: Final[Mapping[StepType, Tool]] = {
 }
 
 
-def _towards_a_plan(standing: Standing, options: Options) -> Move:
+def _towards_a_plan(standing: QuestionProgress, options: Options) -> Move:
     if standing.wanted > 1 and not standing.settled:
         return _towards_candidates(standing, options)
     if standing.corrections > MAX_CORRECTIONS:
-        return fail(f"the model made no plan that can be carried out: {standing.told[-1][1]}")
+        return fail(f"the model made no plan that can be carried out: {standing.rejected[-1][1]}")
     return Ask((Prompt("planner", keep=True),))
 
 
-def _towards_candidates(standing: Standing, options: Options) -> Move:
+def _towards_candidates(standing: QuestionProgress, options: Options) -> Move:
     numbers = range(1, standing.wanted + 1)
     if missing := [number for number in numbers if number not in standing.candidates]:
         return Ask(tuple(Prompt("planner", {"candidate": number}, keep=True) for number in missing))
@@ -162,10 +162,10 @@ def _towards_candidates(standing: Standing, options: Options) -> Move:
     return _act(ready, candidate.planned_at, candidate.number)
 
 
-def _read_candidate(standing: Standing, number: int, step: Step) -> None:
-    """Read a reply or a result of a candidate; with the last of them, one is taken."""
+def _read_candidate(standing: QuestionProgress, number: int, step: Step) -> None:
+    """Read a reply or a result of a candidate; after the last one, choose a candidate."""
     if standing.settled:
-        return  # the result of a step that went beside one that failed
+        return  # the result of a step that ran concurrently with one that failed
     if step.kind == StepKind.REPLY:
         standing.candidates[number] = read_candidate(number, arguments_of(step), step.seq)
     else:
@@ -175,7 +175,7 @@ def _read_candidate(standing: Standing, number: int, step: Step) -> None:
         _settle(standing)
 
 
-def _settle(standing: Standing) -> None:
+def _settle(standing: QuestionProgress) -> None:
     candidates = [standing.candidates[number] for number in sorted(standing.candidates)]
     if (asking := asks_back(candidates)) is not None:
         _take(standing, asking)
@@ -190,12 +190,12 @@ def _settle(standing: Standing) -> None:
         _read_result(standing, standing.results.pop(result.id))
     else:
         standing.corrections += 1
-        standing.told += [(each.written, each.mistake) for each in candidates]
+        standing.rejected += [(each.written, each.mistake) for each in candidates]
     standing.settled = True
 
 
-def _take(standing: Standing, candidate: Candidate) -> None:
-    """Go on with a candidate as if it had been the only one; that others agree is its review."""
+def _take(standing: QuestionProgress, candidate: PlanCandidate) -> None:
+    """Continue with a candidate as if it were the only one; agreement replaces its review."""
     standing.plan, standing.written = candidate.plan, candidate.written
     standing.planned_at = candidate.planned_at
     standing.results = dict(candidate.results)
@@ -204,12 +204,12 @@ def _take(standing: Standing, candidate: Candidate) -> None:
 
 
 def arguments_of(step: Step) -> Mapping[str, Json] | None:
-    """Give the arguments of the call that a reply was made to give; None: it has none."""
+    """Return the arguments of the required call of a reply; None: it has no call."""
     calls = reply_from_json(step.content).calls
     return calls[0].arguments if calls else None
 
 
-def _read_reply(standing: Standing, step: Step) -> None:
+def _read_reply(standing: QuestionProgress, step: Step) -> None:
     match step.content["by"]:
         case "planner":
             _read_planner(standing, step)
@@ -223,21 +223,21 @@ def _read_reply(standing: Standing, step: Step) -> None:
             standing.silences += not _said(given)
 
 
-def _read_planner(standing: Standing, step: Step) -> None:
+def _read_planner(standing: QuestionProgress, step: Step) -> None:
     arguments = arguments_of(step)
     try:
         plan = read_plan(arguments)
     except InvalidCallError as error:
         standing.corrections += 1
-        standing.told.append((arguments, str(error)))
+        standing.rejected.append((arguments, str(error)))
         return
     standing.plan, standing.written, standing.planned_at = plan, arguments, step.seq
     standing.results = dict(_still_good(plan, standing))
     standing.steps = {step.id: step for step in plan.steps}
 
 
-def _still_good(plan: Plan, standing: Standing) -> Iterator[tuple[str, StepResult]]:
-    """Keep the results of steps that the new plan has as they were, needs included."""
+def _still_good(plan: Plan, standing: QuestionProgress) -> Iterator[tuple[str, StepResult]]:
+    """Yield the results of steps that the new plan repeats with the same dependencies."""
     kept: set[str] = set()
     for wave in waves(plan.steps):
         for step in (each for each in plan.steps if each.id in wave):
@@ -247,7 +247,7 @@ def _still_good(plan: Plan, standing: Standing) -> Iterator[tuple[str, StepResul
                 yield step.id, standing.results[step.id]
 
 
-def _read_result(standing: Standing, result: StepResult) -> None:
+def _read_result(standing: QuestionProgress, result: StepResult) -> None:
     if not result.error or standing.replans >= standing.most_replans:
         standing.results[result.id] = result
         return
@@ -255,7 +255,7 @@ def _read_result(standing: Standing, result: StepResult) -> None:
     _plan_again(standing, f"step {result.id} failed: {result.error}", keep=True)
 
 
-def _read_verdict(standing: Standing, stage: str, arguments: Mapping[str, Any]) -> None:
+def _read_verdict(standing: QuestionProgress, stage: str, arguments: Mapping[str, Any]) -> None:
     standing.evaluated.add(stage)
     if arguments.get("approved", True):
         return
@@ -272,8 +272,8 @@ def _said(answer: Mapping[str, Any] | None) -> str:
     return text.strip() if isinstance(text, str) else ""
 
 
-def _plan_again(standing: Standing, why: str, *, keep: bool) -> None:
-    standing.told.append((standing.written, why))
+def _plan_again(standing: QuestionProgress, why: str, *, keep: bool) -> None:
+    standing.rejected.append((standing.written, why))
     standing.plan = None
     standing.chosen = None
     standing.evaluated.clear()
@@ -281,8 +281,8 @@ def _plan_again(standing: Standing, why: str, *, keep: bool) -> None:
         standing.results.clear()
 
 
-def _wants_critic(standing: Standing, stage: Literal["plan", "results"]) -> bool:
-    """Whether the critic should look: at plans of several statements, at results with findings."""
+def _wants_critic(standing: QuestionProgress, stage: Literal["plan", "results"]) -> bool:
+    """Whether the critic reviews: plans of several statements, and results with findings."""
     if stage in standing.evaluated or standing.plan is None:
         return False
     if stage == "plan":

@@ -1,4 +1,4 @@
-"""What is told while a question is worked, and what becomes of it in the end."""
+"""Events of a question, and its result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Status = Literal["answered", "clarify", "refused", "error"]
 
 @dataclass(frozen=True, slots=True)
 class PlanMade:
-    """A plan was made; the candidate is its number, where there are several."""
+    """A plan was made; *candidate* is its number if several were requested."""
 
     plan: Plan
     candidate: int = 0
@@ -22,7 +22,7 @@ class PlanMade:
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A step has begun."""
+    """A step of the plan was started."""
 
     step: PlanStep
     candidate: int = 0
@@ -30,7 +30,7 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step has ended."""
+    """A step of the plan has ended."""
 
     result: StepResult
     candidate: int = 0
@@ -38,14 +38,14 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class ModelAsked:
-    """A model is being asked: the planner, the critic, or for the answer."""
+    """The model is called: for the plan, a review or the answer."""
 
     who: str
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWaiting:
-    """Another process works on the session's last question, or died less than so long ago."""
+    """Another process holds the previous question of the session, for up to *seconds*."""
 
     seconds: float
 
@@ -55,7 +55,7 @@ QuestionEvent = PlanMade | StepStarted | StepDone | ModelAsked | SessionWaiting
 
 @dataclass(frozen=True, slots=True)
 class QuestionResult:
-    """What became of a question, with its proof."""
+    """The result of a question: the answer, and the rows and statements that support it."""
 
     status: Status
     text: str
@@ -71,22 +71,22 @@ class QuestionResult:
 
     @property
     def sql(self) -> Sequence[str]:
-        """The statements that were run on the database, in the order of the plan."""
+        """The executed statements, in the order of the plan."""
         return [each.query for each in self.results.values() if each.type == "SQL" and each.query]
 
     @property
     def scope(self) -> Sequence[str]:
-        """Why there may be rows that the reader was not shown; they are among the caveats, too."""
+        """Why rows might be hidden from the analyst role; also among the caveats."""
         return scope_of(self.results)
 
     @property
     def assumptions(self) -> Sequence[str]:
-        """What the planner took for granted."""
+        """The assumptions of the plan."""
         return self.plan.assumptions if self.plan else ()
 
     @property
     def sources(self) -> Sequence[str]:
-        """Where facts from outside the database come from: the addresses that a search gave."""
+        """The URLs of search results."""
         found: list[str] = []
         for each in self.results.values():
             if each.type == "SEARCH" and "url" in each.rows.names:
@@ -96,24 +96,24 @@ class QuestionResult:
 
     @property
     def last_rows(self) -> StepResult | None:
-        """The result that the answer rests on: the last step's that has rows, else an empty one."""
+        """The result that supports the answer: of the last step with rows, else an empty one."""
         return rests_on(self.plan.steps if self.plan else (), self.results)
 
     @property
     def rows(self) -> Rows:
-        """The rows that the answer rests on; none where there are none."""
+        """The rows that support the answer."""
         return self.last_rows.rows if self.last_rows else Rows(())
 
     def to_pandas(self) -> Any:  # noqa: ANN401 - a pandas.DataFrame
-        """Give these rows as a DataFrame of pandas; `PreconditionError` where it is missing."""
+        """Return the rows as a pandas DataFrame; `PreconditionError` if pandas is missing."""
         return self.rows.to_pandas()
 
     def to_polars(self) -> Any:  # noqa: ANN401 - a polars.DataFrame
-        """Give these rows as a DataFrame of polars; `PreconditionError` where it is missing."""
+        """Return the rows as a polars DataFrame; `PreconditionError` if polars is missing."""
         return self.rows.to_polars()
 
     def answer_to_json(self) -> dict[str, Json]:
-        """Write what is kept of it after its run is pruned."""
+        """Return the part that remains after its run is removed."""
         kept = {"status", "answer", "sql", "assumptions", "caveats", "scope"}
         answer = {key: value for key, value in self.to_json().items() if key in kept}
         answer["results"] = [
@@ -123,7 +123,7 @@ class QuestionResult:
         return answer
 
     def to_json(self) -> dict[str, Json]:
-        """Write it for programs."""
+        """Return it as JSON."""
         return {
             "status": self.status,
             "question": self.question,

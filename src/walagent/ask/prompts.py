@@ -1,4 +1,4 @@
-"""What planner, critic and answerer are told.
+"""Prompts of the planner, the critic and the answer.
 
 The schema and the question's own words are instructions; rows are data, and stand in a block.  Its
 marker is the same in all requests of a question, so that what was sent before stays equal.
@@ -11,7 +11,7 @@ import orjson
 
 from walagent.agent.untrusted import RULE, framed
 from walagent.ask.context import SchemaContext
-from walagent.ask.moves import Standing
+from walagent.ask.moves import QuestionProgress
 from walagent.ask.plan import plan_schema
 from walagent.ask.results import StepResult
 from walagent.message import Json, Message, Reply, Request, Text, ToolChoice, ToolSpec
@@ -175,7 +175,7 @@ def _values_block(values: Sequence[tuple[str, Sequence[str]]], marker: str) -> s
 
 
 def critic_request(
-    question: str, schema: SchemaContext, standing: Standing, stage: str, *, marker: str
+    question: str, schema: SchemaContext, standing: QuestionProgress, stage: str, *, marker: str
 ) -> Request:
     """Ask for a verdict on the plan, or on what came of it."""
     about = f"The question:\n{question}\n\nThe plan:\n{_written(standing)}"
@@ -187,7 +187,7 @@ def critic_request(
 
 
 def answer_request(
-    question: str, history: Sequence[Message], standing: Standing, *, marker: str
+    question: str, history: Sequence[Message], standing: QuestionProgress, *, marker: str
 ) -> Request:
     """Ask for the answer in words."""
     said = _results(standing, marker)
@@ -197,7 +197,7 @@ def answer_request(
     return _request(system, [*history, _says("user", about)], ANSWER, "The answer.", _ANSWER_SCHEMA)
 
 
-def _results(standing: Standing, marker: str) -> str:
+def _results(standing: QuestionProgress, marker: str) -> str:
     """Show samples of all results, as data."""
     shown = "\n\n".join(_shown(result) for result in standing.results.values())
     return framed("results", shown, marker)
@@ -225,7 +225,7 @@ def _cell(text: str | None) -> str:
     return "NULL" if text is None else " ".join(text[:_CELL].splitlines())
 
 
-def _written(standing: Standing) -> str:
+def _written(standing: QuestionProgress) -> str:
     return orjson.dumps(standing.written, option=orjson.OPT_INDENT_2).decode()
 
 

@@ -16,7 +16,7 @@ from walagent.agent_spec import AgentSpec, Authority, RunLimits
 from walagent.ask import prompts
 from walagent.ask.actor import PlanActor, step_of
 from walagent.ask.catalog import Catalog
-from walagent.ask.decider import Bounds, QuestionDecider
+from walagent.ask.decider import PromptLimits, QuestionDecider
 from walagent.ask.moves import arguments_of
 from walagent.ask.options import Options
 from walagent.ask.outcome import (
@@ -83,7 +83,7 @@ class Question:
         self._desk = desk
         self._asked = asked
         self._session = session
-        bounds = Bounds(desk.rows, desk.history, desk.statements.searches)
+        bounds = PromptLimits(desk.rows, desk.history, desk.statements.searches)
         self._decider = QuestionDecider(options, past, desk.catalog, bounds)
 
     async def answer(

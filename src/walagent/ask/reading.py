@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from walagent.ask.moves import Standing
+from walagent.ask.moves import QuestionProgress
 from walagent.ask.outcome import QuestionResult, Status
 from walagent.ask.results import scope_of
 from walagent.run import Step, StepKind
@@ -14,7 +14,7 @@ def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its step
     session: str,
     status: Status,
     text: str,
-    standing: Standing,
+    standing: QuestionProgress,
     steps: Sequence[Step],
 ) -> QuestionResult:
     """Give the outcome with its evidence."""

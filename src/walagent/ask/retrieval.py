@@ -43,7 +43,7 @@ class _Document:
 
 
 class Index:
-    """The tables of a schema, to be ranked for questions.  Pure; made anew with each schema."""
+    """The tables of a schema, to be ranked for questions.  Pure; built for each schema."""
 
     def __init__(self, tables: Sequence[Table]) -> None:
         """Read the tables, as `store.schema.read_schema` gives them."""

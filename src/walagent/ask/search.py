@@ -266,8 +266,8 @@ def _wait(response: httpx2.Response, attempt: int) -> float | None:
 def _refusal(status: int) -> str:
     match status:
         case 401 | 402 | 403:
-            return f"refuses our key (HTTP {status})"
+            return f"rejects the key (HTTP {status})"
         case 429:  # _BUSY
-            return "asks us to wait (HTTP 429)"
+            return "asks to wait (HTTP 429)"
         case _:
             return f"failed (HTTP {status})"

@@ -47,7 +47,7 @@ class Statements:
         return self._searcher is not None
 
     async def carry_out(self, step: PlanStep, results: Mapping[str, StepResult]) -> StepResult:
-        """Carry a step out; if it fails, its fallback; what fails is told in the result."""
+        """Execute a step, or its fallback if it fails; the result contains the error."""
         try:
             return await self._once(step, results)
         except WalagentError as error:

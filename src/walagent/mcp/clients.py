@@ -90,7 +90,7 @@ def make_clients(config: Config, environment: Environment) -> Clients | None:
                 _secret(name, entry.token, environment) if entry.token else None,
                 {**entry.env, **{n: _secret(name, n, environment) for n in entry.credentials}},
                 {
-                    tool: mcp_server.Allowed(Effect(each.effect), each.timeout)
+                    tool: mcp_server.AllowedTool(Effect(each.effect), each.timeout)
                     for tool, each in entry.tools.items()
                 },
                 entry.connect,

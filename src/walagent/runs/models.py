@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from walagent import metrics
 from walagent.agent.model import Model
 from walagent.agent.models import prepare
-from walagent.agent.models.limits import LimitedModel, Limiter, Limits
+from walagent.agent.models.limits import LimitedModel, Limiter, ModelLimits
 from walagent.errors import ModelUnavailableError
 from walagent.message import ModelSpec
 
@@ -16,7 +16,10 @@ class Models:
     """Models by name, as the registry was when it was last read; `reload` tells of later rows."""
 
     def __init__(
-        self, specs: Mapping[str, ModelSpec], build: Callable[[ModelSpec], Model], limits: Limits
+        self,
+        specs: Mapping[str, ModelSpec],
+        build: Callable[[ModelSpec], Model],
+        limits: ModelLimits,
     ) -> None:
         self._specs = dict(specs)
         self._build = build

@@ -353,6 +353,6 @@ async def test_a_missing_analyst_is_named_with_how_to_make_it(
     conn: AsyncConnection,
 ) -> None:
     """So is one that this login may not be."""
-    with pytest.raises(PreconditionError, match='no role "nobody_here"') as caught:
+    with pytest.raises(PreconditionError, match='role "nobody_here" does not exist') as caught:
         await become(conn, "nobody_here")
     assert "create role nobody_here" in caught.value.hint

@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import column, rows, run_all, session, value
 from walagent.agent.models.embedded.encoder import check_machine, shared_e5
-from walagent.ask.catalog import Catalog, Settings
+from walagent.ask.catalog import Catalog, CatalogSettings
 from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
 from walagent.errors import PreconditionError
@@ -34,7 +34,7 @@ create view known as select status, count(*) as n from visitor group by 1;
 
 @asynccontextmanager
 async def catalog(
-    reader: AsyncConnection, dsn: str, settings: Settings | None = None
+    reader: AsyncConnection, dsn: str, settings: CatalogSettings | None = None
 ) -> AsyncIterator[Catalog]:
     """A catalog as a process has it."""
     async with open_pool(dsn, size=2, application="test") as pool:
@@ -49,7 +49,7 @@ async def add_tables(conn: AsyncConnection, reader: AsyncConnection, more: str =
 
 async def shown(reader: AsyncConnection, dsn: str, **settings: object) -> dict[str, list[str]]:
     """The values that a model is shown, by column."""
-    told = Settings(**settings)  # pyright: ignore[reportArgumentType]
+    told = CatalogSettings(**settings)  # pyright: ignore[reportArgumentType]
     async with catalog(reader, dsn, told) as it:
         await it.index()
         found = (await it.describe("")).values
@@ -282,7 +282,7 @@ async def by_meaning(reader: AsyncConnection, dsn: str) -> AsyncIterator[Catalog
     async with open_pool(dsn, size=2, application="test") as pool:
         vectors = Vectors(pool, shared_e5())
         await vectors.check()
-        told = Settings(samples=False, most=250)
+        told = CatalogSettings(samples=False, most=250)
         yield Catalog(pool, Statements([Guard(reader)]), told, vectors)
 
 

@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 from tests.helpers.build import attachment, claim, run_of
 from tests.helpers.database import rows
 from tests.integration.ask.test_asking import COUNT, answer, plan, scene, step
-from walagent.ask.decider import Bounds, QuestionDecider
+from walagent.ask.decider import PromptLimits, QuestionDecider
 from walagent.ask.options import Options
 from walagent.run import Step, StepKind
 from walagent.store.questions import SessionHistory
@@ -43,7 +43,7 @@ async def test_the_decider_of_questions_keeps_the_contract(
         run = run_of(attachment(), claim(kind="question", question={"text": QUESTION}))
 
         def made() -> QuestionDecider:
-            return QuestionDecider(options, SessionHistory(), on.desk.catalog, Bounds())
+            return QuestionDecider(options, SessionHistory(), on.desk.catalog, PromptLimits())
 
         for check in DECIDER_CHECKS:
             await check(DeciderCase(made, run, history))

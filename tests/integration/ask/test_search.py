@@ -136,10 +136,10 @@ async def test_what_is_found_is_cut_and_cleaned() -> None:
 @pytest.mark.parametrize(
     ("answers", "why", "requests"),
     [
-        ([Outgoing(429, b"{}")], "asks us to wait (HTTP 429)", 3),
-        ([Outgoing(429, b"{}", {"retry-after": "60"})], "asks us to wait (HTTP 429)", 1),
+        ([Outgoing(429, b"{}")], "asks to wait (HTTP 429)", 3),
+        ([Outgoing(429, b"{}", {"retry-after": "60"})], "asks to wait (HTTP 429)", 1),
         ([Outgoing(503, b"")], "failed (HTTP 503)", 3),
-        ([Outgoing(401, b"{}")], "refuses our key (HTTP 401)", 1),
+        ([Outgoing(401, b"{}")], "rejects the key (HTTP 401)", 1),
         ([Outgoing(302, b"", {"location": "http://127.0.0.1:1/"})], "failed (HTTP 302)", 1),
         ([Outgoing(200, b"<html>")], "answered what is no result of a search", 1),
         ([Outgoing(200, b'{"web": {"results": "x"}}')], "answered what is no result", 1),
@@ -274,11 +274,11 @@ async def test_a_fallback_is_taken_where_the_search_fails(conn: AsyncConnection,
 def test_a_search_wants_its_key_by_name() -> None:
     """And says which, before a question is asked."""
     brave = AskSettings.model_validate({"search": {"provider": "brave"}})
-    with pytest.raises(ConfigError, match="none called BRAVE_API_KEY"):
+    with pytest.raises(ConfigError, match="key BRAVE_API_KEY of brave is not set"):
         searcher_of(brave, Environment({}))
     assert searcher_of(brave, Environment({"BRAVE_API_KEY": "x"})) is not None
     other = AskSettings.model_validate({"search": {"provider": "tavily", "credential": "OURS"}})
-    with pytest.raises(ConfigError, match="none called OURS"):
+    with pytest.raises(ConfigError, match="key OURS of tavily is not set"):
         searcher_of(other, Environment({"TAVILY_API_KEY": "x"}))
     own = AskSettings.model_validate({"search": {"provider": "searxng"}})
     with pytest.raises(ConfigError, match="has no address of its own"):

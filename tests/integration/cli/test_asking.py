@@ -349,11 +349,11 @@ async def test_where_there_are_many_models_a_person_says_which(
         )
         ended = await on.types("ask", QUESTION)
         assert ended.code == 3
-        assert "which of the 2 registered models should answer?" in ended.err
+        assert "no model selected: 2 are registered" in ended.err
         assert "--model NAME" in ended.err
         ended = await on.types("ask", QUESTION, "--model", "nobody")
         assert ended.code == 2
-        assert 'there is no model "nobody"' in ended.err
+        assert 'model "nobody" does not exist' in ended.err
 
 
 @pytest.mark.slow

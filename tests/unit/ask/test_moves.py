@@ -87,7 +87,7 @@ def finish(status: str, text: str) -> End:
 
 def rejected(*contents: dict[str, Json] | StepResult) -> Sequence[tuple[Json, str]]:
     """The plans so far, each with what was wrong with it."""
-    return read_standing(steps(*contents)).told
+    return read_standing(steps(*contents)).rejected
 
 
 def ids(found: Move) -> list[str]:
@@ -304,14 +304,14 @@ def test_where_every_plan_falls_out_one_more_is_asked_for() -> None:
     """As if there had been one: with what failed, or with all their mistakes; then it is alone."""
     failed = [of(n, result("a", error=f"column {n} is missing")) for n in (1, 2, 3)]
     assert several(*THREE, *failed) == PLANNER
-    told = read_standing([*THREE, *failed], candidates=3).told
+    told = read_standing([*THREE, *failed], candidates=3).rejected
     assert told[-1][1] == "step a failed: column 1 is missing"
     assert isinstance(several(*THREE, *failed, replans=0), End)
     alone = [*THREE, *failed, *steps(planned(sql("a")))]
     assert ids(several(*alone)) == ["a"]
     none = [of(n, planned(sql("a", "a"))) for n in (1, 2)]
     assert several(*none, count=2) == PLANNER
-    assert len(read_standing(none, candidates=2).told) == 2
+    assert len(read_standing(none, candidates=2).rejected) == 2
 
 
 def test_more_than_half_of_the_plans_may_ask_back() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from walagent.agent.model import Model
-from walagent.agent.models.limits import Limits, LimitSettings
+from walagent.agent.models.limits import LimitSettings, ModelLimits
 from walagent.agent.models.scripted.model import ScriptedModel
 from walagent.errors import ModelLimitedError, ModelUnauthorizedError, ModelUnavailableError
 from walagent.message import Message, ModelSpec, Request, Text
@@ -20,7 +20,7 @@ SPECS = {name: ModelSpec(name, "openai", name) for name in ("a", "b")}
 
 def models(build: Callable[[ModelSpec], Model], calls: int = 256) -> Models:
     """The models a and b."""
-    return Models(SPECS, build, Limits(LimitSettings(calls=calls)))
+    return Models(SPECS, build, ModelLimits(LimitSettings(calls=calls)))
 
 
 def talking(spec: ModelSpec) -> Model:

@@ -313,7 +313,7 @@ class LimitedModel:
         await self.model.aclose()
 
 
-class Limits:
+class ModelLimits:
     """The limiters of this process, one for each model of a provider, base URL and credential.
 
     Providers count by model within a key, so one model that is limited says nothing of the others;

@@ -22,7 +22,7 @@ from mcp.types import (
     TextContent,
 )
 
-from walagent.agent.tools.mcp_server import McpServer, Opened, ServerSpec, code_of
+from walagent.agent.tools.mcp_server import McpConnection, Opened, ServerSpec, code_of
 from walagent.agent.tools.python import ToolContext
 from walagent.agent.untrusted import framed, marker, without_control
 from walagent.errors import OutcomeUnknownError, ToolFailedError
@@ -38,7 +38,7 @@ _SECRET: Final = os.urandom(32)  # makes markers
 class _Called:
     """A tool of a server, as an attachment has it."""
 
-    server: McpServer
+    server: McpConnection
     tool: Tool
     name: str
     opened: Opened | None = None
@@ -79,7 +79,7 @@ class McpServers:
     """The servers of the configuration; opened when needed, closed at the end."""
 
     def __init__(self, specs: Sequence[ServerSpec]) -> None:
-        self.servers = {spec.name: McpServer(spec) for spec in specs}
+        self.servers = {spec.name: McpConnection(spec) for spec in specs}
 
     def callee(self, tool: Tool) -> _Called:
         """Give what carries *tool* out.

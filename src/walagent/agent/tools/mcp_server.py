@@ -31,7 +31,7 @@ _MOST_TOOLS: Final = 1000  # that are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class Allowed:
+class AllowedTool:
     """What the configuration says of one tool."""
 
     effect: Effect = Effect.UNSAFE
@@ -55,12 +55,12 @@ class ServerSpec:
     url: str = ""
     token: str | None = field(default=None, repr=False)
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    tools: Mapping[str, Allowed] = field(default_factory=dict[str, Allowed])
+    tools: Mapping[str, AllowedTool] = field(default_factory=dict[str, AllowedTool])
     connect: float = 30.0
     most: int = 50_000
 
 
-class McpServer:
+class McpConnection:
     """One server, opened when it is first needed and again when it was lost."""
 
     def __init__(self, spec: ServerSpec) -> None:
@@ -130,7 +130,7 @@ class McpServer:
 
 
 class Opened:
-    """A connection, in a task of its own: the SDK wants whoever opened it to close it."""
+    """A connection in its own task: the SDK requires that one task opens and closes it."""
 
     def __init__(self, spec: ServerSpec) -> None:
         self._spec = spec
@@ -183,7 +183,7 @@ class Opened:
                 self._task.cancel()
 
     async def _keep(self) -> None:
-        """Hold the connection; whoever waits for it is told why there is none."""
+        """Hold the connection; if it cannot be opened, waiting callers get the error."""
         reason: Exception = ConnectionError("closed")
         try:
             async with _connected(self._spec) as client:
@@ -192,7 +192,7 @@ class Opened:
         except asyncio.CancelledError:
             if not self._stop.is_set():
                 raise
-        except Exception as error:  # noqa: BLE001 - of any library below; who waits is told
+        except Exception as error:  # noqa: BLE001 - of any library below; waiting callers get it
             reason = error
             if self._ready.done():
                 log.warning("mcp.connection_lost", server=self._spec.name, error=error)

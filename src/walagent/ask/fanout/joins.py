@@ -15,11 +15,11 @@ from walagent.ask.fanout.constants import as_integer
 from walagent.ask.fanout.keys import determined, groups_of, keys_of
 from walagent.ask.fanout.levels import (
     RELATION,
-    Facts,
     Filter,
     Key,
-    Level,
+    LevelFacts,
     Place,
+    QueryLevel,
     places_of,
     plain,
     read_level,
@@ -65,14 +65,14 @@ class Suspect:
     many: Many
 
 
-def suspects(rule: Sequence[Item], facts: Facts) -> Iterator[Suspect]:
+def suspects(rule: Sequence[Item], facts: LevelFacts) -> Iterator[Suspect]:
     """Give the totals of a statement that a join may make wrong, wherever in it they stand."""
     for query, around in chain.from_iterable(map(queries, rule)):
         if query.word("hasAggs") == "true":
             yield from _suspects_of(read_level(query, around, facts))
 
 
-def _suspects_of(level: Level) -> Iterator[Suspect]:
+def _suspects_of(level: QueryLevel) -> Iterator[Suspect]:
     one_a_group = determined(level, set(), groups_of(level))
     for total, name in _totals(level):
         places = places_of(level, total.fields.get("args", []))
@@ -87,7 +87,7 @@ def _suspects_of(level: Level) -> Iterator[Suspect]:
                 yield suspect
 
 
-def listed(rule: Sequence[Item], facts: Facts) -> Iterator[Suspect]:
+def listed(rule: Sequence[Item], facts: LevelFacts) -> Iterator[Suspect]:
     """Give what repeats the rows of a statement's answer, if these are rows of one source.
 
     They are where a key of it is among the columns, and nothing of what it is joined to.
@@ -108,7 +108,7 @@ def listed(rule: Sequence[Item], facts: Facts) -> Iterator[Suspect]:
                     yield suspect
 
 
-def _answering(rule: Sequence[Item], facts: Facts) -> Level | None:
+def _answering(rule: Sequence[Item], facts: LevelFacts) -> QueryLevel | None:
     """Give the query whose rows are the answer as they are: not grouped, nor made distinct."""
     for view in rule:
         outer = read_level(view, (), facts)
@@ -123,7 +123,9 @@ def _has(query: Item, flags: Sequence[str]) -> bool:
     return any(query.word(flag) == "true" for flag in flags)
 
 
-def _suspect(level: Level, total: str, place: Place, known: set[int], other: int) -> Suspect | None:
+def _suspect(
+    level: QueryLevel, total: str, place: Place, known: set[int], other: int
+) -> Suspect | None:
     """Say what *other* makes of a column of what is *known*; None where that is not clear."""
     source, column = place
     entry, many = level.table[source - 1], _many(level, other, known)
@@ -141,7 +143,7 @@ def _name(word: str) -> str:
     return re.sub(r"\\(.)", r"\1", word.strip('"'))
 
 
-def _many(level: Level, other: int, known: set[int]) -> Many | None:
+def _many(level: QueryLevel, other: int, known: set[int]) -> Many | None:
     """Say in what *other* repeats rows of *known*; None where that is not clear."""
     entry = level.table[other - 1]
     beside = level.sources - known - {other}
@@ -156,7 +158,7 @@ def _many(level: Level, other: int, known: set[int]) -> Many | None:
     return Many(entry.number("relid"), columns, tuple(level.filters.get(other, ())))
 
 
-def _totals(level: Level) -> Iterator[tuple[Item, str]]:
+def _totals(level: QueryLevel) -> Iterator[tuple[Item, str]]:
     """Give the aggregates of this level that add up or count, each row as often as it comes."""
     for clause in ("targetList", "havingQual"):
         for item in chain.from_iterable(map(_below, level.query.items(clause))):

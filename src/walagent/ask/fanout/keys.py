@@ -11,17 +11,17 @@ from walagent.ask.fanout.levels import (
     CTE,
     RELATION,
     SUBQUERY,
-    Facts,
     Key,
-    Level,
+    LevelFacts,
     Place,
+    QueryLevel,
     plain,
     read_level,
 )
 from walagent.ask.fanout.rule import Item
 
 
-def determined(level: Level, start: set[int], given: set[Place]) -> set[int]:
+def determined(level: QueryLevel, start: set[int], given: set[Place]) -> set[int]:
     """Give the sources of which there is one row at most for each row of *start*."""
     known = set(start)
     while True:
@@ -35,12 +35,12 @@ def determined(level: Level, start: set[int], given: set[Place]) -> set[int]:
         known |= more
 
 
-def _bound(level: Level, source: int, known: set[int], given: set[Place]) -> Key:
+def _bound(level: QueryLevel, source: int, known: set[int], given: set[Place]) -> Key:
     columns = (column for (at, column), by in level.bound if at == source and by <= known)
     return frozenset(chain(columns, (column for at, column in given if at == source)))
 
 
-def groups_of(level: Level) -> set[Place]:
+def groups_of(level: QueryLevel) -> set[Place]:
     """Give the columns that the rows of a group have in common."""
     wanted = {each.number("tleSortGroupRef") for each in level.query.items("groupClause")}
     if level.query.items("groupingSets"):
@@ -51,7 +51,7 @@ def groups_of(level: Level) -> set[Place]:
     return {place for place in places if place is not None}
 
 
-def keys_of(level: Level, source: int) -> Sequence[Key]:
+def keys_of(level: QueryLevel, source: int) -> Sequence[Key]:
     """Give the keys of a source that are known."""
     entry = level.table[source - 1]
     match entry.number("rtekind"):
@@ -65,7 +65,7 @@ def keys_of(level: Level, source: int) -> Sequence[Key]:
             return ()
 
 
-def _keys_of_cte(entry: Item, around: tuple[Item, ...], facts: Facts) -> Sequence[Key]:
+def _keys_of_cte(entry: Item, around: tuple[Item, ...], facts: LevelFacts) -> Sequence[Key]:
     up = entry.number("ctelevelsup")
     if up >= len(around) or entry.word("self_reference") == "true":
         return ()
@@ -77,7 +77,7 @@ def _keys_of_cte(entry: Item, around: tuple[Item, ...], facts: Facts) -> Sequenc
     return ()
 
 
-def _keys_of_query(query: Item, around: tuple[Item, ...], facts: Facts) -> Sequence[Key]:
+def _keys_of_query(query: Item, around: tuple[Item, ...], facts: LevelFacts) -> Sequence[Key]:
     """Give the columns of a query's answer that no two rows share."""
     if id(query) not in facts.found:
         facts.found[id(query)] = ()  # until it is known; nor does a query determine itself
@@ -85,7 +85,7 @@ def _keys_of_query(query: Item, around: tuple[Item, ...], facts: Facts) -> Seque
     return facts.found[id(query)]
 
 
-def _look_for_keys(query: Item, around: tuple[Item, ...], facts: Facts) -> Sequence[Key]:
+def _look_for_keys(query: Item, around: tuple[Item, ...], facts: LevelFacts) -> Sequence[Key]:
     targets = [each for each in query.items("targetList") if each.word("resjunk") != "true"]
     if query.items("setOperations") or query.items("groupingSets"):
         return ()
@@ -100,7 +100,7 @@ def _look_for_keys(query: Item, around: tuple[Item, ...], facts: Facts) -> Seque
     return _keys_passed_on(read_level(query, around, facts), targets)
 
 
-def _keys_passed_on(level: Level, targets: Sequence[Item]) -> Sequence[Key]:
+def _keys_passed_on(level: QueryLevel, targets: Sequence[Item]) -> Sequence[Key]:
     """Give the keys of the one source that determines all others, where its columns are shown."""
     shown: dict[Place, int] = {}
     for target in targets:

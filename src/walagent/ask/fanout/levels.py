@@ -28,7 +28,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class LevelFacts:
     """What the catalog says.
 
     Args:
@@ -48,7 +48,7 @@ class Facts:
 
 
 @dataclass(slots=True)
-class Level:
+class QueryLevel:
     """One query: its sources, and what its conditions say about them.
 
     Args:
@@ -59,7 +59,7 @@ class Level:
 
     query: Item
     around: tuple[Item, ...]
-    facts: Facts
+    facts: LevelFacts
     table: Sequence[Item]
     sources: set[int] = field(default_factory=set[int])
     bound: list[tuple[Place, frozenset[int]]] = field(
@@ -69,20 +69,20 @@ class Level:
     unclear: set[int] = field(default_factory=set[int])
 
 
-def read_level(query: Item, around: tuple[Item, ...], facts: Facts) -> Level:
+def read_level(query: Item, around: tuple[Item, ...], facts: LevelFacts) -> QueryLevel:
     """Read a query.
 
     Args:
         around: the queries that it stands in, the outermost first.
     """
-    level = Level(query, around, facts, query.items("rtable"))
+    level = QueryLevel(query, around, facts, query.items("rtable"))
     tree = query.item("jointree")
     if tree is not None:
         _read_from(level, tree)
     return level
 
 
-def _read_from(level: Level, item: Item) -> None:
+def _read_from(level: QueryLevel, item: Item) -> None:
     """Read FROM and WHERE: an outer join repeats rows as an inner one does."""
     if item.kind == "RANGETBLREF":
         level.sources.add(item.number("rtindex"))
@@ -94,7 +94,7 @@ def _read_from(level: Level, item: Item) -> None:
             _read_from(level, each)
 
 
-def _read_condition(level: Level, item: Item) -> None:
+def _read_condition(level: QueryLevel, item: Item) -> None:
     if item.kind == "BOOLEXPR" and item.word("boolop") == "and":
         for each in item.items("args"):
             _read_condition(level, each)
@@ -102,7 +102,7 @@ def _read_condition(level: Level, item: Item) -> None:
         level.unclear |= {source for source, _ in places_of(level, [item])}
 
 
-def _read_equality(level: Level, item: Item) -> bool:
+def _read_equality(level: QueryLevel, item: Item) -> bool:
     """Read what binds columns of a source to others."""
     found = False
     for one, other, operator in _sides(level, item):
@@ -114,7 +114,7 @@ def _read_equality(level: Level, item: Item) -> bool:
     return found
 
 
-def _read_filter(level: Level, item: Item) -> bool:
+def _read_filter(level: QueryLevel, item: Item) -> bool:
     """Read the comparison of a column with a constant."""
     for one, other, operator in _sides(level, item):
         place, value = plain(level, one), literal(_cast_away(other), level.facts.labels)
@@ -127,7 +127,7 @@ def _read_filter(level: Level, item: Item) -> bool:
     return False
 
 
-def _read_null(level: Level, item: Item) -> bool:
+def _read_null(level: QueryLevel, item: Item) -> bool:
     args = item.items("arg")
     place = plain(level, args[0]) if item.kind == "NULLTEST" and args else None
     if place is None:
@@ -138,7 +138,7 @@ def _read_null(level: Level, item: Item) -> bool:
     return True
 
 
-def _sides(level: Level, item: Item) -> Iterator[tuple[Item, Item, str]]:
+def _sides(level: QueryLevel, item: Item) -> Iterator[tuple[Item, Item, str]]:
     """Give both sides of a comparison, from either end."""
     sides = item.items("args")
     operator = level.facts.operators.get(item.number("opno"), "")
@@ -150,7 +150,7 @@ def _sides(level: Level, item: Item) -> Iterator[tuple[Item, Item, str]]:
 # Expressions.
 
 
-def plain(level: Level, item: Item) -> Place | None:
+def plain(level: QueryLevel, item: Item) -> Place | None:
     """Give the column that an expression is, perhaps under a cast that changes no value."""
     item = _cast_away(item)
     places = places_of(level, [item]) if item.kind == "VAR" else set[Place]()
@@ -163,7 +163,7 @@ def _cast_away(item: Item) -> Item:
     return item
 
 
-def places_of(level: Level, values: Sequence[object], depth: int = 0) -> set[Place]:
+def places_of(level: QueryLevel, values: Sequence[object], depth: int = 0) -> set[Place]:
     """Give the columns of this level that stand in some expressions, also in queries inside."""
     found: set[Place] = set()
     for value in values:
@@ -181,7 +181,7 @@ def places_of(level: Level, values: Sequence[object], depth: int = 0) -> set[Pla
     return found
 
 
-def _resolved(level: Level, source: int, column: int) -> set[Place]:
+def _resolved(level: QueryLevel, source: int, column: int) -> set[Place]:
     """Follow a column of a join or a group to where it comes from."""
     if not 0 < source <= len(level.table):
         return {(source, column)}

@@ -14,7 +14,7 @@ from typing import Final
 from psycopg import Error, sql
 
 from walagent.ask.fanout.joins import Many, Suspect, constants, listed, numbers, relations, suspects
-from walagent.ask.fanout.levels import Facts, Filter
+from walagent.ask.fanout.levels import Filter, LevelFacts
 from walagent.ask.fanout.rule import Item, read_rule
 from walagent.errors import StatementRefusedError
 from walagent.guard.query import Connection, Guard
@@ -108,7 +108,7 @@ async def _rule(conn: Connection, text: str) -> Sequence[Item]:
     return read_rule(row[0]) if row and len(row[0]) < _LONGEST else ()
 
 
-async def _facts(conn: Connection, rule: Sequence[Item]) -> tuple[Facts, Names]:
+async def _facts(conn: Connection, rule: Sequence[Item]) -> tuple[LevelFacts, Names]:
     """Ask the catalog about what the rule mentions."""
     asked = {
         "relations": list(relations(rule)),
@@ -133,7 +133,7 @@ async def _facts(conn: Connection, rule: Sequence[Item]) -> tuple[Facts, Names]:
                 totals[oid] = name
             case _:
                 labels[unique, oid] = name
-    return Facts(keys, operators, totals, labels), names
+    return LevelFacts(keys, operators, totals, labels), names
 
 
 async def _repeats(conn: Connection, many: Many, names: Names) -> bool:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from walagent.agent.models.limits import Limiter, Limits, LimitSettings
+from walagent.agent.models.limits import Limiter, LimitSettings, ModelLimits
 from walagent.errors import (
     ModelLimitedError,
     ModelRejectedError,
@@ -348,7 +348,7 @@ def model(model_id: str, credential: str, *replies: object, url: str = "") -> Sc
 
 async def test_each_model_of_each_key_has_a_limiter_of_its_own() -> None:
     """Providers count by model within a key; two names of one model are one."""
-    limits = Limits(LimitSettings(failures=1))
+    limits = ModelLimits(LimitSettings(failures=1))
     down = limits.wrap(model("a", "K", DOWN))
     with pytest.raises(ModelUnavailableError, match="down"):
         await down.complete(REQUEST)

@@ -35,7 +35,7 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LabelChoice:
     """The nearest label, and how sure that is: 0 to 1 over all labels together."""
 
     name: str
@@ -43,7 +43,7 @@ class Choice:
     odds: Mapping[str, float]
 
 
-def nearest(text: Vector, labels: Sequence[Label]) -> Choice | None:
+def nearest(text: Vector, labels: Sequence[Label]) -> LabelChoice | None:
     """Choose the label nearest to *text*; None when there are none.
 
     All e5 vectors point roughly the same way (cosines of 0.75 to 0.95), so what the labels have
@@ -57,7 +57,7 @@ def nearest(text: Vector, labels: Sequence[Label]) -> Choice | None:
     scores = [_dot(seen, _unit(_minus(vector, common))) for vector in vectors]
     odds = dict(zip((label.name for label in labels), _softmax(scores), strict=True))
     best = max(odds, key=lambda name: odds[name])
-    return Choice(best, odds[best], odds)
+    return LabelChoice(best, odds[best], odds)
 
 
 def _softmax(scores: Sequence[float]) -> list[float]:

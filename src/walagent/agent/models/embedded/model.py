@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from walagent.agent.models.embedded import PROVIDER
 from walagent.agent.models.embedded.encoder import check_machine, shared_e5
 from walagent.agent.models.embedded.labels import Label, nearest
-from walagent.agent.models.embedded.plan import Call, Choices, Plan, Settings, plan
-from walagent.agent.models.embedded.questions import Question, questions
+from walagent.agent.models.embedded.plan import Choices, PlannedCall, PlanSettings, ToolPlan, plan
+from walagent.agent.models.embedded.questions import LabelQuestion, questions
 from walagent.agent.models.embedded.reading import Reading, read
 from walagent.agent.models.provider import Embedder, Embedding
 from walagent.errors import ConfigError, ModelRejectedError, PreconditionError
@@ -63,7 +63,9 @@ class EmbeddedModel:
         settings = _settings({**self._spec.parameters, **request.parameters}, request)
         reading = read(request.messages)
         if not reading.text:
-            return _reply(request, reading, Plan((), ("there are no words to decide on",)), Usage())
+            return _reply(
+                request, reading, ToolPlan((), ("there are no words to decide on",)), Usage()
+            )
         asked = questions(request)
         known = await self._embed([reading.text, *_texts(asked)])
         decided = plan(request, reading, _choose(reading.text, asked, known.vectors), settings)
@@ -97,7 +99,7 @@ class _Known:
         return Usage(new, sum(found.tokens for found in self.texts.values()) - new)
 
 
-def _texts(asked: Iterable[Question]) -> Iterable[str]:
+def _texts(asked: Iterable[LabelQuestion]) -> Iterable[str]:
     for question in asked:
         for option in question.options:
             yield option.description
@@ -105,7 +107,7 @@ def _texts(asked: Iterable[Question]) -> Iterable[str]:
 
 
 def _choose(
-    text: str, asked: Iterable[Question], vectors: Mapping[str, tuple[float, ...]]
+    text: str, asked: Iterable[LabelQuestion], vectors: Mapping[str, tuple[float, ...]]
 ) -> Choices:
     chosen = (
         (
@@ -127,7 +129,7 @@ def _choose(
     return {what: choice for what, choice in chosen if choice is not None}
 
 
-def _reply(request: Request, reading: Reading, decided: Plan, usage: Usage) -> Reply:
+def _reply(request: Request, reading: Reading, decided: ToolPlan, usage: Usage) -> Reply:
     """Make the calls that are not made yet; when there are none, say what was done."""
     left = [call for call in decided.calls if call.tool not in reading.done]
     if request.choice.mode in {"required", "named"} and not decided.calls:
@@ -150,15 +152,15 @@ def _summary(reading: Reading, why: str) -> str:
     return f"Called {called}: {why}." if called else f"Called nothing: {why}."
 
 
-def _part(call: Call, at: int, request: Request) -> ToolCall:
+def _part(call: PlannedCall, at: int, request: Request) -> ToolCall:
     return ToolCall(f"e5_{len(request.messages)}_{at}", call.tool, call.arguments)
 
 
-def _settings(parameters: Mapping[str, Json], request: Request) -> Settings:
+def _settings(parameters: Mapping[str, Json], request: Request) -> PlanSettings:
     """Read our two parameters; others are another provider's and mean nothing here."""
     threshold, fallback = parameters.get("threshold", 0.5), parameters.get("fallback", "")
     if isinstance(threshold, bool) or not isinstance(threshold, int | float):
         raise ModelRejectedError(f"embedded/e5: threshold is a number from 0 to 1, not {threshold}")
     if fallback and fallback not in {tool.name for tool in request.tools}:
         raise ModelRejectedError(f"embedded/e5: the agent has no tool {fallback!r} to fall back on")
-    return Settings(float(threshold), str(fallback))
+    return PlanSettings(float(threshold), str(fallback))

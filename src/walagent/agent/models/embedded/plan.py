@@ -7,7 +7,7 @@ by quoting the row.  Numbers and ids are never made up.  What is not called goes
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from walagent.agent.models.embedded.labels import Choice
+from walagent.agent.models.embedded.labels import LabelChoice
 from walagent.agent.models.embedded.questions import (
     SETTER,
     actions,
@@ -18,7 +18,7 @@ from walagent.agent.models.embedded.questions import (
 from walagent.agent.models.embedded.reading import Reading
 from walagent.message import Json, Request, ToolSpec
 
-Choices = Mapping[tuple[str, str], Choice]  # by tool and argument; ("", "") chose the tool
+Choices = Mapping[tuple[str, str], LabelChoice]  # by tool and argument; ("", "") chose the tool
 
 _FALLBACKS = ("escalate_to_human", "ask_human", "do_nothing")  # when none is named: the first there
 _QUOTE = 300  # characters of the row in an argument
@@ -28,7 +28,7 @@ _SHAPED = ("format", "pattern", "contentEncoding")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PlanSettings:
     """What an agent's parameters may say about deciding.
 
     Args:
@@ -42,7 +42,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PlannedCall:
     """A tool and its arguments."""
 
     tool: str
@@ -50,40 +50,42 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ToolPlan:
     """All calls that a text asks for, and why, in words."""
 
-    calls: tuple[Call, ...] = ()
+    calls: tuple[PlannedCall, ...] = ()
     why: tuple[str, ...] = field(default=())
 
 
-def plan(request: Request, reading: Reading, choices: Choices, settings: Settings) -> Plan:
+def plan(request: Request, reading: Reading, choices: Choices, settings: PlanSettings) -> ToolPlan:
     """Decide what to call about *reading*, whether or not some of it is done already."""
     if request.choice.mode == "none":
-        return Plan((), (_ranking(choices),))
+        return ToolPlan((), (_ranking(choices),))
     if request.choice.mode == "named":
         named = next((t for t in request.tools if t.name == request.choice.name), None)
         call = _fill(named, reading, choices, 0.0) if named else None
-        return Plan((call,) if call else (), (f"{request.choice.name} was asked for",))
+        return ToolPlan((call,) if call else (), (f"{request.choice.name} was asked for",))
     set_columns = _set_columns(request, reading, choices, settings)
     act = _act(request, reading, choices, settings)
-    return Plan(set_columns.calls + act.calls, set_columns.why + act.why)
+    return ToolPlan(set_columns.calls + act.calls, set_columns.why + act.why)
 
 
-def _set_columns(request: Request, reading: Reading, choices: Choices, settings: Settings) -> Plan:
+def _set_columns(
+    request: Request, reading: Reading, choices: Choices, settings: PlanSettings
+) -> ToolPlan:
     setter = next((tool for tool in request.tools if tool.name == SETTER), None)
     call = _fill(setter, reading, choices, settings.threshold) if setter else None
     if call is None or not call.arguments:
-        return Plan()
+        return ToolPlan()
     sure = (choices[SETTER, name] for name in call.arguments if (SETTER, name) in choices)
-    return Plan((call,), tuple(f"{choice.name} {choice.confidence:.0%}" for choice in sure))
+    return ToolPlan((call,), tuple(f"{choice.name} {choice.confidence:.0%}" for choice in sure))
 
 
-def _act(request: Request, reading: Reading, choices: Choices, settings: Settings) -> Plan:
+def _act(request: Request, reading: Reading, choices: Choices, settings: PlanSettings) -> ToolPlan:
     tools = {tool.name: tool for tool in actions(request.tools)}
     choice = choices.get(("", ""))
     if choice is None:
-        return Plan()
+        return ToolPlan()
     why = _ranking(choices)
     if failed := reading.failed.get(choice.name):
         return _instead(f"{choice.name} failed: {failed}", request, reading, settings)
@@ -92,21 +94,21 @@ def _act(request: Request, reading: Reading, choices: Choices, settings: Setting
     call = _fill(tools[choice.name], reading, choices, settings.threshold)
     if call is None:
         return _instead(f"cannot fill {choice.name} ({why})", request, reading, settings)
-    return Plan((call,), (why,))
+    return ToolPlan((call,), (why,))
 
 
-def _instead(why: str, request: Request, reading: Reading, settings: Settings) -> Plan:
+def _instead(why: str, request: Request, reading: Reading, settings: PlanSettings) -> ToolPlan:
     """Hold back: call the fallback, with the reason where it takes words."""
     wanted = (settings.fallback,) if settings.fallback else _FALLBACKS
     known = {tool.name: tool for tool in request.tools}
     tool = next((known[name] for name in wanted if name in known), None)
     call = _fill(tool, reading, {}, 0.0, because=why) if tool else None
-    return Plan((call,) if call else (), (why,))
+    return ToolPlan((call,) if call else (), (why,))
 
 
 def _fill(
     tool: ToolSpec, reading: Reading, choices: Choices, threshold: float, because: str = ""
-) -> Call | None:
+) -> PlannedCall | None:
     """Fill a tool's arguments; None when one that it needs cannot be filled."""
     required: Json = tool.input_schema.get("required") or ()
     arguments: dict[str, Json] = {}
@@ -120,7 +122,7 @@ def _fill(
             arguments[name] = _words(schema, reading.text, because)
         elif name in required:
             return None
-    return Call(tool.name, arguments)
+    return PlannedCall(tool.name, arguments)
 
 
 def _takes_words(schema: Mapping[str, Json]) -> bool:

@@ -1,6 +1,6 @@
 """What has to be chosen for a request: a tool, and a value for every argument that has a list.
 
-In: the request.  Out: `Question`s made of texts alone; whoever holds the model answers them.
+In: the request.  Out: `LabelQuestion`s, which consist of texts; the embedding model answers them.
 """
 
 import re
@@ -27,7 +27,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class LabelQuestion:
     """What to choose among: an argument's values, or with `argument` "" the tools themselves."""
 
     tool: str
@@ -44,10 +44,10 @@ def actions(tools: Iterable[ToolSpec]) -> list[ToolSpec]:
     return acting
 
 
-def questions(request: Request) -> list[Question]:
+def questions(request: Request) -> list[LabelQuestion]:
     """List all that has to be chosen to answer *request*."""
     tools = actions(request.tools)
-    which = Question("", "", tuple(_tool_option(tool, request.examples) for tool in tools))
+    which = LabelQuestion("", "", tuple(_tool_option(tool, request.examples) for tool in tools))
     return [which, *(q for tool in request.tools for q in _of_arguments(tool, request.examples))]
 
 
@@ -75,7 +75,7 @@ def _tool_option(tool: ToolSpec, examples: Sequence[Example]) -> Option:
     return Option(tool.name, _in_words(tool.name, tool.description), said)
 
 
-def _of_arguments(tool: ToolSpec, examples: Sequence[Example]) -> Iterator[Question]:
+def _of_arguments(tool: ToolSpec, examples: Sequence[Example]) -> Iterator[LabelQuestion]:
     own = [example for example in examples if example.tool == tool.name]
     for name, schema in properties(tool).items():
         if values := enum_values(schema):
@@ -88,7 +88,7 @@ def _of_arguments(tool: ToolSpec, examples: Sequence[Example]) -> Iterator[Quest
                 )
                 for value in values
             )
-            yield Question(tool.name, name, tuple(options))
+            yield LabelQuestion(tool.name, name, tuple(options))
 
 
 def value_descriptions(schema: Mapping[str, Json], values: Sequence[str]) -> dict[str, str]:

@@ -41,7 +41,7 @@ OWNED = frozenset(
 REASONING = ("reasoning_content", "reasoning")  # vLLM, llama.cpp, DeepSeek; Ollama, OpenRouter
 _OPENAI_MODEL = re.compile(r"(?:openai/)?(?:o\d|chatgpt-|gpt-(?!oss))")
 _O_SERIES = re.compile(r"(?:openai/)?o\d")
-# These reason unless told not to, and then refuse tools in Chat Completions.
+# These reason by default, and then reject tools in Chat Completions.
 _TOOLS_OR_REASONING = re.compile(r"(?:openai/)?gpt-(?:5\.6|6-(?:sol|luna))")
 _CACHES = 16  # see _cache_key
 
@@ -69,7 +69,7 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
 
 
 def opening(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, Any]:
-    """Write the fields that do not depend on how tools are told."""
+    """Build the fields that do not depend on how tools are sent."""
     newer = official or _OPENAI_MODEL.match(spec.model_id)
     body: dict[str, Any] = {
         "model": spec.model_id,

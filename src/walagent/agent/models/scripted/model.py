@@ -71,7 +71,7 @@ class Rule:
     """Replies for requests in which the user's side said *match*.
 
     Their place is counted from the last message that said it, so that a rule answers each turn
-    of a conversation anew.
+    of a conversation again.
     """
 
     match: str
@@ -194,7 +194,7 @@ def call(name: str, /, **arguments: Json) -> Call:
 
 
 def in_turn(*answers: Answer) -> Callable[[Request], Answer]:
-    """Give each answer once, at the same place, and the last one for ever: for retries.
+    """Give each answer once, at the same place, and then repeat the last one: for retries.
 
     The one thing here that remembers: it counts the calls that this process made.
     """

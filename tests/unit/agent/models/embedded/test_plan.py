@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from walagent.agent.models.embedded.labels import Choice
+from walagent.agent.models.embedded.labels import LabelChoice
 from walagent.agent.models.embedded.model import NOTE, EmbeddedModel
-from walagent.agent.models.embedded.plan import Settings, plan
+from walagent.agent.models.embedded.plan import PlanSettings, plan
 from walagent.agent.models.embedded.questions import questions, value_descriptions
 from walagent.agent.models.embedded.reading import Reading
 from walagent.agent.models.provider import Embedding
@@ -25,8 +25,8 @@ from walagent.message import (
 )
 
 TEXT = Reading("I want my money back")
-USUAL = Settings()
-Chosen = dict[tuple[str, str], Choice]
+USUAL = PlanSettings()
+Chosen = dict[tuple[str, str], LabelChoice]
 
 
 def tool(name: str, required: Sequence[str] = (), **arguments: Json) -> ToolSpec:
@@ -52,16 +52,16 @@ def asking(*tools: ToolSpec, mode: str = "auto", name: str = "") -> Request:
 
 def chose(
     tool: str, confidence: float, **arguments: tuple[str, float]
-) -> dict[tuple[str, str], Choice]:
+) -> dict[tuple[str, str], LabelChoice]:
     """What the model chose: a tool, and values for update_row."""
     odds: Mapping[str, float] = {tool: confidence, "other": 1 - confidence}
-    chosen = {("", ""): Choice(tool, confidence, odds)}
-    values = {("update_row", n): Choice(v, c, {v: c}) for n, (v, c) in arguments.items()}
+    chosen = {("", ""): LabelChoice(tool, confidence, odds)}
+    values = {("update_row", n): LabelChoice(v, c, {v: c}) for n, (v, c) in arguments.items()}
     return chosen | values
 
 
 def calls(
-    request: Request, choices: Chosen, reading: Reading = TEXT, settings: Settings = USUAL
+    request: Request, choices: Chosen, reading: Reading = TEXT, settings: PlanSettings = USUAL
 ) -> list[tuple[str, Mapping[str, Json]]]:
     """The planned calls."""
     return [(c.tool, c.arguments) for c in plan(request, reading, choices, settings).calls]
@@ -87,8 +87,8 @@ def test_an_unsure_value_is_left_out_and_an_unsure_tool_is_not_called() -> None:
 def test_the_threshold_and_the_fallback_are_settings() -> None:
     """An agent may be bolder, or fall back on another tool."""
     choices = chose("refund", 0.4)
-    assert calls(asking(*TOOLS), choices, settings=Settings(0.3)) == [("refund", {})]
-    assert calls(asking(*TOOLS), choices, settings=Settings(0.5, "close")) == [("close", {})]
+    assert calls(asking(*TOOLS), choices, settings=PlanSettings(0.3)) == [("refund", {})]
+    assert calls(asking(*TOOLS), choices, settings=PlanSettings(0.5, "close")) == [("close", {})]
 
 
 def test_without_a_fallback_nothing_is_called() -> None:
