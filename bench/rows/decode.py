@@ -18,7 +18,7 @@ def walagent(place: Place) -> Mapping[str, Any]:
     per_row = result["microseconds_per_row"]
     return {
         "all_rows": result["all_vs_pg_recvlogical"],
-        "one_percent_published": result["one_percent_published_vs_all"],
+        "one_percent_published": result["one_percent_published_vs_pg_recvlogical"],
         "one_percent_wanted": result["one_percent_wanted_vs_all"],
         "cpu_us": per_row["all"]["cpu"],
         "wall_us": per_row["all"]["wall"],
@@ -59,8 +59,8 @@ ROW = Row(
     beside="pg_recvlogical to /dev/null",
     sides={OURS: walagent},
     figures=(
-        Figure("all_rows", over=None, beside="pg_recvlogical", goal=0.9),
-        Figure("one_percent_published", over=None, beside="decoding all", goal=5),
+        Figure("all_rows", over=None, beside="pg_recvlogical", goal=1),
+        Figure("one_percent_published", over=None, beside="pg_recvlogical, the same", goal=0.9),
         Figure("one_percent_wanted", over=None, beside="decoding all"),
     ),
 )
