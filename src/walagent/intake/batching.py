@@ -27,6 +27,7 @@ GROUP = 1000  # changes of whole transactions that are written in one commit
 # Changes of an open transaction that are evaluated together.  Few of them may match, so a round
 # trip should cover many; what the stream buffers is in memory in any case.
 SPILL_AFTER = 4000
+PORTION = 400  # runs of a large transaction in one statement: each is larger than its change
 SPILL_WEIGHT = 4 << 20  # bytes; evaluating and writing them needs a multiple
 
 Found = Candidates | TooDeep

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 
 from walagent import faults
 from walagent.change import Commit, Idle, Item, Op
-from walagent.intake.batching import GROUP, SPILL_AFTER, Batch, Batcher
+from walagent.intake.batching import GROUP, PORTION, SPILL_AFTER, Batch, Batcher
 from walagent.intake.conditions import Evaluator
 from walagent.intake.evaluation import Evaluation
 from walagent.intake.settings import IntakeSettings
@@ -158,8 +158,8 @@ class Intake:
         """Insert the runs of a piece in portions: a run is larger than its change."""
         outcomes = await self._evaluation.outcomes_of(piece.found)
         await self._writer.write_beside(piece)
-        for at in range(0, len(outcomes), GROUP):
-            runs = self._evaluation.runs_of(outcomes[at : at + GROUP])
+        for at in range(0, len(outcomes), PORTION):
+            runs = self._evaluation.runs_of(outcomes[at : at + PORTION])
             await self._writer.write_piece(runs)
 
     # Positions without runs.
