@@ -1,11 +1,15 @@
 """`walagent run` and `walagent worker`: the processes that execute runs."""
 
 import asyncio
+import sys
+from typing import NoReturn
 
 import click
 
+from walagent.app.parent import end_with_parent
 from walagent.cli.output import say
-from walagent.cli.session import Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.errors import ConfigError
 
 
 @click.command("run")
@@ -28,13 +32,43 @@ def run_(where: Where, *, check: bool, no_apply: bool) -> None:
 
 
 @click.command("worker")
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes to execute runs in, one for each core.",
+)
+@click.option("--process", "index", type=int, hidden=True, help="Index of a child process.")
 @where_options
-def worker_(where: Where) -> None:
+def worker_(where: Where, processes: int, index: int | None) -> None:
     """Execute runs without reading the WAL.
 
-    One walagent run reads the WAL; any number of workers, on any machine, share its runs.
+    One walagent run reads the WAL; any number of workers, on any machine, share its runs.  With
+    --processes, each process has workers.slots runs and workers.connections connections, and
+    serves HTTP on the next port.
     """
     session = open_session(where)
+    if processes > 1:
+        _run_processes(where, session, processes)
+    if index is not None:
+        end_with_parent()
+        session = session.for_process(index)
     from walagent.cli.serving import execute
 
     asyncio.run(execute(where, session))
+
+
+def _run_processes(where: Where, session: CliSession, count: int) -> NoReturn:
+    if session.choice is None:
+        raise ConfigError(
+            "--processes requires a database",
+            hint="Use --dsn: an embedded server belongs to the process that starts it.",
+        )
+    from walagent.app.processes import run_processes
+    from walagent.cli.serving import configure_log
+
+    configure_log(session.config)
+    command = [sys.executable, "-m", "walagent", "worker", *where.options]
+    sys.exit(asyncio.run(run_processes(lambda index: [*command, "--process", str(index)], count)))

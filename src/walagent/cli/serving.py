@@ -21,7 +21,7 @@ async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
     Args:
         applying: whether models, agents and attachments of the file are applied.
     """
-    _configure_log(session.config)
+    configure_log(session.config)
     async with _prepared(session) as places:
         again = _Again(where, session, places, applying=applying)
         await once_reached(again.apply)
@@ -30,7 +30,7 @@ async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
 
 async def execute(where: Where, session: CliSession) -> None:
     """Execute runs without reading the WAL."""
-    _configure_log(session.config)
+    configure_log(session.config)
     async with _prepared(session) as places:
         again = _Again(where, session, places, applying=False)
         await work(session.config, places, Hooks(logins=again.read))
@@ -93,7 +93,8 @@ async def _prepare(session: CliSession, places: Places) -> None:
             )
 
 
-def _configure_log(config: Config) -> None:
+def configure_log(config: Config) -> None:
+    """Write log events to stderr, as the file says."""
     form = config.log.format
     if form == "auto":
         form = "text" if sys.stderr.isatty() else "json"

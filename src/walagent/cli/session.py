@@ -5,9 +5,9 @@ import functools
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import click
 from psycopg.errors import Diagnostic
@@ -33,6 +33,16 @@ class Where:
     dsn: str | None = field(default=None, repr=False)
     replication_dsn: str | None = field(default=None, repr=False)
 
+    @property
+    def options(self) -> list[str]:
+        """The same on the command line of another process."""
+        given = {
+            "--config": self.config,
+            "--dsn": self.dsn,
+            "--replication-dsn": self.replication_dsn,
+        }
+        return [word for name, value in given.items() if value for word in (name, str(value))]
+
 
 @dataclass(frozen=True, slots=True)
 class CliSession:
@@ -42,6 +52,14 @@ class CliSession:
     environment: Environment
     choice: DatabaseChoice | None
     from_env_file: frozenset[str] = frozenset()  # variables that .env has set, and may set again
+
+    def for_process(self, index: int) -> Self:
+        """Return the session of one of several processes: each serves HTTP on a port of its own."""
+        http = self.config.http
+        if not http.port:
+            return self
+        http = http.model_copy(update={"port": http.port + index})
+        return replace(self, config=self.config.model_copy(update={"http": http}))
 
     @asynccontextmanager
     async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:

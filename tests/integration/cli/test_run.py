@@ -1,14 +1,17 @@
 """The daemon as it is started: from an empty database to a worked row, and its exit codes."""
 
 import json
+import os
 import signal
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.integration.cli.user import AGENTS, DESK, User, empty_database, until
+from tests.integration.cli.user import AGENTS, DESK, PATIENCE, User, empty_database, until
 
 SCRIPT = {"replies": [{"call": "update_row", "arguments": {"status": "seen"}}, "Done."]}
 
@@ -66,6 +69,84 @@ def test_a_worker_works_what_another_process_took_in(user: User, empty: str) -> 
         conn.execute("update agent_internal.queue set queued = true")
         until(conn, "select state = 'succeeded' from agent.run")
         assert worker.ends(signal.SIGTERM) == 0
+
+
+def pids(conn: psycopg.Connection, count: int) -> list[int]:
+    """The processes that have registered a worker, once there are so many."""
+    until(conn, f"select count(*) = {count} from agent.worker")
+    names = conn.execute("select name from agent.worker order by name").fetchall()
+    return [int(name.split("-")[-2]) for (name,) in names]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def until_ended(*processes: int) -> None:
+    """Wait for processes that are not ours."""
+    deadline = time.monotonic() + PATIENCE
+    while any(map(is_alive, processes)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_several_processes_start_and_stop_as_one(user: User, empty: str, tmp_path: Path) -> None:
+    """Each works; systemd hears one READY, and of a reload one; SIGTERM ends all with 0."""
+    user.types("init").worked()
+    user.types("apply").worked()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "systemd"))
+        systemd.settimeout(PATIENCE)
+
+        def heard() -> str:
+            while (message := systemd.recv(4096).decode()).startswith(("STATUS=", "WATCHDOG=")):
+                pass
+            return message.split("\n", maxsplit=1)[0]
+
+        started = user.starts("worker", "--processes", "3", NOTIFY_SOCKET=f"{tmp_path}/systemd")
+        with started as parent, psycopg.connect(empty, autocommit=True) as conn:
+            assert heard() == "READY=1"
+            children = pids(conn, 3)
+            assert len(set(children)) == 3
+            assert parent.process.pid not in children
+            parent.process.send_signal(signal.SIGHUP)
+            assert [heard(), heard()] == ["RELOADING=1", "READY=1"]
+            assert parent.ends(signal.SIGTERM) == 0
+            assert heard() == "STOPPING=1"
+            assert conn.execute("select count(*) from agent.worker").fetchone() == (0,)
+    assert not any(map(is_alive, children))
+
+
+def test_if_one_process_is_killed_all_of_them_end(user: User, empty: str) -> None:
+    """The exit code tells that something was wrong, so that the service is started again."""
+    user.types("init").worked()
+    started = user.starts("worker", "--processes", "2")
+    with started as parent, psycopg.connect(empty, autocommit=True) as conn:
+        killed, other = pids(conn, 2)
+        os.kill(killed, signal.SIGKILL)
+        assert parent.ends() == 128 + signal.SIGKILL
+        assert '"process.ended"' in parent.log.read_text()
+        assert not is_alive(other)
+
+
+def test_processes_end_with_their_parent(user: User, empty: str) -> None:
+    """Also if it was killed and could not stop them."""
+    user.types("init").worked()
+    started = user.starts("worker", "--processes", "2")
+    with started as parent, psycopg.connect(empty, autocommit=True) as conn:
+        children = pids(conn, 2)
+        parent.ends(signal.SIGKILL)
+        until_ended(*children)
+
+
+def test_several_processes_need_a_database(tmp_path: Path) -> None:
+    """An embedded server ends with the process that has started it."""
+    ended = User(tmp_path, None).types("worker", "--processes", "2")
+    assert (ended.code, "--processes" in ended.err) == (2, True)
 
 
 def test_a_reload_applies_the_file_again(user: User, empty: str) -> None:
