@@ -12,12 +12,15 @@ insert into agent_internal.secret default values;
 -- The transaction ID is signed as BEGIN shows it in the WAL: its lower 32 bits.
 create function agent_internal.sign_write(_what text, _xid xid8)
     returns text
-    language sql
+    language plpgsql  -- keeps its plan; a function in SQL is planned for each call
     stable
 as $$
-    select encode(sha256(s.key || sha256(s.key || convert_to(
-               _what || ' ' || (_xid::text::numeric % 4294967296)::bigint, 'utf8'))), 'hex')
-      from agent_internal.secret s
+declare
+    _key    constant bytea := (select key from agent_internal.secret);
+    _signed constant bytea := convert_to(_what || ' ' || (_xid::text::numeric % 4294967296)::bigint, 'utf8');
+begin
+    return encode(sha256(_key || sha256(_key || _signed)), 'hex');
+end;
 $$;
 
 -- Start a write-back transaction: lock the run, and emit an origin marker, a logical message with run, attachment

@@ -15,7 +15,6 @@ from walagent.store.errors import translating
 from walagent.store.runs import Record
 
 _GROUP = 200  # records of one transaction at most: a refused value is looked for among them
-_WRITERS = 2  # statements on their way at once
 
 _Waiting = tuple[Record, "asyncio.Future[bool]"]
 
@@ -27,7 +26,7 @@ class Recorder:
         """Take the pool whose connections it writes on, one for each statement."""
         self._pool = pool
         self._waiting: list[_Waiting] = []
-        self._writers: set[asyncio.Task[None]] = set()
+        self._writer: asyncio.Task[None] | None = None  # while there is something to write
 
     async def record(self, record: Record) -> bool:
         """Record; return whether another run of its ordering key was waiting for its end.
@@ -39,10 +38,8 @@ class Recorder:
         """
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((record, done))
-        if len(self._writers) < _WRITERS:
-            writer = asyncio.create_task(self._write(), name="recorder")
-            self._writers.add(writer)
-            writer.add_done_callback(self._writers.discard)
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write(), name="recorder")
         return await done
 
     async def _write(self) -> None:
