@@ -384,7 +384,7 @@ async def test_a_call_that_was_changed_after_its_approval_is_not_carried_out(des
         await until(place.conn, both, alive=daemon.is_alive)
     ended = "select id, state::text, error ->> 'reason' from agent.run order by id"
     assert await fetch(place.conn, ended) == [
-        (run, "failed", "this call of tell is not the one that was approved"),
+        (run, "failed", "the arguments of tell are not the approved ones"),
         (untouched, "succeeded", None),
     ]
     assert await fetch(place.conn, "select item, tool from effect") == [(2, "hello")]

@@ -467,7 +467,7 @@ async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str
             assert await d.ended() == [("1", "succeeded", r"done \u2026 \U0001f986", None)]
         said = "select content ->> 'content' from agent.step where kind = 'result' order by seq"
         assert await column(conn, said) == [
-            r"the database's encoding LATIN1 has no '\u20ac': write it without",
+            r"encoding LATIN1 of the database cannot represent '\u20ac'",
             "updated",
         ]
         assert await rows(conn, "select * from t") == [(1, "5 £")]

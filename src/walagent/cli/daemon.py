@@ -6,7 +6,6 @@ from typing import NoReturn
 
 import click
 
-from walagent.app.parent import end_with_parent
 from walagent.cli.output import say
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.errors import ConfigError
@@ -53,6 +52,8 @@ def worker_(where: Where, processes: int, index: int | None) -> None:
     if processes > 1:
         _run_processes(where, session, processes)
     if index is not None:
+        from walagent.app.parent import end_with_parent
+
         end_with_parent()
         session = session.for_process(index)
     from walagent.cli.serving import execute

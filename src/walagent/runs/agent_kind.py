@@ -10,12 +10,12 @@ from walagent.runs.visibility import Visibility
 from walagent.store import attachments
 from walagent.store.connections import Pool
 
-# Evaluates a deferred change: gives the run with the change as the agent sees it, or its end.
+# Evaluates a deferred change: returns the run with the change as the agent sees it, or its end.
 Evaluate = Callable[[RunSpec], Awaitable[RunSpec | End]]
 
 
 def agent_kind(pool: Pool, toolbox: Toolbox, secret: bytes, evaluate: Evaluate) -> Kind:
-    """Make the kind `agent`.
+    """Create the kind `agent`.
 
     Args:
         secret: agent_internal.secret, which the markers of data blocks are derived from.
@@ -31,7 +31,7 @@ class _Opener:
         self._evaluate = evaluate
 
     async def open(self, run: RunSpec) -> RunSpec | End:
-        """Evaluate what was deferred; end the run if its role cannot see the row."""
+        """Evaluate a deferred change; end the run if its role cannot see the row."""
         if run.claim.is_deferred:
             evaluated = await self._evaluate(run)
             if isinstance(evaluated, End):

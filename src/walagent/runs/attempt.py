@@ -1,4 +1,4 @@
-"""One attempt at a run: execute it, and store how it continues if it raised."""
+"""One attempt at a run: execute it, and store its next state if it raised."""
 
 import asyncio
 import time
@@ -27,12 +27,12 @@ _BUSY = 5.0  # seconds until a run is retried whose attachment a transaction was
 
 @dataclass(slots=True)
 class Attempt:
-    """An attempt and what became of it.
+    """An attempt and its result.
 
     Args:
-        specify: gives what the claim is to execute.
-        cancelled: whether the task was cancelled because a person cancelled the run.
-        storing: is called when the outcome is about to be stored; cancel the task no more.
+        specify: returns what the claim executes.
+        cancelled: whether a person cancelled the run.
+        storing: called before the outcome is stored; the task must not be cancelled afterwards.
         due: seconds after which the run can be claimed again; None: it cannot.
         error: what it raised.
     """
@@ -53,7 +53,7 @@ class Attempt:
 
     @property
     def steps(self) -> Sequence[Step]:
-        """What is recorded."""
+        """The recorded steps."""
         return self._executor.log.steps if self._executor else self.claim.steps
 
     @property
@@ -62,7 +62,7 @@ class Attempt:
         return self.resources.kinds[self.claim.kind].patience > 0
 
     async def make(self) -> None:
-        """Execute the run to its end or its next wait; whatever it raises ends here."""
+        """Execute the run to its end or its next wait.  Handles every error of the run."""
         started, wake = time.monotonic(), None
         try:
             run = await self.specify()
@@ -77,7 +77,7 @@ class Attempt:
             if not self.cancelled():
                 raise
             await self._store(Outcome(RunState.CANCELLED, "cancelled"))
-        except Exception as error:  # noqa: BLE001 - whatever a run raises ends that run
+        except Exception as error:  # noqa: BLE001 - every error ends the attempt
             self.error = error
             await self._raised(error, stood_still=wake is not None and wake.stood_still)
         self._report(time.monotonic() - started)
@@ -86,14 +86,14 @@ class Attempt:
         attended = self._is_attended
         outcome = outcome_of(error, self.claim, stood_still=stood_still, attended=attended)
         if attended and isinstance(error, BudgetExceededError) and not self.steps:
-            outcome = Outcome(RunState.FAILED, outcome.reason)  # nothing to continue
+            outcome = Outcome(RunState.FAILED, outcome.reason)  # no steps to continue from
         if not isinstance(error, WalagentError | TimeoutError):
             log.error("run.crashed", run_id=self.claim.run_id, exc_info=error)
         await self._store(outcome)
         self.stop = outcome.stop
 
     async def _store(self, outcome: Outcome) -> None:
-        """Store how the run continues.  If that fails, its lease expires."""
+        """Store the run's next state.  If that fails, its lease expires."""
         if outcome.state is None:
             return
         self.storing()
@@ -137,7 +137,7 @@ class Attempt:
     def _report(self, elapsed: float) -> None:
         metrics.run_duration_seconds.observe(elapsed)
         if self._is_attended:
-            return  # a terminal shows the answer, and no log
+            return  # a person sees the answer
         log.info(
             "run.processed",
             run_id=self.claim.run_id,

@@ -1,6 +1,6 @@
-"""Which calls a budget counts, as this process knows it, so that all others cost no statement.
+"""Which calls a budget counts, as far as this process knows: all others cost no statement.
 
-What is left of a budget only PostgreSQL knows: `agent_internal.reserve` decides.
+`agent_internal.reserve` decides whether a budget allows a call.
 """
 
 import time
@@ -11,26 +11,26 @@ from walagent.log import log
 from walagent.run import RunSpec
 from walagent.store.budgets import BudgetScope, Refusal
 
-_QUIET = 60.0  # seconds between two log lines about one budget; a thousand runs may meet it at once
+_QUIET = 60.0  # seconds between two log lines about one budget
 
 
 class Budgets:
     """The budgets as last read; a worker reads them at its start and with each heartbeat."""
 
     def __init__(self, scopes: Sequence[BudgetScope] | None = ()) -> None:
-        """Know these scopes; None: they cannot be read, so that every call must be reserved."""
+        """Take the scopes; None: they cannot be read, and every call must be reserved."""
         self._scopes = None if scopes is None else tuple(scopes)
         self._noted: dict[str, float] = {}
 
     def replace(self, scopes: Sequence[BudgetScope]) -> None:
-        """Know these, and no others."""
+        """Replace the scopes."""
         self._scopes = tuple(scopes)
 
     def count(self, run: RunSpec, model: str, *, free: bool) -> bool:
         """Whether some budget counts calls of *model* by *run*.
 
         Args:
-            free: the model costs nothing, so that only limits of tokens matter.
+            free: the model costs nothing, so that only token limits count it.
         """
         return self._scopes is None or any(
             scope.includes(run, model) and (scope.counts_tokens or not free)
@@ -38,9 +38,9 @@ class Budgets:
         )
 
     def note(self, refusal: Refusal) -> None:
-        """Count a refusal, and log it, though not each of many.
+        """Count a refusal, and log it at most once a minute for each budget.
 
-        If the budgets cannot be read, a person waits for the call and is shown the refusal.
+        It is not logged if the budgets cannot be read: the person who waits for the call sees it.
         """
         metrics.budget_refusals.labels(refusal.budget).inc()
         if self._scopes is None:

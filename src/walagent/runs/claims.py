@@ -1,4 +1,4 @@
-"""Claim runs: rows of `agent.run` become what is executed."""
+"""Turn claims of runs into run specs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from walagent.store import attachments
 
 
 class Definitions:
-    """The versions of attachments that runs are pinned to; each is read once."""
+    """Versions of attachments that runs are pinned to; each is read once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Attachment] = {}
@@ -20,7 +20,7 @@ class Definitions:
 
     @property
     def models(self) -> Mapping[int, str]:
-        """The model that runs of a queue ask, as far as is known."""
+        """The model of each queue whose definition was read."""
         return self._models
 
     def is_uncapped(self, claim: Claim) -> bool:
@@ -29,19 +29,19 @@ class Definitions:
         return found is not None and found.queueing.cap is None
 
     def is_known(self, claim: Claim) -> bool:
-        """Whether `spec` needs no connection."""
+        """Whether the claim's definition was read."""
         return _key(claim) in self._known
 
     async def load(self, conn: AsyncConnection[Any], claim: Claim) -> None:
         """Read the version that a claim is pinned to.
 
         Raises:
-            WalagentError: it is gone.
+            WalagentError: the version does not exist.
         """
         self._known[_key(claim)] = await attachments.attachment_of(conn, claim)
 
     def spec(self, claim: Claim) -> RunSpec:
-        """Give what a claim is to execute; its version must be known."""
+        """Return what a claim executes; its definition must have been read."""
         found = self._known[_key(claim)]
         if found.version >= self._newest.get(claim.queue_id, 0):
             self._newest[claim.queue_id] = found.version

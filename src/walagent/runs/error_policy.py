@@ -1,4 +1,4 @@
-"""What becomes of a run whose work raised: the one place that acts on an error's class."""
+"""Choose the next state of a run that raised.  No other module decides by an error's class."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,19 +24,19 @@ from walagent.run import Claim, RunState
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The state a run goes to, and how.
+    """The next state of a run.
 
-    `state` None: leave the run alone, somebody else has it or it cannot be written now.
+    `state` None: do not write; another worker has the run, or the database is unavailable.
     """
 
     state: RunState | None
     reason: str = ""
     delay: float = 0.0  # seconds until the next attempt
     refund: bool = False  # the attempt does not count
-    pause: bool = False  # no other run of this attachment can succeed either
-    stop: bool = False  # nor can any other run in this process
+    pause: bool = False  # no run of this attachment can succeed: pause it
+    stop: bool = False  # no run in this process can succeed: stop it
     sqlstate: str | None = None
-    refusal: Mapping[str, Json] | None = None  # of the budget that the run waits for
+    refusal: Mapping[str, Json] | None = None  # by the budget that the run waits for
 
     @property
     def error(self) -> dict[str, Json] | None:
@@ -46,18 +46,18 @@ class Outcome:
         return {"reason": self.reason} | ({"sqlstate": self.sqlstate} if self.sqlstate else {})
 
 
-# A tool that blocks this process for long looks like a suspended one, and may do so each time.
+# A tool that blocks the event loop looks like a suspended process, and can do so at each attempt.
 _STOOD_STILL = 10
 
 
 def outcome_of(
     error: Exception, claim: Claim, *, stood_still: bool = False, attended: bool = False
 ) -> Outcome:
-    """Decide from the error and the attempts so far.
+    """Decide from the error and the number of attempts.
 
     Args:
-        stood_still: this process was suspended meanwhile, and lost what it had open.
-        attended: a person waits and sees the error; what only a retry could show fails the run.
+        stood_still: the process was suspended during the attempt, and lost its connections.
+        attended: a person waits for the run in this process; an unexpected error fails it.
     """
     outcome = _outcome_of(error, claim)
     if attended and not isinstance(error, WalagentError) and outcome.state is not None:
@@ -75,7 +75,7 @@ def _outcome_of(error: Exception, claim: Claim) -> Outcome:
         case RunCancelledError():
             return Outcome(RunState.CANCELLED, "cancelled")
         case TimeoutError():
-            return Outcome(RunState.FAILED, "the run took longer than it may (max_seconds)")
+            return Outcome(RunState.FAILED, "run exceeded max_seconds")
         case WalagentError(next=Next.YIELD_RUN):
             return Outcome(None, reason)
         case WalagentError(next=Next.RETRY):
@@ -87,7 +87,7 @@ def _outcome_of(error: Exception, claim: Claim) -> Outcome:
 
 
 def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
-    """Decide on what is no failure of this run, and uses up no attempt; None: it is one."""
+    """Return the outcome if the error does not count as an attempt; None if it does."""
     match error:
         case BudgetExceededError():
             wait, refusal = error.refusal.get("wait", 0.0), error.refusal
@@ -97,27 +97,27 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
         case (
             ConflictError() | DatabaseLostError(sqlstate="53100" | "25006")
         ):  # disk full; no writes
-            # Each claim that came to nothing makes the wait longer; the attempts do not tell.
+            # The lease counts claims: each one without progress makes the wait longer.
             wait = delay(claim.lease)
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
         case ModelUnauthorizedError() | RoleRefusedError() | BrokenAttachmentError():
-            told = f"{reason}; {error.hint}" if error.hint else reason
-            return Outcome(RunState.PENDING, told, refund=True, pause=True)
-        case PreconditionError(sqlstate=str()):  # our own statement: the runner lost its grants
+            hinted = f"{reason}; {error.hint}" if error.hint else reason
+            return Outcome(RunState.PENDING, hinted, refund=True, pause=True)
+        case PreconditionError(sqlstate=str()):  # a statement of walagent: the runner lacks a grant
             return Outcome(RunState.PENDING, reason, refund=True, stop=True)
         case _:
             return None
 
 
 def _excused(outcome: Outcome, claim: Claim) -> Outcome:
-    """Let an attempt not count that failed because we stood still."""
+    """Do not count an attempt that failed because the process was suspended."""
     if outcome.state is RunState.DEAD:
         outcome = Outcome(RunState.WAITING_RETRY, outcome.reason, delay=delay(claim.lease))
     return replace(outcome, refund=True)
 
 
 def _later(claim: Claim, reason: str, asked: float | None) -> Outcome:
-    """Wait without using up an attempt: it was no failure of this run."""
+    """Wait without counting an attempt."""
     return Outcome(RunState.WAITING_RETRY, reason, delay=delay(claim.attempt, asked), refund=True)
 
 

@@ -1,7 +1,7 @@
-"""One run, from its claim to its end: decide, act, record, again.
+"""Execute one run from its claim to its end: decide, act, record, repeat.
 
-The kind's decider decides from the recorded steps; the moves are carried out here, for all kinds.
-No transaction and no connection is held while a model is asked.
+The kind's decider chooses the next move from the recorded steps; the moves of all kinds are
+executed here.  No transaction or connection is held during a model call.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from walagent.store.errors import translating
 from walagent.store.runs import NewStep, Record
 
 T = TypeVar("T")
-_TRIES = 3  # of one call, where a person waits for it
+_TRIES = 3  # of one call that a person waits for
 
 
 class Executor:
@@ -66,7 +66,7 @@ class Executor:
         """Take the run.
 
         Args:
-            watch: is called with what happens, while it happens.
+            watch: called with each event.
         """
         self._resources = resources
         self._kind: Kind = resources.kinds[run.claim.kind]
@@ -76,7 +76,7 @@ class Executor:
         self.reservations = Reservations(
             resources.pool, resources.budgets, run, self.log, self._kind.patience
         )
-        self.unblocked = False  # whether the end of this run makes another one claimable
+        self.unblocked = False  # whether the end of this run made another one claimable
 
     async def execute(self) -> RunState:
         """Execute until the run ends or waits; return its state."""
@@ -112,7 +112,7 @@ class Executor:
     # Ask.
 
     def _numbered(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Prompt, int, bool]]:
-        """Give each call a number, and say whether it is the only one.
+        """Yield each prompt with the number of its call, and whether it is the only one.
 
         The number of a single call is that of its step.
         """
@@ -120,7 +120,7 @@ class Executor:
             yield prompt, number, len(prompts) == 1
 
     async def _ask(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
-        """Ask, then record: no row waits for a model.  The last reply is recorded with the end."""
+        """Ask, then record.  The last reply is recorded with the end of the run."""
         model = self._resources.model_of(self._run.agent.model)
         self._watch(Asking(prompt))
         request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
@@ -145,7 +145,7 @@ class Executor:
         return content
 
     async def _answer(self, model: Model, request: Request) -> Reply:
-        """Ask; again, while a person waits, if the provider is busy or unreachable."""
+        """Ask; if a person waits and the provider is busy or unreachable, repeat."""
         deadline = time.monotonic() + self._kind.patience
         for attempt in count(1):
             try:
@@ -192,12 +192,12 @@ class Executor:
     # Act.
 
     async def _act(self, call: Call) -> RunState | None:
-        """Carry a call out; one that a person has approved, only as that person saw it."""
+        """Execute a call; an approved one only with the approved arguments."""
         if call.tool.approval:
             async with self._resources.pool.connection() as conn:
                 approved = await runs.is_approved(conn, self._run.claim, call.call)
             if not approved:
-                reason = f"this call of {call.tool.name} is not the one that was approved"
+                reason = f"the arguments of {call.tool.name} are not the approved ones"
                 return await self._end(fail(reason))
         self._watch(Acting(call))
         before = len(self.log.steps)
@@ -222,7 +222,7 @@ class Executor:
                 await runs.ask_approval(conn, claim, self.log.seq, move.call, role, ttl, spent)
                 return RunState.WAITING_APPROVAL
             metrics.tool_calls.labels("unknown").inc()
-            reason = f"{move.tool.name} was started, and its outcome is unknown"
+            reason = f"outcome of {move.tool.name} is unknown"
             error = {"reason": reason, "call_id": move.call.id}
             await runs.park_run(
                 conn, claim, RunState.NEEDS_REVIEW, refund=True, error=error, spent=spent
@@ -254,9 +254,9 @@ class Executor:
         return unblocked
 
     async def _store(self, write: Callable[[], Awaitable[T]]) -> T | None:
-        """Store what a model has answered; a lost connection is no reason to ask it again.
+        """Store a reply or an end; after a lost connection, repeat: do not ask the model again.
 
-        Repeats for as long as the run is ours: another worker, its time or a person ends it.
+        Ends if the run is lost or cancelled, or exceeds its time.
         """
         for attempt in count(1):
             try:
@@ -267,13 +267,13 @@ class Executor:
             except StepTakenError:
                 if attempt == 1:
                     raise
-                return None  # it was stored, and only the server's answer was lost
+                return None  # it was stored; only the server's reply was lost
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A reply that is to be recorded; the call is its number, if budgets reserved for it."""
+    """A reply to record; *call* is its number if budgets reserved for it."""
 
     prompt: Prompt
     reply: Reply
@@ -284,7 +284,7 @@ class _Answer:
 async def _side_by_side(
     parts: Sequence[Coroutine[Any, Any, RunState | None]],
 ) -> RunState | None:
-    """Await all; what ends well is kept, also where another one fails."""
+    """Await all, then raise the first error: successful parts are recorded."""
     if len(parts) == 1:
         return await parts[0]
     ends = await asyncio.gather(*parts, return_exceptions=True)

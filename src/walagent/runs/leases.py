@@ -28,7 +28,7 @@ class Held:
     Args:
         cancelled: a person has cancelled it.
         lost: another worker holds it.
-        storing: its outcome is being stored; its task must not be cancelled any more.
+        storing: its outcome is being stored; its task must not be cancelled.
     """
 
     claim: Claim
@@ -38,11 +38,11 @@ class Held:
     storing: bool = False
 
     def store(self) -> None:
-        """Note that the outcome is being stored."""
+        """Record that the outcome is being stored."""
         self.storing = True
 
     def abandon(self, *, cancelled: bool) -> None:
-        """Stop executing; this also closes the socket to the model."""
+        """Cancel the run's task, which closes its connection to the model."""
         if self.cancelled or self.storing or self.task is None:
             return
         self.cancelled, self.lost = cancelled, not cancelled
@@ -55,7 +55,7 @@ class Leases:
 
     Args:
         lease: seconds.
-        beside: is called on the heartbeat's connection, after the leases were extended.
+        beside: called on the heartbeat's connection after the leases are extended.
     """
 
     pool: Pool
@@ -68,21 +68,21 @@ class Leases:
     turns: Periodic = field(init=False)
 
     def __post_init__(self) -> None:
-        """Beat three times within a lease."""
+        """Extend three times within a lease."""
         self.turns = Periodic(self.lease / 3, at_once=False)
 
     def is_current(self, held: Held) -> bool:
-        """Whether *held* is still how its run is held here."""
+        """Whether *held* is the present lease of its run."""
         return self.active.get(held.claim.run_id) is held
 
     def release(self, held: Held) -> None:
-        """Hold a run no longer."""
+        """Remove a run."""
         if self.is_current(held):
             del self.active[held.claim.run_id]
 
     @property
     def is_late(self) -> bool:
-        """Whether the leases may have expired, because this process was suspended."""
+        """Whether leases might have expired because the process was suspended."""
         return time.monotonic() - self.beat_at > self.lease
 
     def nudge(self) -> None:

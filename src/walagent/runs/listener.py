@@ -32,4 +32,4 @@ async def _listen_on(conn: AsyncConnection[Any], notified: Callable[[str, str], 
     while True:
         async for notification in conn.notifies(timeout=_CHECK):
             notified(notification.channel, notification.payload)
-        await conn.execute("select")  # a connection that is dead gives no reply
+        await conn.execute("select")  # raises if the connection is lost

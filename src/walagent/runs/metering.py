@@ -1,4 +1,4 @@
-"""Count calls of models: how each ended, and what it used."""
+"""Count model calls by outcome, tokens and cost."""
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ _OUTCOMES: Mapping[type[WalagentError], str] = {
 
 @contextmanager
 def counting(model: str) -> Generator[None]:
-    """Count a call by how it ends."""
+    """Count a call by its outcome."""
     try:
         yield
     except WalagentError as error:
@@ -36,7 +36,7 @@ def counting(model: str) -> Generator[None]:
 
 
 def count_usage(model: str, usage: Usage, cost: Decimal | None) -> None:
-    """Count what a call used."""
+    """Count tokens and cost of a call."""
     for kind, tokens in (
         ("input", usage.input_tokens),
         ("cached", usage.cached_tokens),

@@ -13,7 +13,7 @@ _SHARE = 4  # see `Models.tight`
 
 
 class Models:
-    """Models by name, as the registry was when it was last read; `reload` tells of later rows."""
+    """Models by name, as the registry was when it was last read; `reload` reads it again."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class Models:
         self._retired: list[LimitedModel] = []
 
     def get(self, name: str) -> Model:
-        """Find a model.
+        """Return a model.
 
-        One whose key was refused is made anew: the key may be another by now.
+        A model whose key was refused is created again: the key might have changed.
 
         Raises:
             ModelUnavailableError: it was not in the registry, or not enabled, when that was last
-                read; a row that has just been added is there at the next attempt.
-            ModelUnauthorizedError: its credential is not there.
+                read; a row that was just added is found at the next attempt.
+            ModelUnauthorizedError: its credential is not set.
         """
         made = self._made.get(name)
         if made is not None and not made.refused:
@@ -50,25 +50,25 @@ class Models:
         return model
 
     async def prepare(self, name: str) -> None:
-        """Let the first `get` of a model be quick."""
+        """Import a model's provider, so that the first `get` is fast."""
         if name in self._specs and name not in self._made:
             await prepare(self._specs[name].provider)
 
     def tight(self, slots: int) -> Mapping[str, int]:
-        """Say how many runs a worker with *slots* may hold of each model, where not all of them.
+        """Return how many runs of a model a worker with *slots* can hold, if fewer than *slots*.
 
-        That is as many as it may have calls in flight.  Where several models are in use, none gets
-        the last quarter of the slots: a provider that takes minutes to fail would get them all, and
-        the runs of the others would wait with it.
+        That is the number of calls that its limiter allows.  If several models are in use, none
+        gets the last quarter of the slots: a provider that takes minutes to fail would occupy all
+        of them, and the runs of the other models would wait.
         """
         share = slots - slots // _SHARE if len(self._made) > 1 else slots
         most = {name: min(share, made.limiter.most) for name, made in self._made.items()}
         return {name: runs for name, runs in most.items() if runs < slots}
 
     def reload(self, specs: Mapping[str, ModelSpec]) -> int:
-        """Take the registry's present rows, and count those that changed.
+        """Replace the registry's rows; return how many changed.
 
-        Models whose row changed are made anew; calls of the old ones end as they began.
+        Models whose row changed are created again; calls in flight end with the old ones.
         """
         known = self._specs.keys() | specs.keys()
         changed = [name for name in known if specs.get(name) != self._specs.get(name)]
@@ -77,7 +77,7 @@ class Models:
         return len(changed)
 
     async def close_retired(self) -> None:
-        """Close the models that others have replaced, when their last call has ended."""
+        """Close replaced models whose last call has ended."""
         for model in [model for model in self._retired if not model.calls]:
             self._retired.remove(model)
             await model.aclose()
@@ -91,7 +91,7 @@ class Models:
 
 
 def _show(name: str, limiter: Limiter) -> None:
-    """Let the gauges of a model read its limiter."""
+    """Connect the gauges of a model to its limiter."""
     metrics.model_calls_allowed.labels(name).set_function(lambda: limiter.most)
     metrics.model_calls_in_flight.labels(name).set_function(lambda: limiter.in_flight)
     metrics.model_breaker_open.labels(name).set_function(lambda: limiter.is_open)

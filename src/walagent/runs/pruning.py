@@ -1,7 +1,6 @@
-"""Old runs go, a few at a time and each few in a transaction of their own.
+"""Remove old runs in small batches, each in its own transaction.
 
-A run that somebody holds is passed by, so nobody waits for us; the pauses leave disk and WAL to
-those who have work to do.
+Locked runs are skipped, so that no worker waits; the pauses limit the load on disk and WAL.
 """
 
 import asyncio
@@ -16,8 +15,8 @@ from walagent.log import log
 from walagent.store import pruning
 from walagent.store.errors import translating
 
-BATCH = 500  # some 20 ms
-_REST = 1.0  # as long as the last batch took, so that half of the time is everybody else's
+BATCH = 500  # about 20 ms
+_REST = 1.0  # pause, as a multiple of the time of the last batch
 
 
 async def prune(
@@ -30,11 +29,11 @@ async def prune(
     """Remove every run that ended longer than *keep* ago; return how many.
 
     Args:
-        keep_decided: the same for runs in which a person has decided something; None: for ever.
-        batch: how many runs are looked at in one transaction.
+        keep_decided: the same for runs with a decision of a person; None: permanently.
+        batch: runs of one transaction.
 
     Raises:
-        DatabaseLostError: what was removed so far stays removed.
+        DatabaseLostError: completed batches stay removed.
     """
     removed, after, started = 0, 0, time.monotonic()
     with translating():

@@ -1,8 +1,7 @@
-"""The tool `query`: SQL that a model wrote, evaluated and read with the rights of a role of its
-own.
+"""The tool `query`: execute a statement of a model through the guard, as a role that can only read.
 
-Not in the step's transaction, which may write, and not as the login: the guard's transactions are
-read-only and rolled back.  What comes back is recorded like any other answer.
+Not in the step's transaction, which can write, and not as the login: the guard's transactions are
+read-only and rolled back.  The rows are recorded like any result.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,16 +20,16 @@ from walagent.message import Json, ToolCall
 from walagent.rows.rows import Rows
 from walagent.tool_spec import Tool
 
-# Less than what is kept of any tool's answer, so that what is cut is cut between two rows.
-_MOST: Final = 60_000  # bytes of an answer
+# Less than the limit for results of tools, so that results are truncated between two rows.
+_MOST: Final = 60_000  # bytes of a result
 LIMITS: Final = ReadLimits(rows=1000, cell=4000, total=1 << 20)
-# Types that JSON has, too.
+# Types that JSON has.
 _PLAIN: Final = {pgtypes.BOOL: "t".__eq__, **dict.fromkeys(pgtypes.INTEGERS, int)}
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much a statement may read, and where its names are looked up."""
+    """Limits of a statement, and the search path of its names."""
 
     limits: ReadLimits = LIMITS
     search_path: str = ""
@@ -43,7 +42,7 @@ async def answer_query(
     arguments: Mapping[str, Json],
     bounds: Bounds,
 ) -> dict[str, Json]:
-    """Read, and give the answer as a step records it; a refusal is an answer, too.
+    """Execute a query and return the content of its step, also if it is refused.
 
     Raises:
         RoleRefusedError: the tool's role is gone, cannot be assumed, or could write.
@@ -62,7 +61,7 @@ async def answer_query(
 
 
 def as_json(rows: Rows, most: int = _MOST) -> str:
-    """Write rows as JSON: the names of the columns, a list for each row, and what was left out."""
+    """Return rows as JSON: column names, a list for each row, and what was omitted."""
     head = orjson.dumps({"columns": rows.names})[:-1]
     room, kept = most - len(head), list[bytes]()
     for texts in rows.texts:
@@ -79,7 +78,7 @@ def as_json(rows: Rows, most: int = _MOST) -> str:
 
 
 def _values(rows: Rows, texts: Sequence[str | None]) -> list[Json]:
-    """Give whole numbers and truth as JSON has them, all else as PostgreSQL prints it: exactly."""
+    """Return integers and booleans as JSON values, all others as PostgreSQL prints them."""
     return [
         text if text is None else _PLAIN.get(column.type_oid, str)(text)
         for column, text in zip(rows.columns, texts, strict=True)

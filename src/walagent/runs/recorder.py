@@ -1,8 +1,8 @@
-"""Group commit: what several runs have produced is recorded in one transaction.
+"""Group commit: steps and ends of several runs are recorded in one transaction.
 
-Nothing waits for a group to fill.  A record that is ready while no statement is on its way is sent
-at once; those that become ready meanwhile go together with the next one.  Each keeps its fence, and
-one that is refused is repeated by itself, which raises why.
+A record never waits for a group to fill: it is sent at once if no statement is being executed.  The
+records that become ready during a statement form the next group.  Each has its own fence; one that
+is refused is repeated alone, which raises the reason.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class Recorder:
     """Records for all runs of a process."""
 
     def __init__(self, pool: Pool) -> None:
-        """Take the pool whose connections it writes on, one for each statement."""
+        """Write on connections of *pool*."""
         self._pool = pool
         self._waiting: list[_Waiting] = []
         self._writer: asyncio.Task[None] | None = None  # while there is something to write
@@ -34,7 +34,7 @@ class Recorder:
         Raises:
             LeaseLostError, RunCancelledError: nothing was recorded; leave the run.
             StepTakenError: the step is there already.
-            DatabaseLostError: nobody knows whether it was recorded.
+            DatabaseLostError: it is unknown whether it was recorded.
         """
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((record, done))
@@ -49,11 +49,11 @@ class Recorder:
             except asyncio.CancelledError:
                 _settle_all(group, DatabaseLostError("the process is stopping"))
                 raise
-            except BaseException as error:  # noqa: BLE001 - belongs to those who wait
+            except BaseException as error:  # noqa: BLE001 - raised to the waiting tasks
                 _settle_all(group, error)
 
     def _next_group(self) -> list[_Waiting]:
-        """Take those who still wait: a run that was abandoned meanwhile records nothing."""
+        """Take the next records, without those of cancelled tasks."""
         group = [each for each in self._waiting[:_GROUP] if not each[1].done()]
         del self._waiting[:_GROUP]
         return group
@@ -74,7 +74,7 @@ class Recorder:
             return error
 
     async def _write_together(self, group: Sequence[_Waiting]) -> Sequence[_Waiting]:
-        """Record a group; return those that were refused, and are to be repeated alone."""
+        """Record a group; return the records that must be repeated alone."""
         try:
             with translating():
                 async with self._pool.connection() as conn:
@@ -82,7 +82,7 @@ class Recorder:
         except DatabaseLostError:
             raise
         except Exception:  # noqa: BLE001 - a value that cannot be stored, or a deadlock
-            return group  # find out whose
+            return group  # find the one that causes it
         found = {outcome.run_id: outcome for outcome in outcomes}
         for record, done in group:
             outcome = found[record.claim.run_id]
@@ -93,7 +93,7 @@ class Recorder:
 
 def _settle(done: "asyncio.Future[bool]", outcome: bool | BaseException) -> None:  # noqa: FBT001
     if done.done():
-        return  # the task that waited was cancelled
+        return  # its task was cancelled
     if isinstance(outcome, BaseException):
         done.set_exception(outcome)
     else:

@@ -1,4 +1,4 @@
-"""Reserve the worst case of a model call, within the run's limit and in each budget."""
+"""Reserve the maximum cost of a model call in the run's limit and in each budget."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ class Reservations:
         """Reserve nothing yet.
 
         Args:
-            patience: seconds to wait for what other calls hold, before the run is given back.
+            patience: seconds to wait for reservations of other calls before the run is released.
         """
         self._pool = pool
         self._known = known
@@ -36,21 +36,21 @@ class Reservations:
 
     @property
     def open(self) -> bool:
-        """Whether budgets may hold a reservation for a call that is not settled."""
+        """Whether a reservation might be open."""
         return bool(self._open)
 
     def settled(self, call: int | None) -> None:
-        """Note that a call is settled: its step is recorded."""
+        """Record that a call is settled with its step."""
         self._open -= {call}
 
     async def reserve(self, call: int, model: ModelSpec, request: Request) -> bool:
-        """Reserve what a call can cost at most; give whether a budget counts it.
+        """Reserve the maximum cost of a call; return whether a budget counts it.
 
         Args:
             call: its number within the run.
 
         Raises:
-            BudgetExceededError: a budget does not allow it now.
+            BudgetExceededError: a budget does not allow it at present.
             LimitReachedError: it exceeds the run's limit, or a budget will never allow it.
         """
         self._check_limit(model, request)
@@ -67,7 +67,7 @@ class Reservations:
         return True
 
     async def _try(self, call: int, worst: WorstCase) -> Refusal | None:
-        self._open.add(call)  # also if the answer is lost
+        self._open.add(call)  # also if the reply is lost
         async with self._pool.connection() as conn:
             refusal = await budgets.reserve(conn, self._run, call, worst)
         if refusal is not None:

@@ -21,8 +21,8 @@ class Resources:
 
     Args:
         kinds: by name; a worker claims runs of these kinds alone.
-        limits: how many runs of a model a worker with so many slots may hold, where not all.
-        prepare: makes the first `model_of` of a model quick.
+        limits: for a number of slots, how many runs of a model a worker can hold, if fewer.
+        prepare: makes the first `model_of` of a model fast.
     """
 
     pool: Pool

@@ -1,4 +1,4 @@
-"""Removes old runs at intervals, on a connection of its own."""
+"""Remove old runs at intervals, on a separate connection."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from walagent.store.connections import connect
 
 
 async def keep_pruning(dsn: Callable[[], str], retention: Retention) -> None:
-    """Remove what has grown old, until cancelled; after an error, the next turn tries again."""
+    """Remove old runs until cancelled; after an error, try again at the next interval."""
     if retention.runs is None:
         return
     async for _ in Periodic(retention.every, at_once=False):

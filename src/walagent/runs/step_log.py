@@ -1,4 +1,4 @@
-"""The steps of a run that is being executed: what is recorded, and recording more."""
+"""The recorded steps of a run that is being executed."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,11 +17,11 @@ class StepLog:
         self._pool = pool
         self._claim = claim
         self._steps: list[Step] = list(claim.steps)
-        self.recording = asyncio.Lock()  # numbers are given out one at a time, without gaps
+        self.recording = asyncio.Lock()  # numbers are consecutive
 
     @property
     def steps(self) -> Sequence[Step]:
-        """What is recorded, oldest first."""
+        """The recorded steps, oldest first."""
         return self._steps
 
     @property
@@ -45,9 +45,9 @@ class StepLog:
         return step.recorded
 
     def append(self, step: Step) -> None:
-        """Add a step that is recorded already."""
+        """Add a step that was recorded with its effects."""
         self._steps.append(step)
 
     def with_next(self, step: Step) -> Sequence[Step]:
-        """Give the steps with one that is about to be recorded."""
+        """Return the steps and one that is about to be recorded."""
         return [*self._steps, step]

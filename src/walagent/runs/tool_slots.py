@@ -1,8 +1,8 @@
-"""How many tools hold a connection at once: some are kept for claims, heartbeats and steps.
+"""Limit how many tools hold a connection; some are reserved for claims, heartbeats and steps.
 
-A tool waits for locks of the application, and a hundred of them could have every connection while
-leases run out.  So there are fewer places than connections, and an agent whose last call found a
-lock in its way has one place, not all of them, until a call of its succeeds.
+A tool can wait for locks of the application.  Without a limit, waiting tools could hold every
+connection until leases expire.  So there are fewer slots than connections, and a queue whose last
+call met a lock conflict has one slot until one of its calls succeeds.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from collections import Counter, deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-# Beside the one that listens: a claim or heartbeat, and a step.
+# The LISTEN connection, a claim or heartbeat, and a step.
 KEPT = 3
 
 
 class Gate:
-    """Places for tool calls, first come first served among those that may enter."""
+    """Slots for tool calls, first come, first served."""
 
     def __init__(self, connections: int) -> None:
-        """Keep some of *connections* back, but never all."""
+        """Reserve some of *connections*, but never all."""
         self._free = max(1, connections - KEPT)
         self._inside: Counter[int] = Counter()
         self._jammed: set[int] = set()
@@ -26,7 +26,7 @@ class Gate:
 
     @asynccontextmanager
     async def place(self, attachment: int) -> AsyncGenerator[None]:
-        """Hold a place for one call of an attachment's."""
+        """Hold a slot for one call of a queue."""
         await self._enter(attachment)
         try:
             yield
@@ -34,7 +34,7 @@ class Gate:
             self._leave(attachment)
 
     def jam(self, attachment: int, *, jammed: bool) -> None:
-        """Note whether the attachment's last call found somebody else in its way."""
+        """Record whether the queue's last call met a lock conflict."""
         if jammed:
             self._jammed.add(attachment)
         elif attachment in self._jammed:
@@ -50,7 +50,7 @@ class Gate:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # handed over in the same instant
+            if turn.done() and not turn.cancelled():  # it got the slot at the same moment
                 self._leave(attachment)
             raise
 
@@ -67,7 +67,7 @@ class Gate:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Give free places to those who wait; each is counted before its taker wakes up."""
+        """Assign free slots to waiting calls; each is counted before its call resumes."""
         for _ in range(len(self._waiting)):
             attachment, turn = self._waiting.popleft()
             if turn.cancelled():

@@ -1,11 +1,11 @@
-"""Carrying out a tool call, so that its effect and its step are one.
+"""Execute tool calls, so that the effect of a call commits with its step.
 
-SQL function, update_row     one statement: fence, tag, role, call, step
-query                        read-only, as a role that can only read; the rows recorded
+SQL function, update_row     one statement: fence, origin marker, role, call, step
+query                        a read-only transaction as a role that can only read; then the step
 Python, transactional        one transaction around the function
 Python, outside; MCP         intent recorded; the call; result recorded
 
-What is a transaction is carried out again for a moment where somebody else's was in the way.
+A transaction that meets a lock or serialization conflict is repeated for up to two seconds.
 """
 
 import asyncio
@@ -47,16 +47,16 @@ from walagent.store.errors import is_conflict, is_passing
 from walagent.store.runs import NewStep
 from walagent.tool_spec import Effect, Tool
 
-# Seconds for which a call is tried again while others are in the way.  Their transactions are
-# short as a rule; where one is not, the run waits without a slot.
+# Seconds for which a call is repeated after conflicts.  Most transactions are short; for a long
+# one, the run waits without a slot.
 _PATIENCE = 2.0
-_MARGIN = 5.0  # seconds after a tool's time in which its transaction must go on
-_LONG = 1.0  # seconds; a heartbeat makes up for less
+_MARGIN = 5.0  # seconds beyond a tool's timeout for which its transaction can be idle
+_LONG = 1.0  # seconds; the next heartbeat extends the lease after a shorter call
 _MOST_TEXT = 65_536  # characters of a result that are kept
 
 
 class Toolbox:
-    """Carries out the calls of runs.  Each method records what it did and returns the steps."""
+    """Executes the calls of runs.  Each method records its steps and returns them."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class Toolbox:
         reading: ReadLimits = LIMITS,
         servers: Servers | None = None,
     ) -> None:
-        """Take what tools are carried out with.
+        """Take what tools need.
 
         Args:
             python: by target.
-            reading: of the statements that models write.
-            servers: carry out the tools of MCP servers.
+            reading: limits of statements that models write.
+            servers: of MCP.
         """
         self._pool = pool
         self._python = python
@@ -79,15 +79,15 @@ class Toolbox:
         self._gate = Gate(pool.max_size)
 
     async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
-        """Carry a call out and record it.
+        """Execute a call and record it.
 
         Raises (also as PostgreSQL errors):
             LeaseLostError, StepTakenError, RunCancelledError: leave the run.
             DatabaseLostError: retry later.
-            ConflictError: another transaction was in the way for long.
+            ConflictError: conflicts with other transactions persisted.
             RoleRefusedError: the run's role cannot be assumed.
-            BrokenAttachmentError: the tool fails because the attachment is not what it was.
-            StepBrokenError: the tool has ended the step's transaction.
+            BrokenAttachmentError: the attachment is broken.
+            StepBrokenError: the tool ended the step's transaction.
         """
         work = _Work(run, call, log.seq)
         try:
@@ -113,7 +113,7 @@ class Toolbox:
         return [await self._insist(work, min(_PATIENCE, tool.timeout / 2))]
 
     async def _inside_call(self, work: "_Work") -> NewStep:
-        """Carry out a call that stays in the database."""
+        """Execute a call that has no effect outside the database."""
         if work.tool.kind == "python":
             return await self._python_call(work)
         if work.tool.target == "query" and work.tool.kind == "builtin":
@@ -121,7 +121,7 @@ class Toolbox:
         return await self._sql_call(work)
 
     async def _query(self, work: "_Work") -> NewStep:
-        """Read what the model asks for, and record it: two transactions, the first read-only."""
+        """Execute a query in a read-only transaction, and record its rows in another."""
         async with self._within(work) as conn:
             faults.hit("tool.started")
             bounds = Bounds(self._reading, work.run.authority.search_path)
@@ -136,9 +136,9 @@ class Toolbox:
         return step
 
     async def _insist(self, work: "_Work", patience: float) -> NewStep:
-        """Carry a transaction out; again where others are in the way, for *patience* seconds.
+        """Execute a transaction; after a conflict, repeat it for *patience* seconds.
 
-        Between two tries nothing is held.
+        Nothing is held between two attempts.
         """
         started, queue = time.monotonic(), work.run.claim.queue_id
         for attempt in count(1):
@@ -158,9 +158,9 @@ class Toolbox:
 
     @asynccontextmanager
     async def _within(self, work: "_Work") -> AsyncGenerator[AsyncConnection[Any]]:
-        """Give a connection for as long as a tool may take.
+        """Yield a connection for the timeout of a tool.
 
-        Its time begins with the connection: that the database was away is not its fault.
+        The timeout starts with the connection: an unavailable database does not count.
         """
         async with (
             self._gate.place(work.run.claim.queue_id),
@@ -208,7 +208,7 @@ class Toolbox:
         return step
 
     async def _prepared(self, work: "_Work") -> Callee:
-        """Give what carries a call out, ready for it; nothing is begun, so there is no intent."""
+        """Return the prepared callee of a call; nothing has started, so no intent is needed."""
         tool = work.tool
         try:
             found = self._servers.callee(tool) if tool.kind == "mcp" else self._function(tool)
@@ -227,7 +227,7 @@ class Toolbox:
     async def _inside(
         self, conn: AsyncConnection[Any], work: "_Work", function: PythonTool
     ) -> dict[str, Json]:
-        """Call a function on the step's own transaction; what it raises leaves nothing behind."""
+        """Call a function in the step's transaction, within a savepoint."""
         claim, call, authority = work.run.claim, work.call, work.run.authority
         context = ToolContext(conn, _key(claim, call), claim.run_id, claim.change)
         began = False
@@ -252,9 +252,9 @@ class Toolbox:
         return result_to_json(call, text, is_error=False)
 
     async def _outside(self, work: "_Work") -> list[NewStep]:
-        """Record the intent, act, record the result: a crash between them is seen afterwards.
+        """Record the intent, call, record the result.
 
-        So is a call that did not end in time: nobody knows whether it acted.
+        After a crash between them, or a timeout, the outcome of the call is unknown.
         """
         claim, call, again, steps = work.run.claim, work.call, work.again, list[NewStep]()
         callee = await self._prepared(work)
@@ -277,7 +277,7 @@ class Toolbox:
             result = result_to_json(call, f"{text}; it may have acted", is_error=True)
         except ToolFailedError as error:
             result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
-        except Error as error:  # of a connection of its own, which says nothing about ours
+        except Error as error:  # of a connection of the tool
             raise ToolBrokenError(f"{work.tool.name} raised {_said(error)}") from error
         faults.hit("tool.done")
         steps.append(await self._record(replace(work, seq=work.seq + len(steps)), result))
@@ -286,7 +286,7 @@ class Toolbox:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One call of one run, and the number of the step that it becomes."""
+    """One call of one run, and the number of its step."""
 
     run: RunSpec
     of: Call
@@ -310,34 +310,34 @@ class _Work:
 
 
 def _check_fits(conn: AsyncConnection[Any], parameter: Json) -> None:
-    """See that the database can hold what a tool is to write, letter by letter.
+    """Check that the database's encoding can represent what a tool writes.
 
     Raises:
-        ToolFailedError: not this letter; nothing was written.
+        ToolFailedError: it cannot; nothing was written.
     """
     encoding = conn.info.parameter_status("server_encoding") or "UTF8"
     if (letter := misfit(parameter, encoding)) is not None:
         raise ToolFailedError(
-            f"the database's encoding {encoding} has no {letter!r}: write it without",
+            f"encoding {encoding} of the database cannot represent {letter!r}",
             sqlstate="22P05",
         )
 
 
 def _broken(call: ToolCall) -> StepBrokenError:
     return StepBrokenError(
-        f"{call.name} has ended the transaction of its step: what it wrote may stand",
-        hint="a tool must neither commit nor roll back; look at what it did before a retry",
+        f"tool {call.name} ended its step's transaction; its writes might be committed",
+        hint="A tool must not commit or roll back. Check its effects before a retry.",
     )
 
 
 def _said(error: Error) -> str:
-    """Tell PostgreSQL's sentence without its detail, which may quote a row."""
+    """Return PostgreSQL's primary message, without its detail, which can quote a row."""
     words = error.diag.message_primary or str(error).strip() or type(error).__name__
     return f"{words} (SQLSTATE {error.sqlstate})" if error.sqlstate else words
 
 
 def _key(claim: Claim, call: ToolCall) -> str:
-    """The same for every attempt at this call, and for no other."""
+    """The same for each attempt at this call, and for no other call."""
     return f"walagent-{claim.run_id}-{call.id}"
 
 

@@ -1,4 +1,4 @@
-"""Whether a row may be shown to an agent.  The WAL knows no privileges, so PostgreSQL is asked."""
+"""Check whether an agent's role can see a row: the WAL is not subject to privileges."""
 
 import asyncio
 import time
@@ -8,32 +8,32 @@ from walagent.run import RunSpec
 from walagent.store import tool_calls
 from walagent.store.connections import Pool
 
-# Seconds for which an answer holds where it does not depend on the row.  Under load that spares a
-# round trip for each run; a run takes longer to be shown to its model.
+# Seconds for which a result is reused if it does not depend on the row.  Under load this saves a
+# round trip for each run.
 _FRESH = 1.0
 
 
 class Visibility:
-    """Asks as each attachment's role; what it may see can change while the attachment stays."""
+    """Checks as each attachment's role, whose privileges can change."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._until: dict[tuple[int, int], float] = {}
-        self._row_security: set[tuple[int, int]] = set()  # versions whose every row is asked about
+        self._row_security: set[tuple[int, int]] = set()  # versions that need a check of each row
         self._asking: dict[tuple[int, int], asyncio.Lock] = {}
 
     async def allows(self, run: RunSpec, *, begun: bool) -> bool:
-        """Whether the row of the run's change may be shown; of a run that has begun, it was.
+        """Whether the role can see the row of the run's change.
 
         Raises (as a PostgreSQL error):
-            RoleRefusedError: no row may; see `store.tool_calls.row_visibility`.
+            RoleRefusedError: see `store.tool_calls.row_visibility`.
         """
         version = (run.claim.attachment_id, run.claim.attachment_version)
         if self._until.get(version, 0.0) > time.monotonic():
             return True
         if version in self._row_security:
             return await self._ask(run, version, begun=begun)
-        # One asks where the answer may serve all: a claim can bring hundreds of runs at once.
+        # One check at a time: its result often serves all runs of a claim.
         async with self._asking.setdefault(version, asyncio.Lock()):
             if self._until.get(version, 0.0) > time.monotonic():
                 return True
@@ -57,7 +57,7 @@ class Visibility:
 
 
 def _columns(run: RunSpec) -> list[str] | None:
-    """What the agent is shown of a row, and what its tools are given; None: all of it."""
+    """The columns that the agent or its tools receive; None: all."""
     if run.table.columns is None:
         return None
     return sorted(run.table.columns | run.agent.bound)

@@ -1,8 +1,8 @@
-"""A worker: claims runs for its free slots, executes them side by side, keeps their leases.
+"""A worker: claims runs for its free slots, executes them concurrently, extends their leases.
 
-    claim → execute → claim …   one loop; `work_some()` is one turn of it
-    leases                      the heartbeat: extends leases, finds runs that are lost or cancelled
-    listener                    wakes the loop; the slow poll is the truth
+    claim → execute → claim …   one loop; `work_some()` is one iteration
+    leases                      the heartbeat: extends leases, finds lost and cancelled runs
+    listener                    wakes the loop; polling finds what a notification missed
 
 Any number of workers on any number of machines share `agent.run`.
 """
@@ -34,20 +34,20 @@ from walagent.store.checkpoint import Start
 from walagent.store.runs import ClaimScope
 
 _FIRST = 64  # runs to begin with
-_SIGN_OFF = 3.0  # seconds that signing off may take
-_LIMITED = 1.0  # seconds between two looks for runs that the limit of a model has held back
-_GATHER = 0.003  # seconds that a claim waits until half of the slots are free, while runs are short
+_SIGN_OFF = 3.0  # seconds to release runs and unregister
+_LIMITED = 1.0  # seconds between polls for runs that the limit of a model holds back
+_GATHER = 0.003  # seconds for which a claim waits until half of the slots are free
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How a worker works.  Times are seconds."""
+    """Settings of a worker.  Times are seconds."""
 
     name: str
-    slots: int = 100  # runs at the same time
+    slots: int = 100  # concurrent runs
     lease: float = 30.0
-    poll: float = 5.0  # between two looks for runs without a notification
-    drain: float = 20.0  # to let runs end when stopping
+    poll: float = 5.0  # between polls without a notification
+    drain: float = 20.0  # for runs to end when stopping
 
 
 class Worker:
@@ -59,27 +59,27 @@ class Worker:
         self._resources = resources
         self._leases = Leases(resources.pool, settings.name, settings.lease, self._beside)
         self._definitions = Definitions()
-        self._defining = asyncio.Lock()  # a claim can bring hundreds of runs of one attachment
+        self._defining = asyncio.Lock()  # a claim can return hundreds of runs of one attachment
         self._done: Counter[int] = Counter()  # runs released per queue, since the last claim
         self._wake = asyncio.Event()
         self._half_free = asyncio.Event()  # set as soon as half of the slots are free
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
         self._stopping = False
         self._due: float | None = None
-        self._woken = True  # whether the last rest ended by a wake-up and not by its time
-        self._more = False  # whether the last claim left runs behind
-        self._limited = False  # whether it left some because of the limit of their model
-        self._failures = 0  # turns in a row that lost the database
-        self.trouble = ""  # why no run can be executed, while none can
+        self._woken = True  # whether the last wait ended by a notification
+        self._more = False  # whether the last claim left runs
+        self._limited = False  # whether it left some because of a model's limit
+        self._failures = 0  # consecutive iterations without a database
+        self.trouble = ""  # why no run can be executed
         self._turning_at = time.monotonic()
 
     def wake(self) -> None:
-        """Look for runs now."""
+        """Poll now."""
         self._wake.set()
 
     @property
     def active(self) -> int:
-        """How many runs are being executed."""
+        """The number of runs being executed."""
         return len(self._leases.active)
 
     @property
@@ -89,23 +89,23 @@ class Worker:
 
     @property
     def turned_at(self) -> float:
-        """When the slower of its loops last came around, whether or not it succeeded.
+        """When the slower of its loops last iterated, successfully or not.
 
-        While it stops, only the heartbeat continues.
+        During a stop, only the heartbeat continues.
         """
         beat = self._leases.turned_at
         return beat if self._stopping else min(beat, self._turning_at)
 
     def stop(self) -> None:
-        """Claim nothing more; `run` returns when the runs have ended or the time is up."""
+        """Stop claiming; `run` returns when the runs have ended or `drain` is over."""
         self._stopping = True
         self._wake.set()
 
     async def run(self) -> None:
-        """Work until `stop`, then let the runs end, and give back those that do not.
+        """Execute runs until `stop`; then drain, and release the runs that have not ended.
 
         Raises:
-            DatabaseLostError: there was no connection to begin with; start again.
+            DatabaseLostError: there was no connection at the start.
         """
         self._leases.turned_at = self._turning_at = time.monotonic()
         async with self._leases.connection() as conn:
@@ -128,9 +128,9 @@ class Worker:
         await self.leave()
 
     async def leave(self) -> None:
-        """Give back what is still held, so that nobody waits for its lease, and sign off.
+        """Release all runs, so that no lease must expire, and unregister.
 
-        Call it when nothing is executed any more; it takes a few seconds at most, and never raises.
+        Called when no run is being executed; takes at most a few seconds and never raises.
         """
         with suppress(WalagentError, TimeoutError):
             async with asyncio.timeout(_SIGN_OFF), self._leases.connection() as conn:
@@ -138,7 +138,7 @@ class Worker:
                 await runs.forget_worker(conn, self._settings.name)
 
     async def _turn(self) -> None:
-        """Claim and rest.  A lost database costs a pause, and no active run its model's answer."""
+        """Claim and wait.  After a lost database, pause: active runs keep their model's reply."""
         self._turning_at = time.monotonic()
         try:
             await self._rest(await self.work_some())
@@ -151,14 +151,14 @@ class Worker:
     # Claim.
 
     def offer(self) -> Start | None:
-        """Say what could be started now: runs that arrive while slots are free need no claim."""
+        """Return the free slots, if any: runs that arrive meanwhile need no claim."""
         free = self._free_slots
         if self._tasks is None or self._stopping or free <= 0:
             return None
         return Start(self._settings.name, self._lease, free, self._limits(free))
 
     async def work_some(self) -> int:
-        """Claim runs for the free slots and start them; return how many."""
+        """Claim runs for the free slots and start them; return their number."""
         self._wake.clear()
         free = self._free_slots
         if free <= 0:
@@ -179,8 +179,8 @@ class Worker:
     def _free_slots(self) -> int:
         """How many runs can be claimed.
 
-        Few before the first model is known: its limiter allows a part of the calls to begin with,
-        and runs beyond that would only be given back.
+        Few before the first model is known: its limiter allows only part of the calls at first, and
+        further runs would be released.
         """
         slots = self._settings.slots
         return (slots if self._definitions.models else min(slots, _FIRST)) - self.active
@@ -190,7 +190,7 @@ class Worker:
         return timedelta(seconds=self._settings.lease)
 
     def _limits(self, free: int) -> dict[int, int]:
-        """Say of which queues fewer than *free* runs may start: their model allows no more calls.
+        """Return queues of which fewer than *free* runs can start: their model has a limit.
 
         A run that waits for its provider would hold a slot that another model's run could use.
         """
@@ -207,11 +207,11 @@ class Worker:
         return {queue: runs for queue, runs in most.items() if runs < free}
 
     async def _rest(self, claimed: int) -> None:
-        """Wait until another claim makes sense."""
+        """Wait for a reason to claim again."""
         if claimed and self._more and self._free_slots > 0:
             return
         if not claimed and self._woken:
-            await self._tick()  # what arrived may only be due later
+            await self._tick()  # the run that arrived might be due later
         poll = min(self._settings.poll, _LIMITED) if self._limited else self._settings.poll
         self._woken = await event_within(self._wake, min(poll, max(self._due or poll, 0.01)))
         if not self._woken:
@@ -222,7 +222,7 @@ class Worker:
 
     async def _tick(self) -> None:
         if self._leases.is_late:
-            self._leases.nudge()  # its own leases first; the heartbeat ticks, too
+            self._leases.nudge()  # its own leases first; the heartbeat also ticks
             return
         async with self._leases.connection() as conn:
             self._due = await runs.tick(conn)
@@ -232,11 +232,11 @@ class Worker:
     def start(self, claims: Sequence[Claim]) -> None:
         """Execute runs that this worker holds."""
         if self._tasks is None:
-            return  # it has ended meanwhile; their leases expire
+            return  # it has stopped; their leases expire
         for claim in claims:
             faults.hit("run.claimed")
             if (former := self._leases.active.get(claim.run_id)) is not None:
-                former.abandon(cancelled=False)  # the run was lost, and was claimed again
+                former.abandon(cancelled=False)  # the run was lost and claimed again
                 self._leases.release(former)
             held = Held(claim)
             held.task = self._tasks.create_task(self._work(held), name=f"run {claim.run_id}")
@@ -276,7 +276,7 @@ class Worker:
         return self._definitions.spec(claim)
 
     def _released(self, held: Held) -> None:
-        """Free a run's slot.  Claim again only if that can give something: it costs a commit."""
+        """Free a run's slot.  Claim only if there might be runs: a claim costs a commit."""
         was_full = self.active >= self._settings.slots
         self._leases.release(held)
         self._done[held.claim.queue_id] += 1
@@ -289,20 +289,20 @@ class Worker:
     # Beside.
 
     async def _beside(self, conn: AsyncConnection[Any]) -> None:
-        """Do with each heartbeat what time has made due, and read the budgets."""
+        """Do what is due, and read the budgets, with each heartbeat."""
         self._due = await runs.tick(conn)
         self._resources.budgets.replace(await budgets.load_scopes(conn))
 
     def _notified(self, channel: str, payload: str) -> None:
         if channel == "walagent_cancel" and payload.isdigit():
             if int(payload) in self._leases.active:
-                self._leases.nudge()  # anyone can notify: the heartbeat finds whether it is true
+                self._leases.nudge()  # anyone can notify; the heartbeat reads the state
         elif channel == "walagent_budgets":
             self._leases.nudge()  # which reads them
         self._wake.set()
 
     async def _drain(self) -> None:
-        """Let runs end, for as long as there is time."""
+        """Wait for runs to end; cancel the others after `drain`."""
         tasks = [held.task for held in self._leases.active.values() if held.task]
         if tasks:
             log.info("worker.draining", runs=len(tasks))

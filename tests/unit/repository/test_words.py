@@ -1,7 +1,4 @@
-"""Words that walagent's messages, docstrings, comments, help, SQL and pages do not use.
-
-`words_exempt.txt` lists the files that still use one.  The list only shrinks.
-"""
+"""Words that walagent's messages, docstrings, comments, help, SQL and pages do not use."""
 
 import ast
 import io
@@ -12,7 +9,6 @@ from pathlib import Path
 
 from tests.docs_pages import ROOT, pages, prose
 
-EXEMPT = Path(__file__).with_name("words_exempt.txt")
 
 # Each word, and what to say instead.
 BANNED = {
@@ -122,28 +118,6 @@ def _without_code(text: str) -> str:
     return CODE_SPAN.sub(lambda match: "`" * len(match[0]), text)
 
 
-def _exempt() -> list[str]:
-    lines = EXEMPT.read_text("utf-8").splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
 def test_no_file_uses_a_banned_word() -> None:
     """A banned word in a new place is reported with its line."""
-    exempt = set(_exempt())
-    found = [hit for path in _files() if _name(path) not in exempt for hit in _found(path)]
-    assert found == []
-
-
-def test_every_exempt_file_still_needs_its_exemption() -> None:
-    """Remove a file from the list with its last banned word."""
-    uses = {_name(path) for path in _files() if _found(path)}
-    assert [name for name in _exempt() if name not in uses] == []
-
-
-def test_the_words_are_found_where_people_read_them() -> None:
-    """Comments, strings and docstrings count; names, identifiers and code spans do not."""
-    source = '"""Anew."""\ntold = f"is {told} mended"  # ledger, `lane`\n'
-    found = [m[0] for _, text in _python(source) for m in WORDS.finditer(_without_code(text))]
-    assert sorted(found, key=str.lower) == ["Anew", "ledger", "mended"]
-    script = "select told -- whoever\nfrom t where a = 'dear';"
-    assert [text for _, text in _sql(script)] == ["-- whoever", "'dear'"]
+    assert [hit for path in _files() for hit in _found(path)] == []
