@@ -566,7 +566,7 @@ async def test_a_python_tool_that_ends_its_steps_transaction_is_found_out(
     """Nothing is recorded as if it had gone well, and it is not done again: the run fails."""
     await run_all(conn, DESK)
     async with bench(conn, dsn, "tools=[pay]", python=PYTHON) as b:
-        with pytest.raises(StepBrokenError, match="ended the transaction of its step"):
+        with pytest.raises(StepBrokenError, match="ended its step's transaction"):
             await b.call("pay", how=how)
         assert await rows(conn, STEPS) == []
         assert await b.answer("pay") == "paid"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tests.docs_pages import ROOT, pages, prose
 
-
 # Each word, and what to say instead.
 BANNED = {
     "anew": "again",
