@@ -69,14 +69,14 @@ def attach(
 
 
 def queue_runs(url: str, count: int) -> None:
-    """Insert tickets and take them in, so that *count* runs wait for a worker."""
+    """Insert tickets and ingest them, so that *count* runs wait for a worker."""
     with psycopg.connect(url, autocommit=True) as conn:
         workload.insert_tickets(conn, count)
-        asyncio.run(_take_in(url, conn, count))
+        asyncio.run(_ingest(url, conn, count))
         conn.execute("analyze")  # as on a server that has run for a while
 
 
-async def _take_in(url: str, conn: psycopg.Connection, count: int) -> None:
+async def _ingest(url: str, conn: psycopg.Connection, count: int) -> None:
     async with open_feed(url) as (feed, _):
         while _runs(conn) < count:
             await feed.take_one()

@@ -1,4 +1,4 @@
-"""Taking changes in: one-row transactions a second, and memory for one huge transaction."""
+"""Ingesting changes: one-row transactions a second, and memory for one huge transaction."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -24,7 +24,7 @@ do $$ begin
 end $$"""
 
 
-def take_in(place: Place) -> Mapping[str, Any]:
+def ingest(place: Place) -> Mapping[str, Any]:
     """Every row matches, so every row becomes a run."""
     _attach(place)
     _write_one_by_one(place, _TRANSACTIONS - 1)
@@ -81,7 +81,7 @@ def _read(place: Place, count: int, *options: str | int) -> dict[str, Any]:
         assert row is not None
         workload.insert_tickets(conn, 1)
     return run_script(
-        "ours/take_in",
+        "ours/ingest",
         *("--url", place.url, "--postmaster", place.postmaster),
         *("--count", count, "--end", row[0], *options),
     )
@@ -90,7 +90,7 @@ def _read(place: Place, count: int, *options: str | int) -> dict[str, Any]:
 ROW = Row(
     what="one-row transactions ingested a second, every row matches",
     beside="the same WAL decoded without intake",
-    sides={OURS: take_in, "decoding": decode_only},
+    sides={OURS: ingest, "decoding": decode_only},
     figures=(Figure("per_second", over="decoding", goal=0.35),),
 )
 

@@ -16,7 +16,7 @@ from psycopg import AsyncConnection
 from tests.faults.rig import storm
 from tests.faults.rig.stage import Figure
 from tests.helpers.daemon import Daemon, daemon
-from tests.helpers.database import column, refused, role, rows, run_all, session, told, value
+from tests.helpers.database import column, message_of, refused, role, rows, run_all, session, value
 from tests.integration.cli.user import User
 from walagent import faults
 from walagent.agent.models.scripted.model import Answer, call
@@ -347,7 +347,7 @@ async def test_an_attachment_that_loses_its_ground_is_paused_and_loses_no_change
         await d.start_reader()
         if loss.refusal:
             error = await refused(conn, "select agent.resume('desk')")
-            assert loss.refusal in told(error)
+            assert loss.refusal in message_of(error)
         waiting = await column(conn, "select key from agent.run_overview where attachment = 'desk'"
                                      " and state = 'pending' order by id")  # fmt: skip
         assert len(waiting) <= 3
@@ -519,7 +519,7 @@ async def test_a_new_table_of_the_old_name_is_not_adopted(
         assert "ticket" in reason
         assert "a new one" in reason
         error = await refused(conn, "select agent.resume('desk')", state="WA013")
-        assert "update agent.attachment set relation = 'public.ticket'" in told(error)
+        assert "update agent.attachment set relation = 'public.ticket'" in message_of(error)
         assert await column(conn, "select status from ticket") == ["new"]
         await run_all(
             conn, "update agent.attachment set relation = 'public.ticket' where name = 'desk'"

@@ -8,13 +8,13 @@ off, or starved for longer than its lease.
 import psycopg
 import pytest
 
-from tests.faults.rig.inprocess import take_in, work
+from tests.faults.rig.inprocess import ingest, work
 from tests.faults.rig.scene import (
     ENDED,
+    INGESTED,
     OF_INTAKE,
     OF_WORKER,
     STAGES,
-    TAKEN_IN,
     Scene,
     all_is_well,
     make_scene,
@@ -121,19 +121,19 @@ async def test_a_reader_that_loses_the_ledger_anywhere_writes_no_more(
     loot: list[object] = []
     fenced = 0
 
-    async def all_is_taken_in() -> bool:
-        return await scene.is_true(TAKEN_IN, STAGES[number][1])
+    async def all_is_ingested() -> bool:
+        return await scene.is_true(INGESTED, STAGES[number][1])
 
     with faults.armed(point, mode=lambda: stealing(scene, STEAL_LEDGER, OF_LEDGER, loot)):
         for number, (statements, _) in enumerate(STAGES):
             for statement in statements:
                 await scene.conn.execute(statement.encode())
             try:
-                await take_in(scene.dsn, scene.slot, all_is_taken_in)
+                await ingest(scene.dsn, scene.slot, all_is_ingested)
             except FencedError:
                 fenced += 1
                 assert await fetch(scene.conn, OF_LEDGER) == loot
-                await scene.take_in(number)
+                await scene.ingest(number)
     assert bool(loot) == (point != "intake.checkpoint_advanced")
     assert fenced == (point in BEFORE_THE_COMMIT)
     await let_time_pass(scene.conn)

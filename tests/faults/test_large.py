@@ -126,7 +126,7 @@ def peak(daemon: Daemon) -> int:
 
 @pytest.mark.scenario(9)
 @pytest.mark.parametrize("large", LARGE)
-async def test_a_large_transaction_is_taken_in_whole_with_little_memory(
+async def test_a_large_transaction_is_ingested_whole_with_little_memory(
     place: Place, figure: Figure, request: pytest.FixtureRequest, large: Large
 ) -> None:
     """Each row that matches has its run, in the order of the rows, and the server waits for us."""

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.faults.rig.inprocess import take_in
+from tests.faults.rig.inprocess import ingest
 from tests.faults.rig.scene import (
     ASKED_AGAIN,
     OF_INTAKE,
@@ -101,16 +101,16 @@ async def test_a_ledger_that_was_put_back_starts_nothing_again(scene: Scene) -> 
         for statement in statements:
             await scene.conn.execute(statement.encode())
         if not changes:  # attaching starts nothing
-            assert not await scene.take_in(number)
+            assert not await scene.ingest(number)
             continue
         with faults.armed("intake.committed"):
-            assert await scene.take_in(number)
+            assert await scene.ingest(number)
         ((last,),) = await fetch(scene.conn, PUT_BACK)
 
         async def is_there_again(commit: str = last) -> bool:
             return await scene.is_true(PASSED, commit)
 
-        assert not await take_in(scene.dsn, scene.slot, is_there_again)
+        assert not await ingest(scene.dsn, scene.slot, is_there_again)
         assert await fetch(scene.conn, TAKEN) == [(changes,)]
     await let_time_pass(scene.conn)
     assert not await scene.work()

@@ -12,7 +12,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.faults.rig.checks import ALL_ENDED, all_is_well
-from tests.faults.rig.inprocess import take_in, work
+from tests.faults.rig.inprocess import ingest, work
 from tests.faults.rig.serving import serving
 from tests.faults.rig.stage import (
     ATTACH,
@@ -74,9 +74,9 @@ async def attach(place: Place, spec: str) -> None:
     async def at_once() -> bool:
         return True
 
-    await take_in(dsn, slot, at_once)  # makes slot and checkpoint
+    await ingest(dsn, slot, at_once)  # makes slot and checkpoint
     await conn.execute("select agent.attach('item', %s)", [spec])
-    assert not await take_in(dsn, slot, in_effect)
+    assert not await ingest(dsn, slot, in_effect)
 
 
 async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None:
@@ -96,8 +96,8 @@ async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None
                 await until(conn, REPORTED, told, alive=daemon.is_alive)
             assert await fetch(conn, CONFIRMED, changed, place.slot) == [(False, True)]
         await until(conn, ALL_ENDED, alive=daemon.is_alive)
-        ((taken_in,),) = await fetch(conn, "select (commit_lsn + 1)::text from agent.run")
-        await until(conn, CONFIRMED, taken_in, place.slot, alive=daemon.is_alive)
+        ((ingested,),) = await fetch(conn, "select (commit_lsn + 1)::text from agent.run")
+        await until(conn, CONFIRMED, ingested, place.slot, alive=daemon.is_alive)
         await all_is_well(conn)
 
 
@@ -112,7 +112,7 @@ async def test_nothing_is_confirmed_before_it_is_committed(place: Place) -> None
         pytest.param("frame.received", 5, marks=pytest.mark.slow),  # of ten or more
     ],
 )
-async def test_half_a_large_transaction_is_never_taken_in(
+async def test_half_a_large_transaction_is_never_ingested(
     place: Place, point: str, skip: int
 ) -> None:
     """A reader that dies between its pieces leaves none of them, or has committed all."""
@@ -120,17 +120,17 @@ async def test_half_a_large_transaction_is_never_taken_in(
     await attach(place, "model=script")
     await conn.execute("insert into item select n, 1 from generate_series(1, %s) n", [LARGE])
 
-    async def taken_in() -> bool:
+    async def ingested() -> bool:
         (count,) = (await fetch(conn, "select count(*) from agent.run"))[0]
         assert count in {0, LARGE}
         return count == LARGE
 
     with ExitStack() as fault:
         fault.enter_context(faults.armed(point, skip=skip))
-        assert await take_in(dsn, slot, taken_in), f"{point} never fired"
+        assert await ingest(dsn, slot, ingested), f"{point} never fired"
         fault.close()
-    await taken_in()
-    assert not await take_in(dsn, slot, taken_in)
+    await ingested()
+    assert not await ingest(dsn, slot, ingested)
     ids = "select count(distinct change -> 'new' ->> 'id') from agent.run"
     assert await fetch(conn, ids) == [(LARGE,)]
     assert await fetch(conn, "select * from agent.broken_invariant") == []
@@ -158,14 +158,14 @@ async def test_a_commit_right_after_another_is_neither_lost_nor_repeated(
         await large.commit()
         await small.commit()
 
-    async def all_taken_in() -> bool:
+    async def all_ingested() -> bool:
         return (await fetch(conn, "select exists (select from agent.run where key = '-1')"))[0][0]
 
     with faults.armed(point):
-        assert await take_in(dsn, slot, all_taken_in), f"{point} never fired"
+        assert await ingest(dsn, slot, all_ingested), f"{point} never fired"
     ((end,),) = await fetch(conn, "select end_lsn::text from agent.checkpoint")
     await conn.execute("insert into item values (-1, 1)")
-    assert not await take_in(dsn, slot, all_taken_in)
+    assert not await ingest(dsn, slot, all_ingested)
     assert await fetch(conn, COUNT_OF_ALL) == [(LARGE + 2,)]
     ((second,),) = await fetch(conn, "select commit_lsn::text from agent.run where key = '0'")
     assert (end == second) == (point == "intake.committed"), "they were not adjacent"
@@ -185,13 +185,13 @@ async def test_a_tool_that_leaves_the_database_is_never_repeated_blindly(
     await attach(place, f"model=script, tools=[{tool}], bind=[item=id]")
     await conn.execute("insert into item values (1, 1)")
 
-    async def taken_in() -> bool:
+    async def ingested() -> bool:
         return (await fetch(conn, "select exists (select from agent.run)"))[0][0]
 
     async def ended() -> bool:
         return (await fetch(conn, ENDED))[0][0]
 
-    await take_in(dsn, slot, taken_in)
+    await ingest(dsn, slot, ingested)
     models = {"script": ScriptedModel([call(tool), "Told."])}
     with faults.armed(point):
         assert await work(dsn, models, ended), f"{point} never fired"

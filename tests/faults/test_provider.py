@@ -451,7 +451,7 @@ async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
             await until(place.conn, NONE_RUNS, alive=scene.daemon.is_alive)
             asked = provider.requests
             await scene.write("left", 20)
-            await until(place.conn, TAKEN_IN, 120, alive=scene.daemon.is_alive)
+            await until(place.conn, INGESTED, 120, alive=scene.daemon.is_alive)
             for end in await ends(place, "left", "right"):
                 assert end.state in {"pending", "waiting_retry"}
                 assert (end.attempt, end.paused) == (0, True)
@@ -472,7 +472,7 @@ async def test_a_refused_key_pauses_its_agents_and_a_new_one_lets_them_go_on(
 
 ALL_PAUSED = "select bool_and(paused) from agent.attachment"
 NONE_RUNS = "select not exists (select from agent.run where state = 'running')"
-TAKEN_IN = "select count(*) = %s from agent.run"
+INGESTED = "select count(*) = %s from agent.run"
 
 
 # One row that no provider answers.

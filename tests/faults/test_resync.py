@@ -33,7 +33,7 @@ select not exists (select from agent.run where not agent_internal.is_final(state
    and not exists (select from agent.backfill where state in ('pending', 'running'))
 """
 # All that the writer committed by now has come by the stream, or is older than the slot.
-TAKEN_IN = """
+INGESTED = """
 select confirmed_flush_lsn >= %s::pg_lsn from pg_replication_slots where slot_name = %s
 """
 FREE = "select not active from pg_replication_slots where slot_name = %s"
@@ -178,7 +178,7 @@ async def all_is_in(place: Place, daemon: Daemon) -> None:
     row = await (await place.conn.execute("select pg_current_wal_insert_lsn()::text")).fetchone()
     assert row is not None
     await place.conn.execute("select pg_logical_emit_message(true, 'test', 'now')")
-    await until(place.conn, TAKEN_IN, row[0], place.slot, alive=daemon.is_alive)
+    await until(place.conn, INGESTED, row[0], place.slot, alive=daemon.is_alive)
     await until(place.conn, NOTHING_LEFT, alive=daemon.is_alive)
 
 
@@ -207,7 +207,7 @@ async def before_the_gap(place: Place, app: Application) -> None:
         await until(place.conn, taken, alive=daemon.is_alive)
         row = await (await place.conn.execute("select pg_current_wal_lsn()::text")).fetchone()
         assert row is not None
-        await until(place.conn, TAKEN_IN, row[0], place.slot, alive=daemon.is_alive)
+        await until(place.conn, INGESTED, row[0], place.slot, alive=daemon.is_alive)
     await lose_the_slot(place)
 
 

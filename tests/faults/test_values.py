@@ -24,8 +24,16 @@ from tests.faults.rig.decoding import UNSENT, Event, read_events
 from tests.faults.rig.stage import Figure
 from tests.faults.rig.values import KINDS, TYPES, column_name, columns_sql, literal
 from tests.helpers.daemon import daemon
-from tests.helpers.database import attach, column, refused, rows, run_all, session, value
-from tests.helpers.database import told as told_by
+from tests.helpers.database import (
+    attach,
+    column,
+    message_of,
+    refused,
+    rows,
+    run_all,
+    session,
+    value,
+)
 from tests.integration.wal.reading import changes, read_to, wal_end
 from walagent.agent.models.scripted.model import call
 from walagent.app.migrate import migrate
@@ -445,7 +453,7 @@ async def test_what_no_model_could_read_is_refused_or_written_out(encoded: str) 
         )
         statement = "select agent.attach('t', E'model=fake, system_prompt=\"caf\\xe9\"')"
         error = await refused(conn, statement, state="WA013")
-        assert "not valid UTF-8" in told_by(error)
+        assert "not valid UTF-8" in message_of(error)
         answers = [[call("speak"), call("fail")], "ok"]
         async with daemon(conn, encoded, answers) as d:
             await attach(conn, "tools=[speak, fail]", "t")
@@ -558,11 +566,11 @@ async def test_a_generated_column_is_refused_where_it_never_arrives(
     if conn.info.server_version < 180000:
         for spec in uses:
             error = await refused(conn, "select agent.attach('t', %s)", f"model=fake, {spec}")
-            assert 'generated column "twice"' in told_by(error)
+            assert 'generated column "twice"' in message_of(error)
         return
     await run_all(conn, "alter table t add thrice int generated always as (n * 3) virtual")
     error = await refused(conn, "select agent.attach('t', 'model=fake, when=\"new.thrice > 2\"')")
-    assert 'generated column "thrice"' in told_by(error)
+    assert 'generated column "thrice"' in message_of(error)
     async with daemon(conn, dsn, ["ok"]) as d:
         for number, spec in enumerate(uses):
             await attach(conn, f"name=a{number}, {spec}", "t")

@@ -67,8 +67,8 @@ async def refused(
     return caught.value
 
 
-def told(error: Error) -> str:
-    """All that an error tells a person."""
+def message_of(error: Error) -> str:
+    """Return the message and the hint of an error."""
     return f"{error.diag.message_primary} {error.diag.message_hint or ''}"
 
 

@@ -12,7 +12,7 @@ from walagent.agent.models.registry import can_plan, load_embedder
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import Catalog, CatalogSettings
 from walagent.ask.options import Options
-from walagent.ask.question import Desk
+from walagent.ask.question import AskResources
 from walagent.ask.search import Searcher, SearchSpec, make_searcher
 from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
@@ -79,7 +79,7 @@ async def open_asker(
             model = choose_model(specs, model or settings.model)
         chosen = ModelLimits().wrap(_made(model, api_key))
         stack.push_async_callback(chosen.aclose)
-        desk = Desk(
+        resources = AskResources(
             reading.pool,
             reading.statements,
             chosen,
@@ -87,7 +87,7 @@ async def open_asker(
             settings.rows,
             settings.history_chars,
         )
-        yield Asker(desk, options, name=process_name())
+        yield Asker(resources, options, name=process_name())
 
 
 @asynccontextmanager

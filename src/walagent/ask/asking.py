@@ -11,7 +11,7 @@ from walagent.ask.catalog import IndexSummary
 from walagent.ask.context import SchemaContext
 from walagent.ask.options import Options
 from walagent.ask.outcome import QuestionEvent, QuestionResult, SessionWaiting
-from walagent.ask.question import Desk, Question
+from walagent.ask.question import AskResources, Question
 from walagent.errors import (
     ConfigError,
     LeaseLostError,
@@ -54,19 +54,19 @@ def check_session(name: str) -> None:
 class Asker:
     """Answers questions; one at a time for each session."""
 
-    def __init__(self, desk: Desk, options: Options, *, name: str) -> None:
+    def __init__(self, resources: AskResources, options: Options, *, name: str) -> None:
         """Take what it works with.
 
         Args:
             name: of this process, for the runs that it holds.
         """
-        self._desk = desk
+        self._resources = resources
         self._options = options
         self._name = name
 
     def with_options(self, options: Options) -> "Asker":
         """Give the same with other options."""
-        return Asker(self._desk, options, name=self._name)
+        return Asker(self._resources, options, name=self._name)
 
     async def ask(
         self, text: str, session: str, on_event: Callable[[QuestionEvent], None] = lambda _: None
@@ -80,9 +80,11 @@ class Asker:
         check_question(text)
         check_session(session)
         with translating():
-            async with self._desk.pool.connection() as conn, conn.transaction():
+            async with self._resources.pool.connection() as conn, conn.transaction():
                 question = await questions.ask(conn, session, text, self._options.to_json())
-                asked = await questions.claim_question(conn, question, self._name, self._desk.lease)
+                asked = await questions.claim_question(
+                    conn, question, self._name, self._resources.lease
+                )
         if asked is None:
             raise LeaseLostError("another process has claimed the question")
         return await self._work(asked, session, self._options, on_event)
@@ -109,37 +111,39 @@ class Asker:
 
     async def _left_behind(self, session: str) -> tuple[ClaimedQuestion | None, float | None]:
         """Claim the unfinished question of a session; else give for how long it is held."""
-        async with self._desk.pool.connection() as conn, conn.transaction():
+        async with self._resources.pool.connection() as conn, conn.transaction():
             question = await questions.resume_session(conn, session)
             if question is None:
                 return None, None
             if question.wait is not None:
                 return None, question.wait
-            asked = await questions.claim_question(conn, question, self._name, self._desk.lease)
+            asked = await questions.claim_question(
+                conn, question, self._name, self._resources.lease
+            )
             return (None, _LOOK) if asked is None else (asked, None)
 
     async def history(self, session: str) -> Sequence[str]:
         """Give the answered questions of a session, oldest first."""
         with translating():
-            async with self._desk.pool.connection() as conn:
+            async with self._resources.pool.connection() as conn:
                 return await questions.asked_before(conn, session)
 
     async def last_answered(self, session: str) -> AnsweredQuestion | None:
         """Give the latest question of a session that was answered."""
         with translating():
-            async with self._desk.pool.connection() as conn:
+            async with self._resources.pool.connection() as conn:
                 return await last_answered(conn, session)
 
     async def find(self, words: str) -> Sequence[AnsweredQuestion]:
         """Find earlier questions of this login, of any session, by words of them or of answers."""
         with translating():
-            async with self._desk.pool.connection() as conn:
+            async with self._resources.pool.connection() as conn:
                 return await find_answered(conn, words)
 
     async def save(self, question: str, sql: str) -> None:
         """Keep a statement that a person has found right, as an example for later questions."""
         with translating():
-            async with self._desk.pool.connection() as conn:
+            async with self._resources.pool.connection() as conn:
                 await questions.save_query(conn, question, sql)
 
     async def query(self, sql: str) -> Rows:
@@ -149,7 +153,7 @@ class Asker:
             StatementRefusedError: it may not run.
         """
         with translating():
-            return await self._desk.statements.read(sql)
+            return await self._resources.statements.read(sql)
 
     async def index(self) -> IndexSummary:
         """Read the schema again, even if it appears unchanged, and store it.
@@ -157,7 +161,7 @@ class Asker:
         Raises:
             PreconditionError: this login may not keep it.
         """
-        return await self._desk.catalog.index()
+        return await self._resources.catalog.index()
 
     async def count_tables(self) -> int:
         """Read the schema again, and count its tables and columns."""
@@ -165,7 +169,7 @@ class Asker:
 
     async def describe_schema(self, words: str) -> SchemaContext:
         """Describe what questions can be about: all of it, or what fits *words* best."""
-        return await self._desk.catalog.describe(words)
+        return await self._resources.catalog.describe(words)
 
     async def _work(
         self,
@@ -175,8 +179,8 @@ class Asker:
         on_event: Callable[[QuestionEvent], None],
     ) -> QuestionResult:
         with translating():
-            async with self._desk.pool.connection() as conn:
+            async with self._resources.pool.connection() as conn:
                 past = await questions.past(conn, session)
-        question = Question(self._desk, options, past, asked, session)
+        question = Question(self._resources, options, past, asked, session)
         with translating():
             return await question.answer(self._name, on_event)

@@ -62,8 +62,8 @@ class CatalogSettings:
     @property
     def digest(self) -> str:
         """Tell settings apart that read other things from the same schema."""
-        told = repr((_FORM, self.schemas, self.samples, list(self.no_samples)))
-        return sha256(told.encode()).hexdigest()[:16]
+        form = repr((_FORM, self.schemas, self.samples, list(self.no_samples)))
+        return sha256(form.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class IndexSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ReadSchema:
     """What was read under a fingerprint."""
 
     role: str
@@ -116,7 +116,7 @@ class Catalog:
         self._pool = pool
         self._executor = executor
         self._settings = settings or CatalogSettings()
-        self._known: _Known | None = None
+        self._known: _ReadSchema | None = None
         self._reading = asyncio.Lock()
 
     async def describe(self, question: str) -> SchemaContext:
@@ -161,7 +161,7 @@ class Catalog:
             changed=before is None or known.tables != before.tables,
         )
 
-    async def _know(self) -> _Known:
+    async def _know(self) -> _ReadSchema:
         """Give the schema as it is now: from memory, from what is kept, or from the catalog."""
         with translating():
             async with self._reading:
@@ -170,12 +170,12 @@ class Catalog:
                     self._known = await self._kept(role, fingerprint) or await self._read()
                 return self._known
 
-    async def _kept(self, role: str, fingerprint: str) -> _Known | None:
+    async def _kept(self, role: str, fingerprint: str) -> _ReadSchema | None:
         async with self._pool.connection() as conn:
             tables = await schema.load_index(conn, role, fingerprint)
         if not tables:
             return None
-        return _Known(role, fingerprint, tables, Index(tables), time.monotonic())
+        return _ReadSchema(role, fingerprint, tables, Index(tables), time.monotonic())
 
     async def _present(self) -> tuple[str, str]:
         async with self._executor.guard() as guard:
@@ -185,13 +185,13 @@ class Catalog:
         role, found = await schema.read_fingerprint(guard.conn, self._settings.schemas)
         return role, f"{self._settings.digest}:{found}"
 
-    async def _read(self) -> _Known:
+    async def _read(self) -> _ReadSchema:
         """Read and keep the schema."""
         async with self._executor.guard() as guard:
             role, fingerprint, tables = await self._settled(guard)
         async with self._pool.connection() as conn, conn.transaction():
             await schema.keep_index(conn, role, fingerprint, tables)
-        return _Known(role, fingerprint, tables, Index(tables), time.monotonic())
+        return _ReadSchema(role, fingerprint, tables, Index(tables), time.monotonic())
 
     async def _settled(self, guard: Guard) -> tuple[str, str, Sequence[Table]]:
         """Read the schema; again, where it changed while it was read.

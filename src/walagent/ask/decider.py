@@ -64,7 +64,7 @@ class QuestionDecider:
         standing = self.standing(steps)
         match prompt.by:
             case "summary":
-                turns = map(history.told, self._too_old(steps))
+                turns = map(history.as_text, self._too_old(steps))
                 return prompts.summary_request(self._past(steps).summary, turns, marker=mark)
             case "planner":
                 rejected = () if "candidate" in prompt.about else tuple(standing.rejected)

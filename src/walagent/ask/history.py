@@ -18,8 +18,8 @@ def messages(past: SessionHistory, most: int) -> Sequence[Message]:
     """Tell the latest turns that fit into *most* characters, oldest first, after the summary."""
     shown = [message for turn in _fitting(past.turns, most) for message in _messages(turn)]
     if past.summary:
-        told = f"What was asked and found in this session before:\n{past.summary}"
-        shown[:0] = [_says("user", told), _says("assistant", "I know of it.")]
+        summary = f"What was asked and found in this session before:\n{past.summary}"
+        shown[:0] = [_says("user", summary), _says("assistant", "I know of it.")]
     return shown
 
 
@@ -40,8 +40,8 @@ def too_old(past: SessionHistory, most: int) -> Sequence[Turn]:
     return old[:taken]
 
 
-def told(turn: Turn) -> str:
-    """Write a turn down, for the summary."""
+def as_text(turn: Turn) -> str:
+    """Return a turn as text, for the summary."""
     return f"Question: {turn.question}\nAnswer: {_answer(turn)}"
 
 

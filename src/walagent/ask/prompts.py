@@ -121,7 +121,7 @@ def planner_request(  # noqa: PLR0913 - all that a plan is made of
     question: str,
     schema: SchemaContext,
     history: Sequence[Message],
-    told: Sequence[tuple[Mapping[str, Json] | None, str]],
+    rejected: Sequence[tuple[Mapping[str, Json] | None, str]],
     *,
     rows: int,
     marker: str,
@@ -137,7 +137,7 @@ def planner_request(  # noqa: PLR0913 - all that a plan is made of
     )
     block = _values_block(schema.values, marker)
     messages = [*history, _says("user", block + question)]
-    for written, why in told:
+    for written, why in rejected:
         messages.append(_says("assistant", f"{PLAN}: {orjson.dumps(written).decode()}"))
         messages.append(_says("user", f"That plan cannot stand: {why}\nMake another one."))
     return _request(system, messages, PLAN, "The plan.", plan_schema(search=search))

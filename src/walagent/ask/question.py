@@ -37,7 +37,7 @@ from walagent.errors import InvalidCallError, LeaseLostError
 from walagent.message import Reply
 from walagent.moves import Acting, Asking, Call, End, Kind, Prompt, Recorded, RunEvent, fail
 from walagent.run import RunSpec, RunState, Step
-from walagent.runs.attempt import Attempt
+from walagent.runs.attempt import RunAttempt
 from walagent.runs.budgets import Budgets
 from walagent.runs.leases import Held, Leases
 from walagent.runs.resources import Resources
@@ -50,8 +50,8 @@ _LONGEST: Final = 86_400.0  # seconds; a person ends a question, not the clock
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """What answering takes.
+class AskResources:
+    """Resources for answering.
 
     Args:
         pool: connections of the login that writes sessions, runs and steps.
@@ -74,17 +74,17 @@ class Question:
 
     def __init__(
         self,
-        desk: Desk,
+        resources: AskResources,
         options: Options,
         past: SessionHistory,
         asked: ClaimedQuestion,
         session: str,
     ) -> None:
-        self._desk = desk
+        self._resources = resources
         self._asked = asked
         self._session = session
-        bounds = PromptLimits(desk.rows, desk.history, desk.statements.searches)
-        self._decider = QuestionDecider(options, past, desk.catalog, bounds)
+        bounds = PromptLimits(resources.rows, resources.history, resources.statements.searches)
+        self._decider = QuestionDecider(options, past, resources.catalog, bounds)
 
     async def answer(
         self, worker: str, on_event: Callable[[QuestionEvent], None]
@@ -95,10 +95,10 @@ class Question:
             LeaseLostError: the question was cancelled, or another process has it.
             WalagentError: it was not answered; it failed, or waits for its session to continue.
         """
-        leases = Leases(self._desk.pool, worker, self._desk.lease.total_seconds())
+        leases = Leases(self._resources.pool, worker, self._resources.lease.total_seconds())
         held = leases.active[self._asked.claim.run_id] = Held(self._asked.claim)
-        attempt = Attempt(
-            self._resources(),
+        attempt = RunAttempt(
+            self._run_resources(),
             self._asked.claim,
             self._specify,
             cancelled=lambda: not held.lost,
@@ -117,8 +117,8 @@ class Question:
             raise attempt.error
         return self._read(attempt.steps, self._last_move(attempt.steps))
 
-    def _resources(self) -> Resources:
-        actor = PlanActor(self._desk.statements, self._decider)
+    def _run_resources(self) -> Resources:
+        actor = PlanActor(self._resources.statements, self._decider)
         kind = Kind(
             self._decider,
             actor,
@@ -127,15 +127,17 @@ class Question:
             patience=_PATIENCE,
         )
         return Resources(
-            self._desk.pool,
-            lambda _: self._desk.model,
+            self._resources.pool,
+            lambda _: self._resources.model,
             {"question": kind},
             budgets=Budgets(None),
         )
 
     @property
     def _spec(self) -> RunSpec:
-        agent = AgentSpec("", self._desk.model.spec.name, limits=RunLimits(max_seconds=_LONGEST))
+        agent = AgentSpec(
+            "", self._resources.model.spec.name, limits=RunLimits(max_seconds=_LONGEST)
+        )
         return RunSpec(self._asked.claim, agent, Authority(self._asked.claim.principal or ""))
 
     async def _specify(self) -> RunSpec:

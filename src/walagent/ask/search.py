@@ -231,8 +231,8 @@ class _Library:
             why = f"did not answer within {self._spec.seconds:g} s"
             raise ToolFailedError(f"the web search (ddgs) {why}") from error
         except Exception as error:  # its own, and those of the libraries below it
-            told = one_line(str(error), 200) or type(error).__name__
-            raise ToolFailedError(f"the web search (ddgs) failed: {told}") from error
+            reason = one_line(str(error), 200) or type(error).__name__
+            raise ToolFailedError(f"the web search (ddgs) failed: {reason}") from error
 
 
 def _tidied(entries: Sequence[Mapping[str, Json]], names: tuple[str, str, str]) -> Iterator[Found]:

@@ -11,7 +11,7 @@ from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import CliSession, Connection, Where, open_session, where_options
 from walagent.config.dsn import Places
 from walagent.errors import SlotBusyError
-from walagent.intake.gap_plan import Plan
+from walagent.intake.gap_plan import GapPlan
 from walagent.intake.recovery import RowRecovery
 from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.resync import resync
@@ -95,7 +95,7 @@ def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
 async def _slot(session: CliSession, conn: Connection, places: Places, *, new: bool) -> None:
     settings = session.config.replication
     if new:
-        recovery = RowRecovery(places.dsn, Plan())
+        recovery = RowRecovery(places.dsn, GapPlan())
         done = await resync(conn, places, settings, recovery, waiting=tell_blockers)
         say(f"created slot {settings.slot} at {done.start}")
         return

@@ -13,7 +13,7 @@ from walagent.cli.output import json_option, print_json, print_rows, say
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
-from walagent.intake.gap_plan import OVERLAP, SKIP, Plan, check_choice
+from walagent.intake.gap_plan import OVERLAP, SKIP, GapPlan, check_choice
 from walagent.intake.recovery import RowRecovery
 from walagent.matching.document import SizeLimits
 from walagent.replication.resync import ResyncResult, find_gaps, resync
@@ -76,7 +76,7 @@ def resync_(  # noqa: PLR0913 - the options
     _print_gaps(gaps)
     changes = session.config.changes
     limits = SizeLimits(changes.max_value, changes.max_row)
-    plan = Plan(_choose(candidates, given, fallback), margin, limits)
+    plan = GapPlan(_choose(candidates, given, fallback), margin, limits)
     if not yes:
         click.confirm("Create a new slot?", abort=True, err=True)
     done = asyncio.run(_resync(session, plan))
@@ -89,7 +89,7 @@ async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[ResyncCand
         return gaps, await resyncing.candidates(conn)
 
 
-async def _resync(session: CliSession, plan: Plan) -> ResyncResult:
+async def _resync(session: CliSession, plan: GapPlan) -> ResyncResult:
     async with session.places() as places, session.connect(places) as conn:
         settings, recovery = session.config.replication, RowRecovery(places.dsn, plan, say)
         return await resync(conn, places, settings, recovery, waiting=tell_blockers)

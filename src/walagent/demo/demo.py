@@ -16,9 +16,9 @@ from walagent.app.serve import Hooks, serve
 from walagent.concurrency import first_of
 from walagent.config import Config, Embedded, Http, Replication
 from walagent.config.dsn import Places
+from walagent.demo.database import SLOT, open_database
 from walagent.demo.desk import attach_agent, open_desk, take_payments
 from walagent.demo.model import ModelChoice, label_of, register_model
-from walagent.demo.stage import SLOT, open_stage
 from walagent.demo.stories import read_stories
 from walagent.demo.summary import Summary, count, score
 from walagent.demo.watch import Observer, TicketRange, Watcher
@@ -55,7 +55,7 @@ async def run_demo(options: DemoOptions, observer: Observer) -> Summary:
     began = time.monotonic()
     observer.report("starting PostgreSQL")
     async with (
-        open_stage(options.embedded, keep=options.keep) as dsn,
+        open_database(options.embedded, keep=options.keep) as dsn,
         await connect(dsn, application="walagent demo") as conn,
     ):
         with translating():

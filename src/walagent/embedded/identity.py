@@ -91,10 +91,10 @@ def find_identity() -> Identity:
     probe = subprocess.run(  # noqa: S603 - the script above
         namespace.command(sys.executable, "-I", "-S", "-c", ""), capture_output=True, check=False
     )
-    return namespace if probe.returncode == 0 else nobody()
+    return namespace if probe.returncode == 0 else nobody_identity()
 
 
-def nobody() -> Identity:
+def nobody_identity() -> Identity:
     """Use the user ``nobody``, if user namespaces are forbidden (Docker's default profile).
 
     Raises:

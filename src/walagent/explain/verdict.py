@@ -50,16 +50,16 @@ def explain_attachment(facts: AttachmentFacts) -> Verdict:
 
 def reader_reasons(reader: ReaderState) -> Iterator[Reason]:
     """Yield the reasons that concern the reader."""
-    if reader.taken_in is None:
+    if reader.ingested is None:
         yield Reason("slot_missing", "no WAL was read yet: walagent init, walagent run")
     elif not reader.slot_exists:
         yield Reason("slot_missing", "the slot does not exist: walagent doctor")
     elif not reader.reading:
-        yield Reason("slot_behind", f"no reader is active; the checkpoint is at {reader.taken_in}")
+        yield Reason("slot_behind", f"no reader is active; the checkpoint is at {reader.ingested}")
     elif reader.behind is not None and reader.behind > _CLOSE:
         yield Reason(
             "slot_behind",
-            f"{reader.behind} bytes behind (at {reader.taken_in} of {reader.written}): the change "
+            f"{reader.behind} bytes behind (at {reader.ingested} of {reader.written}): the change "
             "might not be ingested yet",
             certain=False,
         )

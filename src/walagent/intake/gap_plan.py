@@ -16,7 +16,7 @@ OVERLAP = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class GapPlan:
     """The choices.  Attachments without one are skipped."""
 
     choices: Mapping[str, GapChoice] = field(default_factory=dict[str, GapChoice])

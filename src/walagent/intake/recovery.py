@@ -13,7 +13,7 @@ from walagent.attachment import Attachment
 from walagent.errors import ConfigError
 from walagent.intake.backfill import PresentRow, present_rows, read_as, runs_of
 from walagent.intake.conditions import Evaluator
-from walagent.intake.gap_plan import SKIP, Plan, check_choice
+from walagent.intake.gap_plan import SKIP, GapPlan, check_choice
 from walagent.intake.known_rows import RowTime, is_known
 from walagent.replication.resync import Renewal
 from walagent.store import backfills, resyncing
@@ -31,7 +31,7 @@ class RowRecovery:
     """Applies a plan; implements `resync.Recovery`."""
 
     def __init__(
-        self, dsn: str, plan: Plan, report: Callable[[str], None] = lambda _: None
+        self, dsn: str, plan: GapPlan, report: Callable[[str], None] = lambda _: None
     ) -> None:
         """Store the parameters; nothing is connected yet.
 
@@ -81,7 +81,7 @@ class _Rows:
         self,
         renewal: Renewal,
         evaluator: Evaluator,
-        plan: Plan,
+        plan: GapPlan,
         zone: str,
         report: Callable[[str], None],
     ) -> None:

@@ -64,7 +64,7 @@ class Writer:
     async def _write_plain(self, runs: Sequence[NewRun], position: Position) -> bool:
         """Write in one round trip; start the runs for which this process has free slots."""
         offer = self._starter.offer() if self._starter and runs else None
-        claims = await checkpoints.take_in(
+        claims = await checkpoints.ingest(
             self.conn,
             self.checkpoint,
             runs,

@@ -24,9 +24,9 @@ def lack(attachment: Attachment, relation: Relation, op: Op) -> str:
             return f'column "{name}" of {table} does not exist; it is used by {use}'
     if op not in {Op.UPDATE, Op.DELETE} or relation.oid == 0:  # 0: its replica identity is unknown
         return ""
-    told = {column.name for column in relation.columns if column.in_key}
+    sent = {column.name for column in relation.columns if column.in_key}
     for name in attachment.trigger.old_columns:
-        if name not in told:
+        if name not in sent:
             return (
                 f'the replica identity of {table} does not include column "{name}",'
                 " which the condition reads from old"

@@ -55,7 +55,7 @@ class Following:
     on_streaming: Callable[[], None] = lambda: None  # called each time that the stream is open
 
 
-class Attempt:
+class StreamAttempt:
     """Opens the stream at the end of the checkpoint and feeds the sinks until an error."""
 
     def __init__(

@@ -15,7 +15,7 @@ from walagent.errors import (
     StreamLostError,
 )
 from walagent.log import log
-from walagent.replication.attempt import Attempt, Following
+from walagent.replication.attempt import Following, StreamAttempt
 from walagent.replication.health import ReaderHealth
 from walagent.replication.sinks import ResubscribeError, Table
 from walagent.replication.slot_watch import SlotWatch
@@ -41,7 +41,7 @@ class Reader:
         self._slot = following.settings.slot
         self._watch = SlotWatch(self._logins.dsn, following.settings, self._epoch)
         self.health = ReaderHealth(self._slot, self._watch)
-        self._attempt: Attempt | None = None
+        self._attempt: StreamAttempt | None = None
         self._held: Checkpoint | None = None  # as of this process's last take-over
         self._tables: frozenset[Table] = frozenset()  # requested by `ResubscribeError`
         self._failures = 0  # in a row
@@ -70,7 +70,7 @@ class Reader:
 
     async def _keep_following(self) -> Never:
         while True:
-            self._attempt = attempt = Attempt(
+            self._attempt = attempt = StreamAttempt(
                 self._following, self.health, self._tables, is_careful=self._is_careful
             )
             started = time.monotonic()
@@ -91,12 +91,12 @@ class Reader:
             self._leave(attempt)
             await self._pause(wait)
 
-    def _leave(self, attempt: Attempt) -> None:
+    def _leave(self, attempt: StreamAttempt) -> None:
         """Keep the results of an attempt that later attempts need."""
         self._let_in |= attempt.let_in
         self._held = attempt.held or self._held
 
-    def _after_loss(self, error: Exception, attempt: Attempt, started: float) -> float:
+    def _after_loss(self, error: Exception, attempt: StreamAttempt, started: float) -> float:
         """Return the pause in seconds; short if the stream delivered something or was open long."""
         if isinstance(error, LoginRefusedError) and not (self._let_in or attempt.let_in):
             raise error
@@ -106,7 +106,7 @@ class Reader:
         self.health.wait(str(error), error)
         return pause_after(self._failures)
 
-    async def _after_gap(self, error: GapError, attempt: Attempt) -> float:
+    async def _after_gap(self, error: GapError, attempt: StreamAttempt) -> float:
         """Record a gap that was found while the stream was opened or read.
 
         If it cannot be recorded, or another process has created a new slot, try again later.

@@ -8,7 +8,7 @@ from psycopg import AsyncConnection
 from walagent.concurrency import Periodic
 from walagent.errors import ConflictError, DatabaseLostError, WalagentError
 from walagent.log import log
-from walagent.replication.sinks import Request, Sink, Table, requests_of
+from walagent.replication.sinks import Sink, Table, TableRequest, requests_of
 from walagent.store import gaps
 from walagent.store.errors import translating
 
@@ -25,7 +25,7 @@ async def keep_requests(conn: AsyncConnection[Any], slot: str, sinks: Sequence[S
     Raises:
         DatabaseLostError: start over.
     """
-    requested: Mapping[Table, Request] | None = None
+    requested: Mapping[Table, TableRequest] | None = None
     async for _ in Periodic(_COMPARE):
         needed = requests_of(sinks)
         if needed == requested:

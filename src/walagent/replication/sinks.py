@@ -119,23 +119,23 @@ def tables_of(sinks: Sequence[Sink]) -> frozenset[Table]:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TableRequest:
     """What all sinks together need of a table that no other transaction publishes."""
 
     inserts_only: bool  # if each of them needs only inserts
     durable: bool  # if one of them is durable: a change that was not sent is a gap
 
 
-def requests_of(sinks: Sequence[Sink]) -> Mapping[Table, Request]:
+def requests_of(sinks: Sequence[Sink]) -> Mapping[Table, TableRequest]:
     """Return the union of what the sinks need."""
-    requests: dict[Table, Request] = {}
+    requests: dict[Table, TableRequest] = {}
     for sink in sinks:
         durable = sink.durable is not None
         for table, want in sink.tables().items():
             if want.is_published:
                 continue
-            known = requests.get(table, Request(inserts_only=True, durable=False))
-            requests[table] = Request(
+            known = requests.get(table, TableRequest(inserts_only=True, durable=False))
+            requests[table] = TableRequest(
                 inserts_only=known.inserts_only and want.inserts_only,
                 durable=known.durable or durable,
             )

@@ -26,7 +26,7 @@ _BUSY = 5.0  # seconds until a run is retried whose attachment a transaction was
 
 
 @dataclass(slots=True)
-class Attempt:
+class RunAttempt:
     """An attempt and its result.
 
     Args:

@@ -24,7 +24,7 @@ from walagent.concurrency import event_within
 from walagent.errors import DatabaseLostError, WalagentError
 from walagent.log import log
 from walagent.run import Claim, RunSpec
-from walagent.runs.attempt import Attempt
+from walagent.runs.attempt import RunAttempt
 from walagent.runs.claims import Definitions
 from walagent.runs.leases import Held, Leases
 from walagent.runs.listener import listen
@@ -244,7 +244,7 @@ class Worker:
             held.task.add_done_callback(lambda _, held=held: self._released(held))
 
     async def _work(self, held: Held) -> None:
-        attempt = Attempt(
+        attempt = RunAttempt(
             self._resources,
             held.claim,
             lambda: self._specify(held.claim),

@@ -177,7 +177,7 @@ class Start:
     rooms: Mapping[int, int] = field(default_factory=dict[int, int])  # by attachment, if fewer
 
 
-async def take_in(  # noqa: PLR0913, PLR0917 - what commits together
+async def ingest(  # noqa: PLR0913, PLR0917 - what commits together
     conn: Connection,
     checkpoint: Checkpoint,
     runs: Sequence[NewRun],

@@ -142,8 +142,8 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         except PoolTimeout as error:
             if self.refused is None:
                 raise
-            told, state = why_refused(self.refused)
-            raise NoConnectionError(f"{error}: {told}", state) from error
+            reason, state = why_refused(self.refused)
+            raise NoConnectionError(f"{error}: {reason}", state) from error
         if _cancellations() > before:  # the pool drops it if a connection came free
             await self.putconn(conn)
             raise asyncio.CancelledError

@@ -58,7 +58,7 @@ class RowRun:
 class ReaderState:
     """The position of the reader; None without a checkpoint."""
 
-    taken_in: str | None
+    ingested: str | None
     written: str
     behind: int | None  # bytes
     reading: bool

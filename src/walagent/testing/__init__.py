@@ -10,10 +10,10 @@ This module is public and stable between releases.
 
 from walagent.agent.models.scripted.model import (
     Answer,
-    Call,
     Fault,
     Rule,
     Script,
+    ScriptedCall,
     ScriptedModel,
     call,
     in_turn,
@@ -27,7 +27,6 @@ __all__ = [
     "DECIDER_CHECKS",
     "PROVIDER_CHECKS",
     "Answer",
-    "Call",
     "DeciderCase",
     "DeciderCheck",
     "FakeProvider",
@@ -36,6 +35,7 @@ __all__ = [
     "Received",
     "Rule",
     "Script",
+    "ScriptedCall",
     "ScriptedModel",
     "call",
     "in_turn",

@@ -106,7 +106,7 @@ def hang_up(conn: AsyncConnection[Any]) -> None:
         wire.shutdown(socket.SHUT_RDWR)
 
 
-async def take_in(dsn: str, slot: str, done: Done) -> bool:
+async def ingest(dsn: str, slot: str, done: Done) -> bool:
     """Take changes in until *done*; True when a fault killed it before."""
     intaker = Intaker(dsn, slot)
     try:

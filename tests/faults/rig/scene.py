@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from psycopg import AsyncConnection
 
-from tests.faults.rig.inprocess import take_in, work
+from tests.faults.rig.inprocess import ingest, work
 from tests.faults.rig.stage import CLOCK, SCHEMA, TOOLS, Place, add_model
 from tests.faults.rig.waiting import fetch
 from walagent import faults
@@ -45,7 +45,7 @@ STAGES: tuple[tuple[Sequence[str], int], ...] = (
     (("update item set version = 2 where id < 3",), 7),
 )
 CHANGES = STAGES[-1][1]
-TAKEN_IN = """
+INGESTED = """
 select (select count(*) from agent.run) + (select count(*) from agent_internal.merged_change) >= %s
    and (select count(*) from agent.attachment_version where active_from is not null) = 2
 """
@@ -71,10 +71,10 @@ class Scene:
         """Whether *query* says so."""
         return (await fetch(self.conn, query, *parameters))[0][0]
 
-    async def take_in(self, stage: int) -> bool:
+    async def ingest(self, stage: int) -> bool:
         """Take in what the stages up to this one have brought; True when the reader died."""
         changes = STAGES[stage][1]
-        return await take_in(self.dsn, self.slot, lambda: self.is_true(TAKEN_IN, changes))
+        return await ingest(self.dsn, self.slot, lambda: self.is_true(INGESTED, changes))
 
     async def work(self) -> bool:
         """Work all runs to their end; True when the worker died."""
@@ -114,7 +114,7 @@ async def make_scene(place: Place) -> Scene:
     async def at_once() -> bool:
         return True
 
-    await take_in(place.dsn, place.slot, at_once)  # makes slot and checkpoint
+    await ingest(place.dsn, place.slot, at_once)  # makes slot and checkpoint
     return scene
 
 
@@ -131,7 +131,7 @@ async def take_all_in(scene: Scene, fault: ExitStack | None = None) -> int:
     for number, (statements, _) in enumerate(STAGES):
         for statement in statements:
             await scene.conn.execute(statement.encode())
-        while await scene.take_in(number):
+        while await scene.ingest(number):
             deaths += 1
             if fault:
                 fault.close()

@@ -13,9 +13,9 @@ from tests.helpers.database import column, rows, run_all, value
 from tests.helpers.guard import STAGE
 from tests.integration.wal.reading import until
 from walagent.agent.models import build_model
-from walagent.agent.models.scripted.model import Answer, Call
+from walagent.agent.models.scripted.model import Answer, ScriptedCall
 from walagent.ask.answering import become
-from walagent.ask.asking import Asker, Desk
+from walagent.ask.asking import Asker, AskResources
 from walagent.ask.catalog import Catalog
 from walagent.ask.options import Options
 from walagent.ask.outcome import QuestionEvent, QuestionResult, SessionWaiting
@@ -43,12 +43,12 @@ def step(name: str, query: str, *needs: str, **more: Json) -> dict[str, Json]:
     }
 
 
-def plan(*steps: dict[str, Json], **more: Json) -> Call:
+def plan(*steps: dict[str, Json], **more: Json) -> ScriptedCall:
     """The planner's reply."""
     return call("plan", reasoning="because", steps=list(steps), **more)
 
 
-def answer(text: str, *caveats: str) -> Call:
+def answer(text: str, *caveats: str) -> ScriptedCall:
     """The last reply."""
     return call("answer", text=text, caveats=list(caveats))
 
@@ -65,12 +65,12 @@ class Scene:
 
     conn: AsyncConnection
     provider: FakeProvider
-    desk: Desk
+    resources: AskResources
     events: list[QuestionEvent] = field(default_factory=list[QuestionEvent])
 
     async def ask(self, text: str, session: str = "s", **options: int) -> QuestionResult:
         """Ask."""
-        return await Asker(self.desk, replace(Options(), **options), name="test").ask(
+        return await Asker(self.resources, replace(Options(), **options), name="test").ask(
             text, session, self.events.append
         )
 
@@ -110,8 +110,8 @@ async def scene(
 
             model = build_model(fake.spec(provider), environ=fake.environ)
             executor = Statements([Guard(one), Guard(two)], searcher=searcher)
-            desk = Desk(pool, executor, model, Catalog(pool, executor))
-            yield Scene(conn, fake, desk)
+            resources = AskResources(pool, executor, model, Catalog(pool, executor))
+            yield Scene(conn, fake, resources)
             await model.aclose()
     finally:
         await run_all(conn, f"drop owned by {role}; drop role {role}")
@@ -123,11 +123,11 @@ async def test_a_question_that_is_being_answered_is_waited_for_and_not_taken(
     """It takes longer than a lease; the process that answers it says that it lives."""
     replies = [plan(step("a", COUNT)), answer("Twenty in each.")]
     async with scene(conn, dsn, replies, latency=2.4) as on:
-        desk = replace(on.desk, lease=timedelta(seconds=2))
-        first = asyncio.create_task(Asker(desk, Options(), name="test").ask("How many?", "s"))
+        resources = replace(on.resources, lease=timedelta(seconds=2))
+        first = asyncio.create_task(Asker(resources, Options(), name="test").ask("How many?", "s"))
         await until(conn, "select exists (select from agent.run)")
         seen = list[QuestionEvent]()
-        assert await Asker(desk, Options(), name="other").resume("s", seen.append) is None
+        assert await Asker(resources, Options(), name="other").resume("s", seen.append) is None
         assert [type(event) for event in seen] == [SessionWaiting]
         ended = await rows(conn, "select state::text, attempt, worker from agent.run")
         assert ended == [("succeeded", 1, "test")]
@@ -269,7 +269,7 @@ async def test_a_cancelled_turn_is_cancelled(conn: AsyncConnection, dsn: str) ->
     """As Ctrl-C does in a chat."""
     async with scene(conn, dsn, [Fault(stall=30.0)]) as on:
         thinking = asyncio.Event()
-        asker = Asker(on.desk, Options(), name="test")
+        asker = Asker(on.resources, Options(), name="test")
         asking = asyncio.create_task(asker.ask("How many?", "s", lambda _: thinking.set()))
         await thinking.wait()
         asking.cancel()
@@ -284,7 +284,7 @@ async def test_a_wrong_key_leaves_the_question_to_be_resumed(
     async with scene(conn, dsn, [Fault(status=401), plan(step("a", COUNT)), answer("So.")]) as on:
         with pytest.raises(ModelUnauthorizedError):
             await on.ask("How many?")
-        found = await Asker(on.desk, Options(), name="two").resume("s")
+        found = await Asker(on.resources, Options(), name="two").resume("s")
         assert found is not None
         assert found.text == "So."
 
@@ -317,7 +317,7 @@ async def test_a_question_goes_on_with_the_options_it_was_asked_with(
         with pytest.raises(ModelUnauthorizedError):
             await on.ask("How many?", candidates=3, retries=0)
         assert await value(conn, "select count(*) from agent.step") == 2
-        found = await Asker(on.desk, Options(), name="two").resume("s")
+        found = await Asker(on.resources, Options(), name="two").resume("s")
         assert found is not None
         assert found.agreement == "2 of 2 plans came to this"
         assert len(on.provider.received) == 5

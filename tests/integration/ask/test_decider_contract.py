@@ -43,7 +43,7 @@ async def test_the_decider_of_questions_keeps_the_contract(
         run = run_of(attachment(), claim(kind="question", question={"text": QUESTION}))
 
         def made() -> QuestionDecider:
-            return QuestionDecider(options, SessionHistory(), on.desk.catalog, PromptLimits())
+            return QuestionDecider(options, SessionHistory(), on.resources.catalog, PromptLimits())
 
         for check in DECIDER_CHECKS:
             await check(DeciderCase(made, run, history))

@@ -17,7 +17,7 @@ from tests.integration.ask.test_asking import COUNT, Scene, answer, plan, scene,
 from tests.integration.cli.test_ask import ANSWER, KEY, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE, User
 from walagent.agent.models.scripted.model import Answer
-from walagent.ask.asking import Asker, Desk
+from walagent.ask.asking import Asker, AskResources
 from walagent.ask.history import messages, size, too_old
 from walagent.ask.options import Options
 from walagent.errors import (
@@ -37,9 +37,9 @@ NOTHING_OPEN = "select count(*) = 0 from agent.spend where settled_at is null"
 LEFT = "select spent_tokens, reserved_tokens from agent.budget_overview"
 
 
-def with_history(desk: Desk, most: int) -> Asker:
+def with_history(resources: AskResources, most: int) -> Asker:
     """An asker that tells so many characters of earlier turns."""
-    return Asker(replace(desk, history=most), Options(), name="test")
+    return Asker(replace(resources, history=most), Options(), name="test")
 
 
 # History.
@@ -81,7 +81,7 @@ async def test_what_is_beyond_the_room_is_summed_up_once(conn: AsyncConnection, 
     long = [plan(step("a", COUNT)), answer("Twenty. " + "x" * 700)]
     replies = [*long, *long, summary, *TWO, *TWO]
     async with scene(conn, dsn, replies) as on:
-        asker = with_history(on.desk, 1500)
+        asker = with_history(on.resources, 1500)
         for question in ("one?", "two?", "three?", "four?"):
             await asker.ask(question, "s")
         asked = [str(each.body) for each in on.provider.received]
@@ -103,7 +103,7 @@ async def test_a_summary_that_is_none_stops_nothing(conn: AsyncConnection, dsn: 
     long = [plan(step("a", COUNT)), answer("y" * 1200)]
     replies = [*long, *long, call("summary", text=" "), *TWO]
     async with scene(conn, dsn, replies) as on:
-        asker = with_history(on.desk, 1500)
+        asker = with_history(on.resources, 1500)
         for question in ("one?", "two?"):
             await asker.ask(question, "s")
         found = await asker.ask("three?", "s")
@@ -160,7 +160,7 @@ async def test_a_question_counts_in_the_budgets_that_cover_it(
 ) -> None:
     """One for everything, one for its model, one for who asks; none of an agent, none of others."""
     async with scene(conn, dsn, TWO) as on, role(conn) as other:
-        model = on.desk.model.spec.name
+        model = on.resources.model.spec.name
         await run_all(
             conn,
             f"insert into agent.model (name, provider, model_id) values ('{model}', 'openai', 'm')"
@@ -198,7 +198,7 @@ async def test_a_question_in_the_middle_goes_on_when_there_is_room(
     async with scene(conn, dsn, TWO) as on:
         await make_budget(conn, 10**9, period="month", on_exceeded="wait")
         await run_all(conn, "update agent.budget set max_tokens = 10000000")
-        asker = Asker(on.desk, Options(), name="test")
+        asker = Asker(on.resources, Options(), name="test")
         await run_all(
             conn,
             "create function spend_all() returns trigger language plpgsql as $$ begin"
@@ -314,7 +314,7 @@ async def test_a_question_that_nobody_went_on_with_ends(conn: AsyncConnection, d
         await set_clock(conn, "8 days")
         await on.ask("How many?", "three")
         assert await value(conn, states) == ["cancelled", "succeeded", "succeeded"]
-        assert await Asker(on.desk, Options(), name="test").resume("one") is None
+        assert await Asker(on.resources, Options(), name="test").resume("one") is None
         assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
@@ -325,22 +325,22 @@ async def test_a_question_that_nobody_went_on_with_ends(conn: AsyncConnection, d
 async def asker_login(
     conn: AsyncConnection, dsn: str, replies: Sequence[Answer]
 ) -> AsyncIterator[tuple[Scene, str]]:
-    """A login that may ask, and nothing else; the desk is its own."""
+    """A login that may ask, and nothing else; the resources are its own."""
     async with scene(conn, dsn, replies) as on, role(conn) as name:
         await conn.execute("select agent.grant_asker(%s)", [name])
         await run_all(conn, f"grant analyst_{conn.info.dbname} to {name}")
         theirs = make_conninfo(dsn, user=name)
         async with open_pool(theirs, size=3, application="ask") as pool:
-            desk = replace(on.desk, pool=pool)
-            desk.catalog._pool = pool  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
-            yield replace(on, desk=desk), name
+            resources = replace(on.resources, pool=pool)
+            resources.catalog._pool = pool  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+            yield replace(on, resources=resources), name
         await run_all(conn, f"delete from agent.session where owner = '{name}'")
 
 
 async def test_a_login_that_only_asks_can_ask(conn: AsyncConnection, dsn: str) -> None:
     """Questions, sessions, examples, words, and the index of the schema."""
     async with asker_login(conn, dsn, [*TWO, *TWO]) as (on, name):
-        asker = Asker(on.desk, Options(), name="test")
+        asker = Asker(on.resources, Options(), name="test")
         assert (await asker.ask("How many?", "s")).text == "Twenty in each."
         assert (await asker.ask("Again?", "s")).text == "Twenty in each."
         await asker.save("How many?", COUNT)
@@ -407,14 +407,14 @@ async def test_a_login_that_only_asks_can_do_nothing_else(
 async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
     """Another login that may ask cannot read it, go on with it, or touch its run."""
     async with asker_login(conn, dsn, [*TWO, Fault(status=401)]) as (on, _), role(conn) as other:
-        asker = Asker(on.desk, Options(), name="test")
+        asker = Asker(on.resources, Options(), name="test")
         await asker.ask("How many?", "s")
         with pytest.raises(ModelUnauthorizedError):
             await asker.ask("Unfinished?", "s")
         await asker.save("How many?", COUNT)
         await conn.execute("select agent.grant_asker(%s)", [other])
         async with open_pool(make_conninfo(dsn, user=other), size=1, application="x") as pool:
-            theirs = Asker(replace(on.desk, pool=pool), Options(), name="other")
+            theirs = Asker(replace(on.resources, pool=pool), Options(), name="other")
             with pytest.raises(ConfigError, match="belongs to another role"):
                 await theirs.ask("How many?", "s")
             assert await theirs.resume("s") is None
@@ -432,7 +432,7 @@ async def test_a_session_is_its_owners(conn: AsyncConnection, dsn: str) -> None:
 async def test_examples_and_words_are_those_of_who_asks(conn: AsyncConnection, dsn: str) -> None:
     """The nearest questions, a few of them, and the words of the question before all others."""
     async with asker_login(conn, dsn, TWO) as (on, name):
-        asker = Asker(on.desk, Options(), name="test")
+        asker = Asker(on.resources, Options(), name="test")
         for n in range(9):
             await asker.save(f"How many customers are of kind {n}?", f"select {n} as kind_{n}")
         await run_all(
@@ -465,7 +465,7 @@ async def test_what_is_missing_is_named(conn: AsyncConnection, dsn: str) -> None
         role(conn) as name,
         open_pool(make_conninfo(dsn, user=name), size=1, application="x") as pool,
     ):
-        asker = Asker(replace(on.desk, pool=pool), Options(), name="test")
+        asker = Asker(replace(on.resources, pool=pool), Options(), name="test")
         with pytest.raises(PreconditionError, match="permission denied"):
             await asker.ask("How many?", "s")
 

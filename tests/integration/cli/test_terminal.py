@@ -11,7 +11,7 @@ from tests.helpers.database import column, value
 from tests.integration.cli.terminal import CTRL_C, CTRL_D, CTRL_R, UP, Terminal, at_terminal
 from tests.integration.cli.test_ask import ANSWER, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE, User
-from walagent.agent.models.scripted.model import Answer, Call
+from walagent.agent.models.scripted.model import Answer, ScriptedCall
 from walagent.message import Request
 from walagent.testing import Fault, call
 
@@ -19,7 +19,7 @@ PROMPT = "walagent> "
 SAYS = "Twenty in each country."
 
 
-def plan(query: str) -> Call:
+def plan(query: str) -> ScriptedCall:
     """A plan of one statement."""
     step = {"id": "a", "type": "SQL", "description": "", "tool_input": {"query": query}}
     return call("plan", reasoning="Look.", steps=[step])

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
-from walagent.embedded.identity import Identity, nobody
+from walagent.embedded.identity import Identity, nobody_identity
 from walagent.embedded.postmaster import find_running, read_postmaster
 from walagent.embedded.server import EmbeddedServer
 from walagent.errors import PreconditionError
@@ -124,7 +124,7 @@ async def test_a_killed_owner_takes_its_server_along_and_the_rows_stay(
 ) -> None:
     """After SIGKILL no server is left to lock the directory, and no commit is lost."""
     data_dir = folder / "pg"
-    identity = nobody() if mode else None
+    identity = nobody_identity() if mode else None
     with owner_process(data_dir, identity.mode if identity else "") as (process, dsn):
         with psycopg.connect(dsn) as conn:
             conn.execute("create table kept as select 1 as n")
@@ -236,7 +236,7 @@ async def test_a_setting_that_stops_the_server_is_reported_at_once(folder: Path)
 @root_only
 async def test_root_without_namespaces_runs_the_server_as_nobody(folder: Path) -> None:
     """Docker forbids user namespaces: then the server is another user's process."""
-    server = EmbeddedServer(folder / "pg", settings={"fsync": "off"}, identity=nobody())
+    server = EmbeddedServer(folder / "pg", settings={"fsync": "off"}, identity=nobody_identity())
     await server.start()
     postmaster = read_postmaster(server.data_dir)
     assert postmaster is not None
@@ -250,25 +250,25 @@ def test_nobody_cannot_work_under_a_closed_home(folder: Path) -> None:
     """A 0700 folder above the data stops another user: the hint says so."""
     folder.chmod(0o700)
     with pytest.raises(PreconditionError) as caught:
-        asyncio.run(EmbeddedServer(folder / "pg", identity=nobody()).start())
+        asyncio.run(EmbeddedServer(folder / "pg", identity=nobody_identity()).start())
     assert "every parent folder" in caught.value.hint
 
 
 @root_only
 async def test_a_pid_that_somebody_else_has_now_does_not_stop_the_start(folder: Path) -> None:
     """In a container pids repeat: a crashed server's file may name a process of today."""
-    server = EmbeddedServer(folder / "pg", settings={"fsync": "off"}, identity=nobody())
+    server = EmbeddedServer(folder / "pg", settings={"fsync": "off"}, identity=nobody_identity())
     await server.start()
     record = (server.data_dir / "postmaster.pid").read_text().splitlines()
     await server.stop()
 
-    command = nobody().command("/bin/sleep", "60")
+    command = nobody_identity().command("/bin/sleep", "60")
     bystander = await asyncio.create_subprocess_exec(*command)
     try:
         wait_until(lambda: owner_of(Path(f"/proc/{bystander.pid}")) == owner_of(server.data_dir))
         stale = server.data_dir / "postmaster.pid"
         stale.write_text("\n".join([str(bystander.pid), *record[1:], ""]))
-        nobody().chown(stale)
+        nobody_identity().chown(stale)
         await server.start()
         assert bystander.returncode is None
         assert server.owned

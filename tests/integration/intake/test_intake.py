@@ -525,7 +525,7 @@ async def test_what_was_attached_before_the_first_reader_is_in_effect(
         assert await acted_on(d, "insert into support_tickets (id) values (2)") == ids(2)
 
 
-async def test_changes_made_while_nobody_read_are_taken_in_later(
+async def test_changes_made_while_nobody_read_are_ingested_later(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """Attaching, too, works while the reader is away."""

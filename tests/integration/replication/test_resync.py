@@ -25,7 +25,7 @@ from tests.integration.wal.reading import FREE
 from walagent.config import Replication
 from walagent.config.dsn import Places
 from walagent.errors import ConfigError, PreconditionError, SlotBusyError
-from walagent.intake.gap_plan import Plan
+from walagent.intake.gap_plan import GapPlan
 from walagent.intake.recovery import RowRecovery
 from walagent.matching.document import SizeLimits
 from walagent.replication.bootstrap import ensure_slot
@@ -58,7 +58,7 @@ async def lose(conn: AsyncConnection) -> None:
 
 
 async def make_good(
-    conn: AsyncConnection, dsn: str, plan: Plan, **more: Callable[..., None]
+    conn: AsyncConnection, dsn: str, plan: GapPlan, **more: Callable[..., None]
 ) -> None:
     """Resync."""
     with translating():
@@ -116,7 +116,7 @@ async def test_rows_are_found_by_a_column_that_holds_a_time(
             "update support_tickets set issue = 'changed', changed_at = clock_timestamp()"
             " where id = 2",
         )
-        await make_good(own, dsn, Plan({"desk": since()}))
+        await make_good(own, dsn, GapPlan({"desk": since()}))
         assert await column(own, BACKFILLED) == ["2", "4", "5", "7"]
         assert await rows(
             own,
@@ -147,7 +147,7 @@ async def test_a_rerun_row_looks_like_an_inserted_one(
         )
         at = "2126-01-01 12:00:00.5+05:45"
         await run_all(own, insert.format(1, at))
-        await make_good(own, dsn, Plan({"desk": choice}))
+        await make_good(own, dsn, GapPlan({"desk": choice}))
         async with reading_again(own, dsn) as d:
             await d.until("select bool_and(state = 'done') from agent.backfill")
             await run_all(own, insert.format(2, at))
@@ -168,7 +168,7 @@ async def test_conditions_are_asked_of_the_rows_as_the_new_slot_found_them(
     await run_all(conn, DATED.format("timestamptz", "now()"))
     await begin(conn, dsn, spec='name=desk, when="10 / (new.id - 4) > 0"')
     await run_all(conn, "insert into support_tickets (id) select generate_series(1, 20)")
-    await make_good(conn, dsn, Plan({"desk": since()}))
+    await make_good(conn, dsn, GapPlan({"desk": since()}))
     assert [int(str(key)) for key in await column(conn, BACKFILLED)] == list(range(4, 15))
     assert await column(conn, "select key from agent.run where state = 'dead'") == ["4"]
     counts = "select state, generation, rows_done, runs from agent.backfill"
@@ -190,13 +190,13 @@ async def test_a_person_is_told_before_anything_is_done(conn: AsyncConnection, d
         ("keyless", GapChoice("all"), "has no primary key"),
     ):
         with pytest.raises(ConfigError, match=words):
-            await make_good(conn, dsn, Plan({name: choice}))
+            await make_good(conn, dsn, GapPlan({name: choice}))
     await run_all(conn, "drop table keyless")
     with pytest.raises(ConfigError, match="table of attachment keyless does not exist"):
-        await make_good(conn, dsn, Plan({"keyless": GapChoice("all")}))
+        await make_good(conn, dsn, GapPlan({"keyless": GapChoice("all")}))
     assert await rows(conn, "select * from agent.checkpoint") == before
     assert await value(conn, OURS, conn.info.dbname) == 0
-    await make_good(conn, dsn, Plan({"desk": since()}))
+    await make_good(conn, dsn, GapPlan({"desk": since()}))
 
 
 async def test_rows_are_read_as_the_agents_role(conn: AsyncConnection, dsn: str) -> None:
@@ -213,10 +213,10 @@ async def test_rows_are_read_as_the_agents_role(conn: AsyncConnection, dsn: str)
         await run_all(conn, "insert into support_tickets (id) select generate_series(1, 5)")
         await run_all(conn, f"revoke select on support_tickets from {reader}")
         with pytest.raises(PreconditionError, match="permission denied"):
-            await make_good(conn, dsn, Plan({"desk": since()}))
+            await make_good(conn, dsn, GapPlan({"desk": since()}))
         assert await value(conn, OURS, conn.info.dbname) == 0
         await run_all(conn, f"grant select on support_tickets to {reader}")
-        await make_good(conn, dsn, Plan({"desk": since()}))
+        await make_good(conn, dsn, GapPlan({"desk": since()}))
         assert await column(conn, BACKFILLED) == ["1", "3", "5"]
         await run_all(conn, "select agent.detach('desk')")
 
@@ -237,7 +237,7 @@ async def test_an_older_backfill_and_a_resync_share_the_rows(
     await value(conn, "select agent.pause('desk')")
     await lose(conn)
     await run_all(conn, "insert into support_tickets (id) values (11), (12)")
-    await make_good(conn, dsn, Plan({"desk": since()}))
+    await make_good(conn, dsn, GapPlan({"desk": since()}))
     assert await column(conn, BACKFILLED) == ["11", "12"]
     async with reading_again(conn, dsn) as d:
         await run_all(conn, "insert into support_tickets (id) values (13)")
@@ -263,8 +263,8 @@ async def test_all_rows_take_the_place_of_an_older_backfill(
     await attach(conn, "name=desk, backfill=true")
     await value(conn, "select agent.pause('desk')")
     await lose(conn)
-    await make_good(conn, dsn, Plan({"desk": GapChoice("all")}))
-    await make_good(conn, dsn, Plan({"desk": GapChoice("all")}))
+    await make_good(conn, dsn, GapPlan({"desk": GapChoice("all")}))
+    await make_good(conn, dsn, GapPlan({"desk": GapChoice("all")}))
     async with reading_again(conn, dsn) as d:
         await run_all(conn, "insert into support_tickets (id) values (11)")
         await d.until("select state = 'done' from agent.backfill where generation = 3")
@@ -298,7 +298,7 @@ async def test_attachments_of_the_meantime_come_by_the_new_slot(
         def waiting(_: object) -> None:
             told.set()
 
-        making = asyncio.create_task(make_good(conn, dsn, Plan(), waiting=waiting))
+        making = asyncio.create_task(make_good(conn, dsn, GapPlan(), waiting=waiting))
         await told.wait()
         await slow.execute("select agent.attach('later', 'model=fake, name=later')")
         await slow.commit()
@@ -331,12 +331,12 @@ async def test_a_resync_that_fails_leaves_no_slot_and_an_open_gap(
     )
     before = await rows(conn, "select * from agent.checkpoint")
     with pytest.raises(ConfigError, match="not today"):
-        await make_good(conn, dsn, Plan({"desk": since()}))
+        await make_good(conn, dsn, GapPlan({"desk": since()}))
     assert await rows(conn, "select * from agent.checkpoint") == before
     assert await value(conn, OURS, conn.info.dbname) == 0
     assert await column(conn, BACKFILLED) == []
     await run_all(conn, "drop trigger refuse on agent.gap_choice")
-    await make_good(conn, dsn, Plan({"desk": since()}))
+    await make_good(conn, dsn, GapPlan({"desk": since()}))
     assert await column(conn, BACKFILLED) == ["1"]
 
 
@@ -344,7 +344,7 @@ async def test_a_slot_that_is_read_is_left_alone(conn: AsyncConnection, dsn: str
     """Whoever reads it has nothing lost."""
     async with daemon(conn, dsn, parts=("reader",)):
         with pytest.raises(SlotBusyError, match="is active for PID"):
-            await make_good(conn, dsn, Plan())
+            await make_good(conn, dsn, GapPlan())
 
 
 @pytest.mark.parametrize(("overlap", "found"), [(10, []), (120, ["1000"])])
@@ -364,7 +364,7 @@ async def test_a_wider_overlap_finds_longer_transactions(
         " values (1000, clock_timestamp() - interval '1 hour')"
     )
     await run_all(conn, late)
-    await make_good(conn, dsn, Plan({"desk": since()}, timedelta(minutes=overlap)))
+    await make_good(conn, dsn, GapPlan({"desk": since()}, timedelta(minutes=overlap)))
     assert await column(conn, BACKFILLED) == found
 
 
@@ -373,7 +373,7 @@ async def test_as_much_of_a_row_is_kept_as_of_others(conn: AsyncConnection, dsn:
     await run_all(conn, DATED.format("timestamptz", "now()"))
     await begin(conn, dsn)
     await run_all(conn, "insert into support_tickets (id, issue) values (1, repeat('x', 20000))")
-    await make_good(conn, dsn, Plan({"desk": since()}, limits=SizeLimits(10_000, 20_000)))
+    await make_good(conn, dsn, GapPlan({"desk": since()}, limits=SizeLimits(10_000, 20_000)))
     kept = (
         "select length(change #>> '{new,issue}'), change -> 'truncated' from agent.run"
         " where reason = 'backfill'"
@@ -394,7 +394,7 @@ async def test_wal2json_is_resynced_alike(conn: AsyncConnection, dsn: str) -> No
     await lose(conn)
     await run_all(conn, "drop publication walagent_inserts")
     await run_all(conn, "insert into support_tickets (id) values (2)")
-    await resync(conn, Places(dsn, dsn), settings, RowRecovery(dsn, Plan({"desk": since()})))
+    await resync(conn, Places(dsn, dsn), settings, RowRecovery(dsn, GapPlan({"desk": since()})))
     assert await column(conn, BACKFILLED) == ["2"]
     async with daemon(conn, dsn, parts=("reader",), plugin="wal2json") as d:
         await run_all(conn, "insert into support_tickets (id) values (3)")
@@ -419,8 +419,8 @@ async def test_a_login_that_is_not_the_owner_mends_no_publication(
         await run_all(conn, f"grant create on database {conn.info.dbname} to {runner}")
         async with session(dsn, user=runner) as own:
             with pytest.raises(PreconditionError, match="was removed from publication"):
-                await make_good(own, make_conninfo(dsn, user=runner), Plan())
+                await make_good(own, make_conninfo(dsn, user=runner), GapPlan())
         async with as_role(conn, runner):
             assert len(await listings.list_gaps(conn)) == 0
-    await make_good(conn, dsn, Plan())
+    await make_good(conn, dsn, GapPlan())
     assert await column(conn, "select agent_internal.publication_trouble()") == []

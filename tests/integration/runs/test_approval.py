@@ -9,12 +9,12 @@ from tests.helpers.database import (
     DESK,
     as_role,
     attach,
+    message_of,
     refused,
     role,
     rows,
     run_all,
     session,
-    told,
     value,
 )
 from tests.helpers.queue import NOTHING, add_runs, claim, ids, one_run, set_clock
@@ -90,7 +90,7 @@ async def test_a_decision_is_made_once(conn: AsyncConnection) -> None:
     await value(conn, "select agent.approve(%s)", approval)
     for statement in ("select agent.reject(%s)", "select agent.approve(%s)"):
         error = await refused(conn, statement, approval, state="WA005")
-        assert f"approval {approval} is already approved" in told(error)
+        assert f"approval {approval} is already approved" in message_of(error)
     assert await value(conn, "select count(*) from agent.step where kind = 'decision'") == 1
 
 
@@ -145,7 +145,7 @@ async def test_a_late_decision_is_refused(conn: AsyncConnection) -> None:
     _, approval = await asked(conn)
     await set_clock(conn, "2 hours")
     error = await refused(conn, "select agent.approve(%s)", approval, state="WA005")
-    assert "has expired" in told(error)
+    assert "has expired" in message_of(error)
 
 
 async def test_a_question_of_a_cancelled_run_is_answered_by_nobody(conn: AsyncConnection) -> None:
@@ -234,7 +234,7 @@ async def test_the_role_that_an_agent_runs_as_does_not_approve_its_calls(
                 await run_all(own, setting)
                 for statement in ("select agent.approve(%s)", "select agent.reject(%s)"):
                     error = await refused(own, statement, approval, state="WA006")
-                    assert f'role "{bot}" cannot decide' in told(error)
+                    assert f'role "{bot}" cannot decide' in message_of(error)
         async with session(dsn, user=person) as own:
             await value(own, "select agent.approve(%s)", approval)
 
@@ -263,7 +263,7 @@ async def test_tricks_of_the_search_path_approve_nothing(conn: AsyncConnection, 
 async def test_what_is_not_there_cannot_be_approved(conn: AsyncConnection) -> None:
     """A wrong number is an error, not nothing."""
     error = await refused(conn, "select agent.approve(4711)", state="WA005")
-    assert "approval 4711 does not exist" in told(error)
+    assert "approval 4711 does not exist" in message_of(error)
 
 
 async def test_whoever_waits_for_questions_hears_of_them(conn: AsyncConnection, dsn: str) -> None:

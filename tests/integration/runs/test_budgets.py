@@ -17,12 +17,12 @@ from tests.helpers.database import (
     as_role,
     attach,
     column,
+    message_of,
     refused,
     role,
     rows,
     run_all,
     session,
-    told,
     until,
     value,
 )
@@ -576,8 +576,8 @@ async def test_a_budget_of_what_is_not_there_is_refused(conn: AsyncConnection) -
             word,
             state="WA015",
         )
-        assert f'budget "b": {what} "{word}" does not exist' in told(error)
-        assert meant in told(error)
+        assert f'budget "b": {what} "{word}" does not exist' in message_of(error)
+        assert meant in message_of(error)
 
 
 @pytest.mark.parametrize(

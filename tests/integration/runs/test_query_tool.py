@@ -15,11 +15,11 @@ from tests.helpers.database import (
     as_role,
     attach,
     column,
+    message_of,
     refused,
     role,
     rows,
     run_all,
-    told,
     value,
 )
 from tests.helpers.queue import add_runs
@@ -197,26 +197,25 @@ async def test_a_role_that_could_write_cannot_be_attached(conn: AsyncConnection)
         spec = f"model=fake, tools=[query], query_as={name}"
         attaching = "select agent.attach('support_tickets', %s)"
         error = await refused(conn, attaching, spec, state="WA011")
-        assert f'role "{name}" must be read-only' in told(error)
-        assert "write to public.written" in told(error)
-        assert f"revoke insert, update, delete, truncate on public.written from {name}" in told(
-            error
-        )
+        assert f'role "{name}" must be read-only' in message_of(error)
+        assert "write to public.written" in message_of(error)
+        message = message_of(error)
+        assert f"revoke insert, update, delete, truncate on public.written from {name}" in message
         await run_all(conn, f"revoke insert on written from {name}")
         error = await refused(conn, attaching, "model=fake, tools=[query]", state="WA011")
-        assert 'role "walagent_analyst" does not exist' in told(error)
+        assert 'role "walagent_analyst" does not exist' in message_of(error)
         me = await value(conn, "select current_user")
         error = await refused(
             conn, attaching, f'model=fake, tools=[query], query_as="{me}"', state="WA011"
         )
-        assert f"{me} has SUPERUSER" in told(error)
+        assert f"{me} has SUPERUSER" in message_of(error)
         await run_all(
             conn,
             f"select agent.grant_developer('{ada}'); grant select on support_tickets to {ada}",
         )
         async with as_role(conn, ada):
             error = await refused(conn, attaching, spec, state="42501")
-            assert f'must be a member of role "{name}"' in told(error)
+            assert f'must be a member of role "{name}"' in message_of(error)
         await run_all(conn, f"grant {name} to {ada}")
         async with as_role(conn, ada):
             await value(conn, attaching, spec)

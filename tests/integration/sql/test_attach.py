@@ -7,11 +7,11 @@ from tests.helpers.database import (
     DESK,
     attach,
     column,
+    message_of,
     refused,
     role,
     rows,
     run_all,
-    told,
     value,
 )
 from walagent.attachment import Attachment
@@ -116,7 +116,7 @@ async def test_a_table_that_cannot_be_followed_is_refused_with_the_reason(
             error = await refused(
                 conn, "select agent.attach(%s, 'model=fake, on=' || %s)", table, op, state="WA013"
             )
-            assert tells in told(error)
+            assert tells in message_of(error)
 
 
 async def test_a_virtual_column_under_a_full_identity_is_refused(conn: AsyncConnection) -> None:
@@ -137,11 +137,11 @@ async def test_a_partition_is_not_attached_to_beside_its_parent(conn: AsyncConne
     await run_all(conn, DESK + TABLES)
     await attach(conn, "", "parts_1")
     error = await refused(conn, "select agent.attach('parts', 'model=fake')", state="WA013")
-    assert "parts_1" in told(error)
+    assert "parts_1" in message_of(error)
     await value(conn, "select agent.detach('parts_1')")
     await attach(conn, "", "parts")
     error = await refused(conn, "select agent.attach('parts_1', 'model=fake')", state="WA013")
-    assert "parts" in told(error)
+    assert "parts" in message_of(error)
 
 
 # Conditions.
@@ -208,7 +208,7 @@ async def test_a_condition_that_is_no_plain_question_about_the_row_is_refused(
     for condition, state, tells in REFUSED_CONDITIONS:
         with subtests.test(condition):
             error = await refused(conn, CONDITION, condition, state=state)
-            assert tells in told(error)
+            assert tells in message_of(error)
     assert await value(conn, "select count(*) from agent.attachment") == 0
     assert await value(conn, "select count(*) from pg_class where relname ~ 'walagent_'") == 0
 
@@ -374,7 +374,7 @@ async def test_a_tool_that_cannot_be_called_is_refused(
                 f"model=fake, {spec}",
                 state="WA011",
             )
-            assert tells in told(error)
+            assert tells in message_of(error)
 
 
 async def test_tools_are_found_and_frozen(conn: AsyncConnection) -> None:
@@ -434,7 +434,7 @@ async def test_update_row_needs_a_key(conn: AsyncConnection) -> None:
     error = await refused(
         conn, "select agent.attach('no_key', 'model=fake, writes=[t]')", state="WA011"
     )
-    assert "requires a primary key on public.no_key" in told(error)
+    assert "requires a primary key on public.no_key" in message_of(error)
 
 
 async def test_writes_bring_the_tool_that_writes(conn: AsyncConnection) -> None:
@@ -602,7 +602,7 @@ async def test_a_name_is_given_once(conn: AsyncConnection) -> None:
     error = await refused(
         conn, "select agent.attach('support_tickets', 'model=fake')", state="WA013"
     )
-    assert 'attachment "support_tickets" already exists' in told(error)
+    assert 'attachment "support_tickets" already exists' in message_of(error)
     await attach(conn, "name=second")
     assert await value(conn, "select agent.detach('support_tickets')") == 1
     await attach(conn, "")
@@ -620,7 +620,7 @@ async def test_a_table_lets_all_of_its_agents_go(conn: AsyncConnection) -> None:
     assert await value(conn, "select agent.detach('public.support_tickets')") == 2
     assert await value(conn, "select count(*) from agent.attachment") == 0
     error = await refused(conn, "select agent.detach('support_ticket')", state="WA013")
-    assert 'no attachment or attached table is named "support_ticket"' in told(error)
+    assert 'no attachment or attached table is named "support_ticket"' in message_of(error)
 
 
 async def test_what_is_not_there_cannot_be_paused(conn: AsyncConnection) -> None:
@@ -629,7 +629,7 @@ async def test_what_is_not_there_cannot_be_paused(conn: AsyncConnection) -> None
     await attach(conn, "name=desk")
     for function in ("pause", "resume"):
         error = await refused(conn, f"select agent.{function}('dessk')", state="WA013")
-        assert 'Did you mean "desk"?' in told(error)
+        assert 'Did you mean "desk"?' in message_of(error)
 
 
 async def test_pausing_makes_no_version(conn: AsyncConnection) -> None:

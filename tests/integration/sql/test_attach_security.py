@@ -11,12 +11,12 @@ from tests.helpers.database import (
     as_role,
     attach,
     column,
+    message_of,
     refused,
     role,
     rows,
     run_all,
     session,
-    told,
     value,
 )
 
@@ -77,7 +77,7 @@ async def test_a_developer_attaches_to_no_table_that_its_agent_may_not_read(
             error = await refused(
                 conn, "select agent.attach('support_tickets', 'model=fake')", state="42501"
             )
-            assert refusal in told(error)
+            assert refusal in message_of(error)
         await run_all(conn, f"grant select (id, issue) on support_tickets to {dev}")
         async with as_role(conn, dev):
             for spec in (
@@ -107,7 +107,7 @@ async def test_nobody_attaches_an_agent_that_runs_as_somebody_else(conn: AsyncCo
                     f"select agent.attach('{dev}.notes', 'model=fake, run_as={other}')",
                     state="42501",
                 )
-                assert f'must be a member of role "{other}"' in told(error)
+                assert f'must be a member of role "{other}"' in message_of(error)
         await run_all(conn, f"grant {bot} to {dev}")
         async with as_role(conn, dev):
             await attach(conn, f"run_as={bot}", f"{dev}.notes")
@@ -181,7 +181,7 @@ async def test_no_setting_lets_an_agent_be_changed_under_its_attachments(
     async with developer(conn) as dev, as_role(conn, dev):
         await run_all(conn, "set walagent.applying = on")
         error = await refused(conn, "update agent.agent set system_prompt = 'Obey.'", state="42501")
-        assert 'agent "theirs" is used by attachment "theirs"' in told(error)
+        assert 'agent "theirs" is used by attachment "theirs"' in message_of(error)
 
 
 async def test_a_developer_changes_nothing_of_anothers(conn: AsyncConnection) -> None:

@@ -3,7 +3,7 @@
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import DESK, attach, refused, rows, run_all, session, told, value
+from tests.helpers.database import DESK, attach, message_of, refused, rows, run_all, session, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, ids, one_run, set_clock, states
 from walagent.run import Claim, RunState, StepKind
 from walagent.store import runs
@@ -70,7 +70,7 @@ async def test_what_has_ended_is_not_cancelled(conn: AsyncConnection, state: str
     held = await held_run(conn)
     await finish(conn, held, RunState(state))
     error = await refused(conn, "select agent.cancel(%s)", held.run_id, state="WA003")
-    assert f"run {held.run_id} is already {state}" in told(error)
+    assert f"run {held.run_id} is already {state}" in message_of(error)
 
 
 @pytest.mark.parametrize("state", ["failed", "dead", "cancelled"])
@@ -100,7 +100,7 @@ async def test_what_has_succeeded_is_not_retried(conn: AsyncConnection, state: s
     held = await held_run(conn)
     await finish(conn, held, RunState(state))
     error = await refused(conn, "select agent.retry(%s)", held.run_id, state="WA003")
-    assert "only failed, dead and cancelled runs can be retried" in told(error)
+    assert "only failed, dead and cancelled runs can be retried" in message_of(error)
 
 
 async def test_a_run_that_goes_on_is_not_retried(conn: AsyncConnection) -> None:
@@ -170,7 +170,7 @@ async def test_only_a_run_that_waits_for_it_is_resolved(conn: AsyncConnection) -
     await value(conn, "select agent.resolve(%s, true)", held.run_id)
     for run_id in (held.run_id, 4711):
         error = await refused(conn, "select agent.resolve(%s, true)", run_id, state="WA003")
-        assert f"run {run_id} is not waiting for a review" in told(error)
+        assert f"run {run_id} is not waiting for a review" in message_of(error)
     assert await value(conn, "select count(*) from agent.step where kind = 'result'") == 1
 
 

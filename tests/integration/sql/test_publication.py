@@ -11,12 +11,12 @@ from tests.helpers.database import (
     DESK,
     attach,
     column,
+    message_of,
     refused,
     role,
     rows,
     run_all,
     session,
-    told,
     until,
     value,
 )
@@ -138,8 +138,8 @@ async def test_attaching_gives_up_when_the_table_stays_busy(
         error = await refused(
             conn, "select agent.attach('support_tickets', 'model=fake')", state="55P03"
         )
-        assert "support_tickets within 10 s: transactions are writing" in told(error)
-        assert "pg_stat_activity" in told(error)
+        assert "support_tickets within 10 s: transactions are writing" in message_of(error)
+        assert "pg_stat_activity" in message_of(error)
         await run_all(writer, "rollback")
     assert await value(conn, "select count(*) from agent.attachment") == 0
     assert await value(conn, "select count(*) from agent.agent") == 0
@@ -202,7 +202,7 @@ async def test_only_what_cannot_raise_is_a_filter(conn: AsyncConnection) -> None
             f"model=fake, server_filter=true, {spec}",
             state="WA012",
         )
-        assert "server_filter requires" in told(error)
+        assert "server_filter requires" in message_of(error)
     assert await filters(conn) == []
 
 

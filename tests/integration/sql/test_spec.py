@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import AsyncConnection
 
-from tests.helpers.database import DESK, refused, role, rows, run_all, told, value
+from tests.helpers.database import DESK, message_of, refused, role, rows, run_all, value
 from walagent.message import Json
 
 SEED = """
@@ -117,7 +117,7 @@ async def test_a_broken_spec_says_where_it_is_broken(
     for spec, tells in BROKEN:
         with subtests.test(spec):
             error = await refused(conn, "select agent_internal.parse_spec(%s)", spec, state="WA010")
-            assert tells in told(error)
+            assert tells in message_of(error)
 
 
 WRONG = [
@@ -163,7 +163,7 @@ async def test_a_wrong_spec_names_the_thing_and_changes_nothing(
             error = await refused(
                 conn, "select agent.attach('support_tickets', %s)", spec, state=state
             )
-            assert tells in told(error)
+            assert tells in message_of(error)
             assert await everything(conn) == before
 
 
@@ -184,7 +184,9 @@ async def test_a_table_that_is_not_there_is_named(conn: AsyncConnection) -> None
     await run_all(conn, DESK)
     for table in ("support_ticket", "supporttickets"):
         error = await refused(conn, "select agent.attach(%s, 'model=fake')", table, state="WA013")
-        assert f'table "{table}" does not exist Did you mean "support_tickets"?' in told(error)
+        assert f'table "{table}" does not exist Did you mean "support_tickets"?' in message_of(
+            error
+        )
 
 
 async def test_a_spec_that_is_null_is_refused(conn: AsyncConnection) -> None:

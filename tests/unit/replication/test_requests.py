@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from walagent.change import Item
 from walagent.lsn import Lsn
 from walagent.replication.fan_out import FanOut
-from walagent.replication.sinks import Request, Want, Wants, requests_of, tables_of
+from walagent.replication.sinks import TableRequest, Want, Wants, requests_of, tables_of
 
 ONE, OTHER, THIRD = ("public", "one"), ("public", "other"), ("s", "third")
 INSERTS, ALL = Want(inserts_only=True), Want()
@@ -33,9 +33,9 @@ def test_updates_are_requested_if_one_sink_needs_them() -> None:
     keeper = Keeper({ONE: INSERTS, THIRD: INSERTS})
     with watching.subscribe({ONE: ALL, OTHER: INSERTS}), watching.subscribe({OTHER: INSERTS}):
         assert requests_of([watching, keeper]) == {
-            ONE: Request(inserts_only=False, durable=True),
-            OTHER: Request(inserts_only=True, durable=False),
-            THIRD: Request(inserts_only=True, durable=True),
+            ONE: TableRequest(inserts_only=False, durable=True),
+            OTHER: TableRequest(inserts_only=True, durable=False),
+            THIRD: TableRequest(inserts_only=True, durable=True),
         }
         with watching.subscribe({OTHER: ALL}):
             assert not requests_of([watching])[OTHER].inserts_only
@@ -49,4 +49,6 @@ def test_what_is_published_already_is_not_requested() -> None:
     assert requests_of([keeper]) == {}
     assert tables_of([keeper]) == {ONE}
     with watching.subscribe({ONE: ALL}):
-        assert requests_of([keeper, watching]) == {ONE: Request(inserts_only=False, durable=False)}
+        assert requests_of([keeper, watching]) == {
+            ONE: TableRequest(inserts_only=False, durable=False)
+        }

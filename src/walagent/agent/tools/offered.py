@@ -50,8 +50,8 @@ class Offered:
     @property
     def fingerprint(self) -> str:
         """What a person accepts: equal for equal name, description and schema."""
-        told = [self.tool, self.description, dict(self.input_schema)]
-        document = orjson.dumps(told, default=str, option=orjson.OPT_SORT_KEYS)
+        offered = [self.tool, self.description, dict(self.input_schema)]
+        document = orjson.dumps(offered, default=str, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(document).hexdigest()[:32]
 
     @property

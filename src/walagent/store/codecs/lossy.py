@@ -39,8 +39,8 @@ class _LossyDumper(Dumper):
 
     @property
     def _encoding(self) -> str:
-        told = self.connection and self.connection.info.parameter_status("server_encoding")
-        return told or "UTF8"
+        encoding = self.connection and self.connection.info.parameter_status("server_encoding")
+        return encoding or "UTF8"
 
 
 class _JsonDumper(_LossyDumper):

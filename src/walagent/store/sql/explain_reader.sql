@@ -1,5 +1,5 @@
 -- The position of the reader, and whether it is active; in bytes of WAL.
-select p.end_lsn::text as taken_in,
+select p.end_lsn::text as ingested,
        pg_current_wal_lsn()::text as written,
        (pg_current_wal_lsn() - p.end_lsn)::bigint as behind,
        coalesce(s.active, false) as reading,

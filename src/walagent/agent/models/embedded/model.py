@@ -13,7 +13,7 @@ from walagent.agent.models.embedded.encoder import check_machine, shared_e5
 from walagent.agent.models.embedded.labels import Label, nearest
 from walagent.agent.models.embedded.plan import Choices, PlannedCall, PlanSettings, ToolPlan, plan
 from walagent.agent.models.embedded.questions import LabelQuestion, questions
-from walagent.agent.models.embedded.reading import Reading, read
+from walagent.agent.models.embedded.subject import Subject, subject_of
 from walagent.agent.models.provider import Embedder, Embedding
 from walagent.errors import ConfigError, ModelRejectedError, PreconditionError
 from walagent.message import Json, ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
@@ -61,29 +61,29 @@ class EmbeddedModel:
     async def complete(self, request: Request) -> Reply:
         """Answer *request*; see `Model`."""
         settings = _settings({**self._spec.parameters, **request.parameters}, request)
-        reading = read(request.messages)
-        if not reading.text:
+        subject = subject_of(request.messages)
+        if not subject.text:
             return _reply(
-                request, reading, ToolPlan((), ("there are no words to decide on",)), Usage()
+                request, subject, ToolPlan((), ("there are no words to decide on",)), Usage()
             )
         asked = questions(request)
-        known = await self._embed([reading.text, *_texts(asked)])
-        decided = plan(request, reading, _choose(reading.text, asked, known.vectors), settings)
-        return _reply(request, reading, decided, known.usage)
+        known = await self._embed([subject.text, *_texts(asked)])
+        decided = plan(request, subject, _choose(subject.text, asked, known.vectors), settings)
+        return _reply(request, subject, decided, known.usage)
 
     async def aclose(self) -> None:
         """Do nothing: the model is shared by the process."""
 
-    async def _embed(self, texts: Sequence[str]) -> "_Known":
+    async def _embed(self, texts: Sequence[str]) -> "_EmbeddedTexts":
         try:
             found = await self._embedder.embed(texts)
         except PreconditionError as error:
             raise ModelRejectedError(str(error), hint=error.hint) from error
-        return _Known(dict(zip(texts, found, strict=True)))
+        return _EmbeddedTexts(dict(zip(texts, found, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _EmbeddedTexts:
     """Texts with their vectors."""
 
     texts: Mapping[str, Embedding]
@@ -129,9 +129,9 @@ def _choose(
     return {what: choice for what, choice in chosen if choice is not None}
 
 
-def _reply(request: Request, reading: Reading, decided: ToolPlan, usage: Usage) -> Reply:
+def _reply(request: Request, subject: Subject, decided: ToolPlan, usage: Usage) -> Reply:
     """Make the calls that are not made yet; when there are none, say what was done."""
-    left = [call for call in decided.calls if call.tool not in reading.done]
+    left = [call for call in decided.calls if call.tool not in subject.done]
     if request.choice.mode in {"required", "named"} and not decided.calls:
         raise ModelRejectedError(
             f"embedded/e5 cannot make the required call: {'; '.join(decided.why)}",
@@ -139,15 +139,15 @@ def _reply(request: Request, reading: Reading, decided: ToolPlan, usage: Usage) 
         )
     why = "; ".join(decided.why)
     if not left:
-        return Reply((Text(_summary(reading, why)),), Stop.END, usage, _MODEL, NOTE)
+        return Reply((Text(_summary(subject, why)),), Stop.END, usage, _MODEL, NOTE)
     now = left if request.parallel_calls else left[:1]
     parts = tuple(_part(call, at, request) for at, call in enumerate(now))
     return Reply((Text(why), *parts), Stop.TOOL, usage, _MODEL, NOTE)
 
 
-def _summary(reading: Reading, why: str) -> str:
+def _summary(subject: Subject, why: str) -> str:
     called = ", ".join(
-        f"{name} (failed)" if name in reading.failed else name for name in sorted(reading.done)
+        f"{name} (failed)" if name in subject.failed else name for name in sorted(subject.done)
     )
     return f"Called {called}: {why}." if called else f"Called nothing: {why}."
 

@@ -15,7 +15,7 @@ from walagent.agent.models.embedded.questions import (
     enum_values,
     properties,
 )
-from walagent.agent.models.embedded.reading import Reading
+from walagent.agent.models.embedded.subject import Subject
 from walagent.message import Json, Request, ToolSpec
 
 Choices = Mapping[tuple[str, str], LabelChoice]  # by tool and argument; ("", "") chose the tool
@@ -57,57 +57,57 @@ class ToolPlan:
     why: tuple[str, ...] = field(default=())
 
 
-def plan(request: Request, reading: Reading, choices: Choices, settings: PlanSettings) -> ToolPlan:
-    """Decide what to call about *reading*, whether or not some of it is done already."""
+def plan(request: Request, subject: Subject, choices: Choices, settings: PlanSettings) -> ToolPlan:
+    """Decide what to call about *subject*, whether or not some of it is done already."""
     if request.choice.mode == "none":
         return ToolPlan((), (_ranking(choices),))
     if request.choice.mode == "named":
         named = next((t for t in request.tools if t.name == request.choice.name), None)
-        call = _fill(named, reading, choices, 0.0) if named else None
+        call = _fill(named, subject, choices, 0.0) if named else None
         return ToolPlan((call,) if call else (), (f"{request.choice.name} was asked for",))
-    set_columns = _set_columns(request, reading, choices, settings)
-    act = _act(request, reading, choices, settings)
+    set_columns = _set_columns(request, subject, choices, settings)
+    act = _act(request, subject, choices, settings)
     return ToolPlan(set_columns.calls + act.calls, set_columns.why + act.why)
 
 
 def _set_columns(
-    request: Request, reading: Reading, choices: Choices, settings: PlanSettings
+    request: Request, subject: Subject, choices: Choices, settings: PlanSettings
 ) -> ToolPlan:
     setter = next((tool for tool in request.tools if tool.name == SETTER), None)
-    call = _fill(setter, reading, choices, settings.threshold) if setter else None
+    call = _fill(setter, subject, choices, settings.threshold) if setter else None
     if call is None or not call.arguments:
         return ToolPlan()
     sure = (choices[SETTER, name] for name in call.arguments if (SETTER, name) in choices)
     return ToolPlan((call,), tuple(f"{choice.name} {choice.confidence:.0%}" for choice in sure))
 
 
-def _act(request: Request, reading: Reading, choices: Choices, settings: PlanSettings) -> ToolPlan:
+def _act(request: Request, subject: Subject, choices: Choices, settings: PlanSettings) -> ToolPlan:
     tools = {tool.name: tool for tool in actions(request.tools)}
     choice = choices.get(("", ""))
     if choice is None:
         return ToolPlan()
     why = _ranking(choices)
-    if failed := reading.failed.get(choice.name):
-        return _instead(f"{choice.name} failed: {failed}", request, reading, settings)
+    if failed := subject.failed.get(choice.name):
+        return _instead(f"{choice.name} failed: {failed}", request, subject, settings)
     if choice.confidence < settings.threshold:
-        return _instead(f"not sure enough: {why}", request, reading, settings)
-    call = _fill(tools[choice.name], reading, choices, settings.threshold)
+        return _instead(f"not sure enough: {why}", request, subject, settings)
+    call = _fill(tools[choice.name], subject, choices, settings.threshold)
     if call is None:
-        return _instead(f"cannot fill {choice.name} ({why})", request, reading, settings)
+        return _instead(f"cannot fill {choice.name} ({why})", request, subject, settings)
     return ToolPlan((call,), (why,))
 
 
-def _instead(why: str, request: Request, reading: Reading, settings: PlanSettings) -> ToolPlan:
+def _instead(why: str, request: Request, subject: Subject, settings: PlanSettings) -> ToolPlan:
     """Hold back: call the fallback, with the reason where it takes words."""
     wanted = (settings.fallback,) if settings.fallback else _FALLBACKS
     known = {tool.name: tool for tool in request.tools}
     tool = next((known[name] for name in wanted if name in known), None)
-    call = _fill(tool, reading, {}, 0.0, because=why) if tool else None
+    call = _fill(tool, subject, {}, 0.0, because=why) if tool else None
     return ToolPlan((call,) if call else (), (why,))
 
 
 def _fill(
-    tool: ToolSpec, reading: Reading, choices: Choices, threshold: float, because: str = ""
+    tool: ToolSpec, subject: Subject, choices: Choices, threshold: float, because: str = ""
 ) -> PlannedCall | None:
     """Fill a tool's arguments; None when one that it needs cannot be filled."""
     required: Json = tool.input_schema.get("required") or ()
@@ -119,7 +119,7 @@ def _fill(
         elif choice and choice.confidence >= threshold:
             arguments[name] = enum_values(schema)[choice.name]
         elif name in required and _takes_words(schema):
-            arguments[name] = _words(schema, reading.text, because)
+            arguments[name] = _words(schema, subject.text, because)
         elif name in required:
             return None
     return PlannedCall(tool.name, arguments)

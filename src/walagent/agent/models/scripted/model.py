@@ -21,7 +21,7 @@ _REMEMBERED = 1_000  # requests, for a test to look at; a daemon must not grow w
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """A tool call of a script; `call` makes it."""
 
     name: str
@@ -62,7 +62,7 @@ class Fault:
     drop: bool = False
 
 
-Words: TypeAlias = "str | Call | Sequence[str | Call]"
+Words: TypeAlias = "str | ScriptedCall | Sequence[str | ScriptedCall]"
 Answer: TypeAlias = "Words | Fault | Reply | BaseException | Callable[[Request], Answer]"
 
 
@@ -121,7 +121,7 @@ class Script:
         """Make a reply of what is written in a script."""
         if isinstance(answer, Reply):
             return answer
-        pieces = [answer] if isinstance(answer, str | Call) else answer
+        pieces = [answer] if isinstance(answer, str | ScriptedCall) else answer
         parts = tuple(_part(piece, at, request) for at, piece in enumerate(pieces))
         calls = any(isinstance(part, ToolCall) for part in parts)
         return Reply(parts, Stop.TOOL if calls else Stop.END, self.usage, "scripted")
@@ -188,9 +188,9 @@ class ScriptedModel:
         return error_for(failure, self._spec, request)
 
 
-def call(name: str, /, **arguments: Json) -> Call:
+def call(name: str, /, **arguments: Json) -> ScriptedCall:
     """Write a tool call of a script."""
-    return Call(name, arguments)
+    return ScriptedCall(name, arguments)
 
 
 def in_turn(*answers: Answer) -> Callable[[Request], Answer]:
@@ -218,9 +218,9 @@ def _replies(request: Request, since: int) -> int:
     return sum(message.role == "assistant" for message in request.messages[since:])
 
 
-def _part(piece: str | Call, at: int, request: Request) -> Text | ToolCall:
+def _part(piece: str | ScriptedCall, at: int, request: Request) -> Text | ToolCall:
     match piece:
         case str(text):
             return Text(text)
-        case Call(name, arguments):
+        case ScriptedCall(name, arguments):
             return ToolCall(f"call_{len(request.messages)}_{at}", name, arguments)

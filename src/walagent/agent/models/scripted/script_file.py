@@ -27,10 +27,10 @@ from walagent.agent.models.replies import as_array, as_object
 from walagent.agent.models.scripted.model import (
     USAGE,
     Answer,
-    Call,
     Fault,
     Rule,
     Script,
+    ScriptedCall,
     ScriptedModel,
     Words,
 )
@@ -102,14 +102,14 @@ def _words(document: Json, where: str) -> Words:
     return _piece(document, where)
 
 
-def _piece(document: Json, where: str) -> str | Call:
+def _piece(document: Json, where: str) -> str | ScriptedCall:
     if isinstance(document, str):
         return document
     given = _fields(document, ("call", "arguments"), where)
     filled: Json = {"arguments": {}, **given}
     match filled:
         case {"call": str(name), "arguments": {**arguments}}:
-            return Call(name, as_object(arguments))
+            return ScriptedCall(name, as_object(arguments))
         case _:
             raise _wrong(where, "a text, or a call with its arguments")
 

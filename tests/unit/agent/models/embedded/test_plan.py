@@ -9,7 +9,7 @@ from walagent.agent.models.embedded.labels import LabelChoice
 from walagent.agent.models.embedded.model import NOTE, EmbeddedModel
 from walagent.agent.models.embedded.plan import PlanSettings, plan
 from walagent.agent.models.embedded.questions import questions, value_descriptions
-from walagent.agent.models.embedded.reading import Reading
+from walagent.agent.models.embedded.subject import Subject
 from walagent.agent.models.provider import Embedding
 from walagent.errors import ModelRejectedError, PreconditionError
 from walagent.message import (
@@ -24,7 +24,7 @@ from walagent.message import (
     ToolSpec,
 )
 
-TEXT = Reading("I want my money back")
+TEXT = Subject("I want my money back")
 USUAL = PlanSettings()
 Chosen = dict[tuple[str, str], LabelChoice]
 
@@ -61,10 +61,10 @@ def chose(
 
 
 def calls(
-    request: Request, choices: Chosen, reading: Reading = TEXT, settings: PlanSettings = USUAL
+    request: Request, choices: Chosen, subject: Subject = TEXT, settings: PlanSettings = USUAL
 ) -> list[tuple[str, Mapping[str, Json]]]:
     """The planned calls."""
-    return [(c.tool, c.arguments) for c in plan(request, reading, choices, settings).calls]
+    return [(c.tool, c.arguments) for c in plan(request, subject, choices, settings).calls]
 
 
 def test_setting_columns_and_acting_go_together() -> None:
@@ -103,7 +103,7 @@ def test_a_text_is_filled_by_quoting_the_row() -> None:
 
     short = tool("post", ["text"], text={"type": ["string", "null"], "maxLength": 9})
     assert calls(asking(short), chose("post", 0.9)) == [("post", {"text": "“I want m"})]
-    ((_, arguments),) = calls(asking(ESCALATE), chose("escalate_to_human", 0.9), Reading("x" * 999))
+    ((_, arguments),) = calls(asking(ESCALATE), chose("escalate_to_human", 0.9), Subject("x" * 999))
     assert len(arguments["reason"]) == 302
 
 
@@ -134,8 +134,8 @@ def test_what_need_not_be_filled_is_left_out() -> None:
 
 def test_after_a_failure_a_person_gets_it() -> None:
     """A call that failed is not repeated; its words reach the fallback."""
-    reading = replace(TEXT, done=frozenset({"refund"}), failed={"refund": "no payment"})
-    ((name, arguments),) = calls(asking(*TOOLS), chose("refund", 0.9), reading)
+    subject = replace(TEXT, done=frozenset({"refund"}), failed={"refund": "no payment"})
+    ((name, arguments),) = calls(asking(*TOOLS), chose("refund", 0.9), subject)
     assert name == "escalate_to_human"
     assert arguments["reason"].startswith("refund failed: no payment")
 

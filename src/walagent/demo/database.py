@@ -39,7 +39,7 @@ _DROP_SLOTS = (
 
 
 @asynccontextmanager
-async def open_stage(embedded: Embedded, *, keep: bool) -> AsyncGenerator[str]:
+async def open_database(embedded: Embedded, *, keep: bool) -> AsyncGenerator[str]:
     """Start or join the embedded server, and yield the connection string of the demo's database.
 
     Args:
@@ -58,7 +58,7 @@ async def open_stage(embedded: Embedded, *, keep: bool) -> AsyncGenerator[str]:
 
 
 async def _enter(stack: AsyncExitStack, embedded: Embedded, *, keep: bool) -> str:
-    """Do the work of `open_stage`; *stack* closes it.  Return the server's connection string."""
+    """Do the work of `open_database`; *stack* closes it.  Return the server's connection string."""
     places = await stack.enter_async_context(open_places(None, embedded, create=True))
     application = f"walagent demo of process {os.getpid()}"
     conn = await stack.enter_async_context(await connect(places.dsn, application=application))

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 
 from walagent.config import Embedded
-from walagent.demo.stage import open_stage
+from walagent.demo.database import open_database
 from walagent.embedded.server import EmbeddedServer
 
 
@@ -15,7 +15,7 @@ async def test_a_stage_whose_owner_leaves_is_taken_over(tmp_path: Path) -> None:
     embedded = Embedded(data_dir=tmp_path / "postgres")
     owner = EmbeddedServer(embedded.data_dir)
     await owner.start()
-    stage = open_stage(embedded, keep=False)
+    stage = open_database(embedded, keep=False)
     entering = asyncio.create_task(stage.__aenter__())
     await asyncio.sleep(0)  # it is about to join; what follows waits for its turn after that
     await owner.stop()

@@ -2,7 +2,7 @@
 
 import orjson
 
-from walagent.agent.models.embedded.reading import read, row_text
+from walagent.agent.models.embedded.subject import row_text, subject_of
 from walagent.agent.prompt import opening
 from walagent.message import Message, Text, ToolCall, ToolResult
 
@@ -63,7 +63,7 @@ def test_a_row_cannot_fake_the_end_of_its_block() -> None:
 def test_without_a_block_the_last_words_count() -> None:
     """In a conversation the model decides on what was said last, and on calls made since."""
     call = ToolCall("1", "close_ticket", {})
-    reading = read(
+    subject = subject_of(
         [
             said("please close it"),
             Message("assistant", (call,)),
@@ -71,14 +71,14 @@ def test_without_a_block_the_last_words_count() -> None:
             said("and refund me"),
         ]
     )
-    assert (reading.text, reading.done) == ("and refund me", frozenset())
+    assert (subject.text, subject.done) == ("and refund me", frozenset())
 
 
 def test_calls_and_failures_of_a_run_are_known() -> None:
     """What was called is not called again; what failed is known with its words."""
     calls = (ToolCall("1", "update_row", {}), ToolCall("2", "refund", {}))
     results = (ToolResult("1", "update_row", "ok"), ToolResult("2", "refund", "no", is_error=True))
-    reading = read(
+    subject = subject_of(
         [
             said(changed(body="give it back")),
             Message("assistant", calls),
@@ -86,15 +86,15 @@ def test_calls_and_failures_of_a_run_are_known() -> None:
             said("A note."),
         ]
     )
-    assert reading.text == "give it back"
-    assert reading.done == {"update_row", "refund"}
-    assert reading.failed == {"refund": "no"}
+    assert subject.text == "give it back"
+    assert subject.done == {"update_row", "refund"}
+    assert subject.failed == {"refund": "no"}
 
 
 def test_something_that_only_looks_like_a_block_is_plain_words() -> None:
     """Anybody may type angle brackets into a conversation."""
     text = "<change x>\nnot json\n</change x>"
     assert row_text(text) is None
-    assert read([said(text)]).text == text
-    assert read([]).text == ""
+    assert subject_of([said(text)]).text == text
+    assert subject_of([]).text == ""
     assert row_text(f"<change x>\n{orjson.dumps(5).decode()}\n</change x>") == ""

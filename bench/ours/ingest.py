@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--decode-only", action="store_true")
     options = parser.parse_args()
     write_log()
-    read = _decode if options.decode_only else _take_in
+    read = _decode if options.decode_only else _ingest
     spent = asyncio.run(read(options))
     print(
         json.dumps(
@@ -39,7 +39,7 @@ def main() -> None:
     )
 
 
-async def _take_in(options: argparse.Namespace) -> Spent:
+async def _ingest(options: argparse.Namespace) -> Spent:
     async with (
         await AsyncConnection.connect(options.url, autocommit=True) as conn,
         open_feed(options.url) as (feed, intake),

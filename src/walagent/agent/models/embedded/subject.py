@@ -18,7 +18,7 @@ _CODE = re.compile(r"[!-~]{1,100}")  # one ASCII word: a status, an address, a k
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Subject:
     """What there is to decide on.
 
     `done` and `failed` are names of tools that were called about this text, `failed` with the
@@ -30,15 +30,15 @@ class Reading:
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def read(messages: Sequence[Message]) -> Reading:
+def subject_of(messages: Sequence[Message]) -> Subject:
     """Read the row of a run, or the last thing said in a conversation."""
     words = [(at, text) for at, text in _said(messages) if text.strip()]
     if not words:
-        return Reading("")
+        return Subject("")
     since, text = words[0]
     if (row := row_text(text)) is None:
         since, row = words[-1]
-    return Reading(row, *_called(messages[since:]))
+    return Subject(row, *_called(messages[since:]))
 
 
 def row_text(text: str) -> str | None:
