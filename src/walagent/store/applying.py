@@ -22,7 +22,7 @@ _SECONDS = ("debounce", "approval_ttl")
 
 async def begin_applying(conn: Connection) -> None:
     """Lock out other appliers until the transaction ends, and create versions once, at its end."""
-    await conn.execute("select pg_advisory_xact_lock(%s)", [_LOCK])
+    await conn.execute("select pg_advisory_xact_lock(%(lock)s)", {"lock": _LOCK})
     await conn.execute("select set_config('walagent.applying', 'on', true)")
 
 
@@ -59,12 +59,12 @@ async def update(conn: Connection, kind: Kind, name: str, fields: Fields) -> Non
 
 async def detach(conn: Connection, name: str) -> None:
     """Remove an attachment."""
-    await conn.execute("delete from agent.attachment where name = %s", [name])
+    await conn.execute("delete from agent.attachment where name = %(name)s", {"name": name})
 
 
 async def remove_budget(conn: Connection, name: str) -> None:
     """Remove a budget."""
-    await conn.execute("delete from agent.budget where name = %s", [name])
+    await conn.execute("delete from agent.budget where name = %(name)s", {"name": name})
 
 
 async def touch_attachments(conn: Connection, agents: Iterable[str], but: Iterable[str]) -> None:

@@ -27,8 +27,9 @@ async def attachment_version(
 ) -> Attachment | None:
     """Load the version that a run uses."""
     cursor = await conn.execute(
-        "select definition from agent.attachment_version where attachment_id = %s and version = %s",
-        [attachment_id, version],
+        "select definition from agent.attachment_version where attachment_id = %(attachment)s"
+        " and version = %(version)s",
+        {"attachment": attachment_id, "version": version},
     )
     row = await cursor.fetchone()
     return Attachment.from_json(row[0]) if row else None
@@ -61,7 +62,9 @@ async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> boo
         open transaction is changing it, and this call does not wait.
     """
     cursor = await conn.execute(
-        "select agent_internal.pause_broken(%s, %s)", [attachment_id, reason]
+        "select agent_internal.pause_broken(_attachment_id => %(attachment)s,"
+        " _reason => %(reason)s)",
+        {"attachment": attachment_id, "reason": reason},
     )
     row = await cursor.fetchone()
     return row[0] if row else None
@@ -70,9 +73,9 @@ async def pause_broken(conn: Connection, attachment_id: int, reason: str) -> boo
 async def drift_of(conn: Connection, attachment_id: int, version: int) -> str | None:
     """Return why an attachment's definition no longer applies; None for an older version."""
     cursor = await conn.execute(
-        "select agent_internal.drift_of(definition) from agent.attachment where id = %s and"
-        " version = %s",
-        [attachment_id, version],
+        "select agent_internal.drift_of(_definition => definition) from agent.attachment"
+        " where id = %(attachment)s and version = %(version)s",
+        {"attachment": attachment_id, "version": version},
     )
     row = await cursor.fetchone()
     return row[0] if row else None

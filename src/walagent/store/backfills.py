@@ -52,9 +52,10 @@ async def start(conn: Connection, job: BackfillJob) -> None:
     await conn.execute(
         "update agent.backfill"
         "   set state = 'running', started_at = agent_internal.now(),"
-        "       rows_total = (select greatest(reltuples, 0)::bigint from pg_class where oid = %s)"
-        " where attachment_id = %s and generation = %s",
-        [job.attachment.target.relation_oid, job.attachment.id, job.generation],
+        "       rows_total = (select greatest(reltuples, 0)::bigint from pg_class"
+        "                     where oid = %(relation)s)"
+        " where attachment_id = %(attachment)s and generation = %(generation)s",
+        {"relation": job.attachment.target.relation_oid, **_job(job)},
     )
 
 
@@ -63,8 +64,8 @@ async def finish(conn: Connection, job: BackfillJob) -> None:
     await conn.execute(
         "update agent.backfill"
         "   set state = 'done', finished_at = agent_internal.now(), rows_total = rows_done"
-        " where attachment_id = %s and generation = %s",
-        [job.attachment.id, job.generation],
+        " where attachment_id = %(attachment)s and generation = %(generation)s",
+        _job(job),
     )
     await _forget_seen(conn)
 
@@ -72,9 +73,9 @@ async def finish(conn: Connection, job: BackfillJob) -> None:
 async def fail(conn: Connection, job: BackfillJob, error: Exception) -> None:
     """Record the failure of a backfill."""
     await conn.execute(
-        "update agent.backfill set state = 'failed', finished_at = agent_internal.now(), error = %s"
-        " where attachment_id = %s and generation = %s",
-        [str(error), job.attachment.id, job.generation],
+        "update agent.backfill set state = 'failed', finished_at = agent_internal.now(),"
+        " error = %(error)s where attachment_id = %(attachment)s and generation = %(generation)s",
+        {"error": str(error), **_job(job)},
     )
     await _forget_seen(conn)
 
@@ -103,8 +104,9 @@ async def seen(conn: Connection, job: BackfillJob, keys: Sequence[str]) -> set[s
     """Return those of *keys* that got a run in another way since the backfill was requested."""
     cursor = await conn.execute(
         "select key from agent_internal.backfill_seen"
-        " where attachment_id = %s and generation >= %s and key = any (%s)",
-        [job.attachment.id, job.generation, list(keys)],
+        " where attachment_id = %(attachment)s and generation >= %(generation)s"
+        " and key = any (%(keys)s)",
+        {"keys": list(keys), **_job(job)},
     )
     return {row[0] for row in await cursor.fetchall()}
 
@@ -142,7 +144,11 @@ async def move(
     """Advance a backfill, in the transaction that inserted its runs."""
     await conn.execute(
         "update agent.backfill"
-        "   set cursor = %s, rows_done = rows_done + %s, runs = runs + %s"
-        " where attachment_id = %s and generation = %s",
-        [Jsonb(cursor), rows, runs, job.attachment.id, job.generation],
+        "   set cursor = %(cursor)s, rows_done = rows_done + %(rows)s, runs = runs + %(runs)s"
+        " where attachment_id = %(attachment)s and generation = %(generation)s",
+        {"cursor": Jsonb(cursor), "rows": rows, "runs": runs, **_job(job)},
     )
+
+
+def _job(job: BackfillJob) -> dict[str, int]:
+    return {"attachment": job.attachment.id, "generation": job.generation}

@@ -52,8 +52,8 @@ class VersionEffect:
 async def read_checkpoint(conn: Connection, slot: str) -> Checkpoint | None:
     """Read the checkpoint of a slot; None if it has none."""
     cursor = await conn.execute(
-        f"select {_COLUMNS} from agent.checkpoint where slot = %s",  # noqa: S608 - our own constant
-        [slot],
+        f"select {_COLUMNS} from agent.checkpoint where slot = %(slot)s",  # noqa: S608 - our own constant
+        {"slot": slot},
     )
     row = await cursor.fetchone()
     return _checkpoint(row) if row else None
@@ -66,8 +66,9 @@ async def take_checkpoint(conn: Connection, slot: str, reader: str) -> Checkpoin
         FencedError: the slot has no checkpoint, or was abandoned.
     """
     cursor = await conn.execute(
-        f"select {_COLUMNS} from agent_internal.take_checkpoint(%s, %s)",  # noqa: S608 - our own constant
-        [slot, reader],
+        f"select {_COLUMNS} from agent_internal.take_checkpoint("  # noqa: S608 - our own constant
+        "_slot => %(slot)s, _reader => %(reader)s)",
+        {"slot": slot, "reader": reader},
     )
     row = await cursor.fetchone()
     if row is None or row[0] is None:
@@ -79,15 +80,17 @@ async def try_locks(conn: Connection, slot: str) -> None:
     """Acquire and release the locks that intake needs; waits while others hold them."""
     async with conn.transaction(force_rollback=True):
         await conn.execute(query("lock_checkpoint"))
-        await conn.execute("select from agent.checkpoint where slot = %s for no key update", [slot])
+        await conn.execute(
+            "select from agent.checkpoint where slot = %(slot)s for no key update", {"slot": slot}
+        )
 
 
 async def blockers(conn: Connection, waiting: Connection) -> list[tuple[int, str]]:
     """Return what *waiting* waits for: PIDs and application names."""
     cursor = await conn.execute(
         "select a.pid, a.application_name"
-        "  from pg_stat_activity a where a.pid = any (pg_blocking_pids(%s)) order by 1",
-        [waiting.info.backend_pid],
+        "  from pg_stat_activity a where a.pid = any (pg_blocking_pids(%(pid)s)) order by 1",
+        {"pid": waiting.info.backend_pid},
     )
     return await cursor.fetchall()
 
@@ -140,8 +143,9 @@ async def existing_attachments(conn: Connection) -> list[tuple[int, int]]:
 async def record_timeline(conn: Connection, checkpoint: Checkpoint, timeline: int) -> None:
     """Record the current timeline: a standby was promoted."""
     await conn.execute(
-        "update agent.checkpoint set timeline = %s where slot = %s and epoch = %s",
-        [timeline, checkpoint.slot, checkpoint.epoch],
+        "update agent.checkpoint set timeline = %(timeline)s"
+        " where slot = %(slot)s and epoch = %(epoch)s",
+        {"timeline": timeline, "slot": checkpoint.slot, "epoch": checkpoint.epoch},
     )
 
 
@@ -358,8 +362,14 @@ async def record_seen(conn: Connection, generation: int, seen: Iterable[tuple[in
     pairs = list(seen)
     await conn.execute(
         "insert into agent_internal.backfill_seen (attachment_id, generation, key)"
-        " select a, %s, k from unnest(%s::bigint[], %s::text[]) as x (a, k) on conflict do nothing",
-        [generation, [attachment for attachment, _ in pairs], [key for _, key in pairs]],
+        " select a, %(generation)s, k"
+        "   from unnest(%(attachments)s::bigint[], %(keys)s::text[]) as x (a, k)"
+        " on conflict do nothing",
+        {
+            "generation": generation,
+            "attachments": [attachment for attachment, _ in pairs],
+            "keys": [key for _, key in pairs],
+        },
     )
 
 

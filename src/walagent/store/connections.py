@@ -64,11 +64,11 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     """
     _prepare(conn)
     await conn.execute(
-        "select set_config('datestyle', %s, false),"
-        "       set_config('intervalstyle', %s, false),"
+        "select set_config('datestyle', %(datestyle)s, false),"
+        "       set_config('intervalstyle', %(intervalstyle)s, false),"
         "       case when current_setting('synchronous_commit') in ('off', 'local')"
         "            then set_config('synchronous_commit', 'on', false) end",
-        [TEXT_FORMS["datestyle"], TEXT_FORMS["intervalstyle"]],
+        TEXT_FORMS,
     )
 
 

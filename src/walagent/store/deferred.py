@@ -16,7 +16,8 @@ Connection = AsyncConnection[Any]
 async def deferred_change(conn: Connection, run_id: int) -> str | None:
     """Read the whole change of a run; None if it was evaluated."""
     cursor = await conn.execute(
-        "select change::text from agent_internal.deferred_change where run_id = %s", [run_id]
+        "select change::text from agent_internal.deferred_change where run_id = %(run)s",
+        {"run": run_id},
     )
     row = await cursor.fetchone()
     return row[0] if row else None

@@ -122,8 +122,8 @@ async def present_row(conn: Connection, table: KeyedTable, key: Sequence[str]) -
         "select to_jsonb(t),"
         "       case when current_setting('track_commit_timestamp') = 'on'"
         "            then pg_xact_commit_timestamp(t.xmin) end"
-        "  from {table} t, jsonb_populate_record(null::{table}, %s) wanted where {same}"
+        "  from {table} t, jsonb_populate_record(null::{table}, %(key)s) wanted where {same}"
     ).format(table=sql.Identifier(table.schema, table.name), same=same)
     wanted = Jsonb(dict(zip(table.key_columns, key, strict=True)))
-    row = await (await conn.execute(statement, [wanted])).fetchone()
+    row = await (await conn.execute(statement, {"key": wanted})).fetchone()
     return CurrentRow(*row) if row else None

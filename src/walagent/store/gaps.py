@@ -81,7 +81,8 @@ async def record_gap(  # noqa: PLR0913 - a row's columns
     }
     await conn.execute(query("record_gap"), parameters)
     cursor = await conn.execute(
-        "select from agent.checkpoint where slot = %s and generation = %s", [slot, generation]
+        "select from agent.checkpoint where slot = %(slot)s and generation = %(generation)s",
+        {"slot": slot, "generation": generation},
     )
     return cursor.rowcount > 0
 
@@ -91,8 +92,8 @@ async def open_gaps(conn: Connection, slot: str) -> list[Gap]:
     cursor = conn.cursor(row_factory=class_row(Gap))
     await cursor.execute(
         "select id, from_lsn::text, to_lsn::text, since, reason from agent.gap"
-        " where slot = %s and resolved_at is null order by id",
-        [slot],
+        " where slot = %(slot)s and resolved_at is null order by id",
+        {"slot": slot},
     )
     return await cursor.fetchall()
 
@@ -101,27 +102,28 @@ async def settle_gap(conn: Connection, gap: Gap, made: Iterable[ChoiceResult], s
     """Resolve a gap: a new slot starts at *start*; record what was chosen for each attachment."""
     await conn.execute(
         "update agent.gap"
-        "   set to_lsn = %s, resolution = %s, resolved_at = agent_internal.now(), resolved_by ="
-        " agent.current_principal()"
-        " where id = %s",
-        [str(start), f"a new slot starts at {start}", gap.id],
+        "   set to_lsn = %(to_lsn)s, resolution = %(resolution)s,"
+        "       resolved_at = agent_internal.now(), resolved_by = agent.current_principal()"
+        " where id = %(gap)s",
+        {"to_lsn": str(start), "resolution": f"a new slot starts at {start}", "gap": gap.id},
     )
     for one in made:
         await conn.execute(
             "insert into agent.gap_choice (gap_id, attachment_id, attachment, choice, column_name,"
             "                              since, rows, runs, undated)"
-            " values (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                gap.id,
-                one.attachment_id,
-                one.attachment,
-                one.choice.kind,
-                one.choice.column,
-                one.since,
-                one.rows,
-                one.runs,
-                one.undated,
-            ],
+            " values (%(gap)s, %(id)s, %(attachment)s, %(choice)s, %(column)s, %(since)s, %(rows)s,"
+            "         %(runs)s, %(undated)s)",
+            {
+                "gap": gap.id,
+                "id": one.attachment_id,
+                "attachment": one.attachment,
+                "choice": one.choice.kind,
+                "column": one.choice.column,
+                "since": one.since,
+                "rows": one.rows,
+                "runs": one.runs,
+                "undated": one.undated,
+            },
         )
 
 
@@ -129,10 +131,10 @@ async def resolve_gap(conn: Connection, gap_id: int, resolution: str) -> bool:
     """Record how a gap was resolved; False if no open gap has this ID."""
     cursor = await conn.execute(
         "update agent.gap"
-        "   set resolution = %s, resolved_at = agent_internal.now(),"
+        "   set resolution = %(resolution)s, resolved_at = agent_internal.now(),"
         "       resolved_by = agent.current_principal()"
-        " where id = %s and resolved_at is null",
-        [resolution, gap_id],
+        " where id = %(gap)s and resolved_at is null",
+        {"resolution": resolution, "gap": gap_id},
     )
     return cursor.rowcount > 0
 
@@ -144,7 +146,9 @@ async def give_up(conn: Connection, slot: str, epoch: int, reason: str) -> int |
         The gap; None if a reader of another epoch holds the checkpoint.
     """
     cursor = await conn.execute(
-        "select agent_internal.abandon_slot(%s, %s, %s)", [slot, epoch, reason]
+        "select agent_internal.abandon_slot(_slot => %(slot)s, _epoch => %(epoch)s,"
+        " _reason => %(reason)s)",
+        {"slot": slot, "epoch": epoch, "reason": reason},
     )
     row = await cursor.fetchone()
     return row[0] if row else None
@@ -174,15 +178,16 @@ async def request_tables(
             not sent is a gap.
     """
     await conn.execute(
-        "select agent_internal.request_tables(_slot => %s, _schemas => %s::text[],"
-        " _tables => %s::text[], _inserts_only => %s::boolean[], _durable => %s::boolean[])",
-        [
-            slot,
-            [schema for schema, _ in requests],
-            [name for _, name in requests],
-            [inserts_only for inserts_only, _ in requests.values()],
-            [durable for _, durable in requests.values()],
-        ],
+        "select agent_internal.request_tables(_slot => %(slot)s, _schemas => %(schemas)s::text[],"
+        " _tables => %(tables)s::text[], _inserts_only => %(inserts_only)s::boolean[],"
+        " _durable => %(durable)s::boolean[])",
+        {
+            "slot": slot,
+            "schemas": [schema for schema, _ in requests],
+            "tables": [name for _, name in requests],
+            "inserts_only": [inserts_only for inserts_only, _ in requests.values()],
+            "durable": [durable for _, durable in requests.values()],
+        },
     )
 
 

@@ -79,7 +79,9 @@ async def broken_invariants(conn: Connection, *, latest: int | None = None) -> l
     """
     async with conn.transaction(), conn.cursor(row_factory=dict_row) as cursor:
         setting = "" if latest is None else str(latest)
-        await cursor.execute("select set_config('walagent.checked_runs', %s, true)", [setting])
+        await cursor.execute(
+            "select set_config('walagent.checked_runs', %(runs)s, true)", {"runs": setting}
+        )
         await cursor.execute("set local jit = off")  # compiling takes longer than reading
         await cursor.execute("select rule, detail from agent.broken_invariant")
         return await cursor.fetchall()

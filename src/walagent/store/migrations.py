@@ -57,7 +57,7 @@ def find_migrations() -> list[Migration]:
 
 async def lock_migrations(conn: Connection) -> None:
     """Wait until no other migrator uses this database; the lock lasts until *conn* closes."""
-    await conn.execute("select pg_advisory_lock(%s)", [_LOCK])
+    await conn.execute("select pg_advisory_lock(%(lock)s)", {"lock": _LOCK})
 
 
 async def applied_migrations(conn: Connection) -> list[Applied] | None:
@@ -85,6 +85,6 @@ async def apply_migration(conn: Connection, migration: Migration) -> None:
     await conn.execute(migration.script)
     await conn.execute(query("create_migration_list"))
     await conn.execute(
-        "insert into agent_internal.migration (name, sha256) values (%s, %s)",
-        [migration.name, migration.digest],
+        "insert into agent_internal.migration (name, sha256) values (%(name)s, %(digest)s)",
+        {"name": migration.name, "digest": migration.digest},
     )

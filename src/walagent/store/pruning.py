@@ -17,8 +17,9 @@ async def prune_some(
         How many were removed, and where to continue; None: all later runs are too young.
     """
     cursor = await conn.execute(
-        "select removed, last from agent_internal.prune_some(%s, %s, %s, %s)",
-        [keep, keep_decided, after, batch],
+        "select removed, last from agent_internal.prune_some(_keep => %(keep)s,"
+        " _keep_decided => %(keep_decided)s, _after => %(after)s, _batch => %(batch)s)",
+        {"keep": keep, "keep_decided": keep_decided, "after": after, "batch": batch},
     )
     row = await cursor.fetchone()
     return row or (0, None)
@@ -26,4 +27,4 @@ async def prune_some(
 
 async def prune_rest(conn: Connection, keep: timedelta) -> None:
     """Remove old workers and backfills."""
-    await conn.execute("select agent_internal.prune_rest(%s)", [keep])
+    await conn.execute("select agent_internal.prune_rest(_keep => %(keep)s)", {"keep": keep})

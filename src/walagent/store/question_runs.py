@@ -30,9 +30,9 @@ async def last_answered(conn: Connection, session: str) -> AnsweredQuestion | No
     cursor = await conn.execute(
         "select q.session_id, q.asked_at, q.text, q.answer"
         "  from agent.question q join agent.session s on s.id = q.session_id"
-        " where q.session_id = %s and s.owner = agent.current_principal() and q.answer is not null"
-        " order by q.id desc limit 1",
-        [session],
+        " where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        "   and q.answer is not null order by q.id desc limit 1",
+        {"session": session},
     )
     row = await cursor.fetchone()
     return AnsweredQuestion(*row) if row else None
@@ -50,8 +50,9 @@ async def find_answered(
         "  select q.id, q.session_id, q.asked_at, q.text, q.answer"
         "    from agent.question q join agent.session s on s.id = q.session_id"
         "   where s.owner = agent.current_principal() and q.answer is not null"
-        "     and strpos(lower(concat_ws(' ', q.text, q.answer ->> 'answer')), lower(%s)) > 0"
-        "   order by q.id desc limit %s) latest order by id",
-        [words, most],
+        "     and strpos(lower(concat_ws(' ', q.text, q.answer ->> 'answer')),"
+        "                lower(%(words)s)) > 0"
+        "   order by q.id desc limit %(most)s) latest order by id",
+        {"words": words, "most": most},
     )
     return [AnsweredQuestion(*row) for row in await cursor.fetchall()]

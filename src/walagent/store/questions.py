@@ -127,16 +127,17 @@ async def past(conn: Connection, session: str, *, most: int = 200) -> SessionHis
     """Return the history of a session: its summary, and the last *most* turns after it."""
     cursor = await conn.execute(
         "select summary, summary_upto from agent.session"
-        " where id = %s and owner = agent.current_principal()",
-        [session],
+        " where id = %(session)s and owner = agent.current_principal()",
+        {"session": session},
     )
     summary, upto = await cursor.fetchone() or (None, None)
     cursor = await conn.execute(
         "select id, text, answer from (select q.id, q.text, q.answer from agent.question q"
         " join agent.session s on s.id = q.session_id"
-        " where q.session_id = %s and s.owner = agent.current_principal() and q.answer is not null"
-        " and q.id > %s order by q.id desc limit %s) latest order by id",
-        [session, upto or 0, most],
+        " where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        " and q.answer is not null and q.id > %(upto)s order by q.id desc limit %(most)s) latest"
+        " order by id",
+        {"session": session, "upto": upto or 0, "most": most},
     )
     return SessionHistory(summary or "", [Turn(*row) for row in await cursor.fetchall()])
 
@@ -146,9 +147,9 @@ async def asked_before(conn: Connection, session: str, *, most: int = 1000) -> S
     cursor = await conn.execute(
         "select text from (select q.id, q.text from agent.question q"
         " join agent.session s on s.id = q.session_id"
-        " where q.session_id = %s and s.owner = agent.current_principal() and q.answer is not null"
-        " order by q.id desc limit %s) latest order by id",
-        [session, most],
+        " where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        " and q.answer is not null order by q.id desc limit %(most)s) latest order by id",
+        {"session": session, "most": most},
     )
     return [text for (text,) in await cursor.fetchall()]
 
@@ -156,19 +157,20 @@ async def asked_before(conn: Connection, session: str, *, most: int = 1000) -> S
 async def keep_summary(conn: Connection, session: str, summary: str, upto: int) -> None:
     """Store the summary of a session up to a question; never moves backwards."""
     await conn.execute(
-        "update agent.session set summary = %s, summary_upto = %s"
-        " where id = %s and owner = agent.current_principal() and coalesce(summary_upto, 0) < %s",
-        [LossyText(summary), upto, session, upto],
+        "update agent.session set summary = %(summary)s, summary_upto = %(upto)s"
+        " where id = %(session)s and owner = agent.current_principal()"
+        " and coalesce(summary_upto, 0) < %(upto)s",
+        {"summary": LossyText(summary), "upto": upto, "session": session},
     )
 
 
 async def save_query(conn: Connection, question: str, sql: str) -> None:
     """Store a statement that a person has confirmed, as an example for the planner."""
     await conn.execute(
-        "insert into agent.verified_query (question, sql) values (%s, %s)"
+        "insert into agent.verified_query (question, sql) values (%(question)s, %(sql)s)"
         " on conflict on constraint one_statement_for_a_question"
         " do update set sql = excluded.sql, saved_at = agent_internal.now()",
-        [question, sql],
+        {"question": question, "sql": sql},
     )
 
 
@@ -181,11 +183,12 @@ async def similar_queries(
     """
     cursor = await conn.execute(
         "select q.question, q.sql from agent.verified_query q,"
-        " (select nullif(replace(plainto_tsquery('simple', %s)::text, '&', '|'), '')::tsquery)"
-        " as a (w)"
+        " (select nullif(replace(plainto_tsquery('simple', %(question)s)::text, '&', '|'), '')"
+        "::tsquery) as a (w)"
         " where q.words @@ a.w and agent_internal.is_member_of(q.owner)"
-        " order by ts_rank(q.words, a.w) desc, q.owner <> agent.current_principal(), q.id limit %s",
-        [question, most],
+        " order by ts_rank(q.words, a.w) desc, q.owner <> agent.current_principal(), q.id"
+        " limit %(most)s",
+        {"question": question, "most": most},
     )
     return await cursor.fetchall()
 
@@ -199,7 +202,7 @@ async def terms(conn: Connection, question: str, *, most: int = 100) -> Sequence
         "select term, meaning from (select distinct on (term) term, meaning from agent.glossary"
         " where agent_internal.is_member_of(owner)"
         " order by term, owner <> agent.current_principal()) known"
-        " order by position(lower(term) in lower(%s)) = 0, term limit %s",
-        [question, most],
+        " order by position(lower(term) in lower(%(question)s)) = 0, term limit %(most)s",
+        {"question": question, "most": most},
     )
     return await cursor.fetchall()

@@ -59,8 +59,9 @@ async def candidates(conn: Connection) -> list[ResyncCandidate]:
 async def definition(conn: Connection, attachment_id: int, version: int) -> Attachment:
     """Load a version of an attachment."""
     cursor = await conn.execute(
-        "select definition from agent.attachment_version where attachment_id = %s and version = %s",
-        [attachment_id, version],
+        "select definition from agent.attachment_version where attachment_id = %(attachment)s"
+        " and version = %(version)s",
+        {"attachment": attachment_id, "version": version},
     )
     row = await cursor.fetchone()
     assert row is not None  # noqa: S101 - versions are never removed
@@ -142,8 +143,8 @@ async def gather_runs(conn: Connection, attachment_id: int) -> None:
     await conn.execute("drop table if exists pg_temp.walagent_run")
     await conn.execute(
         "create temp table walagent_run on commit drop as"
-        " select id, key from agent.run where attachment_id = %s and key is not null",
-        [attachment_id],
+        " select id, key from agent.run where attachment_id = %(attachment)s and key is not null",
+        {"attachment": attachment_id},
     )
     await conn.execute("create index on pg_temp.walagent_run (key)")
     await conn.execute("analyze pg_temp.walagent_run")
@@ -166,16 +167,17 @@ async def replace_backfills(conn: Connection, attachment_id: int) -> None:
     """Remove an attachment's unfinished backfills: one of all rows replaces them."""
     await conn.execute(
         "update agent.backfill set state = 'replaced', finished_at = agent_internal.now()"
-        " where attachment_id = %s and state in ('pending', 'running')",
-        [attachment_id],
+        " where attachment_id = %(attachment)s and state in ('pending', 'running')",
+        {"attachment": attachment_id},
     )
 
 
 async def ask_backfill(conn: Connection, candidate: ResyncCandidate, generation: int) -> None:
     """Request a backfill of all rows of an attachment's table."""
     await conn.execute(
-        "insert into agent.backfill (attachment_id, version, generation) values (%s, %s, %s)",
-        [candidate.id, candidate.version, generation],
+        "insert into agent.backfill (attachment_id, version, generation)"
+        " values (%(attachment)s, %(version)s, %(generation)s)",
+        {"attachment": candidate.id, "version": candidate.version, "generation": generation},
     )
 
 
@@ -186,8 +188,15 @@ async def note_backfill(
     await conn.execute(
         "insert into agent.backfill (attachment_id, version, generation, state, rows_total,"
         "                            rows_done, runs, started_at, finished_at)"
-        " values (%s, %s, %s, 'done', %s, %s, %s, agent_internal.now(), agent_internal.now())",
-        [candidate.id, candidate.version, generation, rows, rows, runs],
+        " values (%(attachment)s, %(version)s, %(generation)s, 'done', %(rows)s, %(rows)s,"
+        "         %(runs)s, agent_internal.now(), agent_internal.now())",
+        {
+            "attachment": candidate.id,
+            "version": candidate.version,
+            "generation": generation,
+            "rows": rows,
+            "runs": runs,
+        },
     )
 
 

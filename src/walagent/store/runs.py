@@ -356,9 +356,15 @@ async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
     """Return whether *call* is approved, with exactly these arguments."""
     cursor = await conn.execute(
         "select exists (select from agent.approval a"
-        " where a.run_id = %s and a.call_id = %s and a.state = 'approved'"
-        " and a.digest = agent_internal.call_digest(a.run_id, a.call_id, %s, %s))",
-        [claim.run_id, call.id, call.name, LossyJson(call.arguments)],
+        " where a.run_id = %(run)s and a.call_id = %(call)s and a.state = 'approved'"
+        " and a.digest = agent_internal.call_digest(_run => a.run_id, _call_id => a.call_id,"
+        " _tool => %(tool)s, _arguments => %(arguments)s))",
+        {
+            "run": claim.run_id,
+            "call": call.id,
+            "tool": call.name,
+            "arguments": LossyJson(call.arguments),
+        },
     )
     row = await cursor.fetchone()
     return bool(row and row[0])
@@ -394,25 +400,27 @@ async def tick(conn: Connection) -> float | None:
 async def register_worker(conn: Connection, name: str, slots: int, version: str) -> None:
     """Register a worker."""
     await conn.execute(
-        "insert into agent.worker (name, slots, version) values (%s, %s, %s)"
-        " on conflict (name) do update set started_at = agent_internal.now(), seen_at ="
-        " agent_internal.now(),"
-        " slots = excluded.slots, version = excluded.version",
-        [name, slots, version],
+        "insert into agent.worker (name, slots, version)"
+        " values (%(name)s, %(slots)s, %(version)s)"
+        " on conflict (name) do update set started_at = agent_internal.now(),"
+        " seen_at = agent_internal.now(), slots = excluded.slots, version = excluded.version",
+        {"name": name, "slots": slots, "version": version},
     )
 
 
 async def release_runs(conn: Connection, worker: str) -> None:
     """Release all runs of a worker, as if it had not started them."""
-    await conn.execute("select agent_internal.release_runs(%s)", [worker])
+    await conn.execute(
+        "select agent_internal.release_runs(_worker => %(worker)s)", {"worker": worker}
+    )
 
 
 async def forget_worker(conn: Connection, name: str) -> None:
     """Remove a worker, and all that were not seen for a day."""
     await conn.execute(
-        "delete from agent.worker where name = %s or seen_at < agent_internal.now() - interval"
-        " '1 day'",
-        [name],
+        "delete from agent.worker"
+        " where name = %(name)s or seen_at < agent_internal.now() - interval '1 day'",
+        {"name": name},
     )
 
 

@@ -67,9 +67,10 @@ async def load_index(conn: Connection, role: str, fingerprint: str) -> list[Tabl
     cursor = await conn.execute(
         "select t.description from agent_internal.schema_index i"
         " join agent_internal.schema_table t using (owner, role)"
-        " where i.owner = agent.current_principal() and i.role = %s and i.fingerprint = %s"
+        " where i.owner = agent.current_principal() and i.role = %(role)s"
+        " and i.fingerprint = %(fingerprint)s"
         " and i.read_at > agent_internal.now() - interval '1 day' order by t.name",
-        [role, fingerprint],
+        {"role": role, "fingerprint": fingerprint},
     )
     return [document for (document,) in await cursor.fetchall()]
 
@@ -80,23 +81,24 @@ async def keep_index(
     """Replace the index of a role; call it in a transaction."""
     names = [f"{table['schema']}.{table['name']}" for table in tables]
     await conn.execute(
-        "insert into agent_internal.schema_index (role, fingerprint) values (%s, %s)"
+        "insert into agent_internal.schema_index (role, fingerprint)"
+        " values (%(role)s, %(fingerprint)s)"
         " on conflict (owner, role)"
         " do update set fingerprint = excluded.fingerprint, read_at = agent_internal.now()",
-        [role, fingerprint],
+        {"role": role, "fingerprint": fingerprint},
     )
     await conn.execute(
         "delete from agent_internal.schema_table"
-        " where owner = agent.current_principal() and role = %s and name <> all (%s)",
-        [role, names],
+        " where owner = agent.current_principal() and role = %(role)s and name <> all (%(names)s)",
+        {"role": role, "names": names},
     )
     await conn.execute(
         "insert into agent_internal.schema_table as t (role, name, description)"
-        " select %s, name, description"
-        " from unnest(%s::text[], %s::jsonb[]) as x (name, description)"
+        " select %(role)s, name, description"
+        " from unnest(%(names)s::text[], %(tables)s::jsonb[]) as x (name, description)"
         " on conflict (owner, role, name) do update set description = excluded.description"
         " where t.description is distinct from excluded.description",
-        [role, names, [Jsonb(table) for table in tables]],
+        {"role": role, "names": names, "tables": [Jsonb(table) for table in tables]},
     )
 
 
@@ -114,8 +116,8 @@ async def embedded_texts(conn: Connection, role: str) -> dict[str, str]:
     """Return for each table with a vector the digest of the embedded text."""
     cursor = await conn.execute(
         "select name, vector_of from agent_internal.schema_table"
-        " where owner = agent.current_principal() and role = %s and vector is not null",
-        [role],
+        " where owner = agent.current_principal() and role = %(role)s and vector is not null",
+        {"role": role},
     )
     return dict(await cursor.fetchall())
 
@@ -126,9 +128,12 @@ async def keep_vectors(
     """Store vectors of tables: name, digest of the embedded text, vector."""
     async with conn.cursor() as cursor:
         await cursor.executemany(
-            "update agent_internal.schema_table set vector = %s, vector_of = %s"
-            " where owner = agent.current_principal() and role = %s and name = %s",
-            [(list(vector), digest, role, name) for name, digest, vector in rows],
+            "update agent_internal.schema_table set vector = %(vector)s, vector_of = %(digest)s"
+            " where owner = agent.current_principal() and role = %(role)s and name = %(name)s",
+            [
+                {"role": role, "name": name, "digest": digest, "vector": list(vector)}
+                for name, digest, vector in rows
+            ],
         )
 
 
@@ -143,10 +148,13 @@ async def nearest_tables(
         return []
     statement = SQL(
         "select name from agent_internal.schema_table"
-        " where owner = agent.current_principal() and role = %s and vector is not null"
-        " order by vector::{0}.vector operator({0}.<=>) %s::real[]::{0}.vector, name limit %s"
+        " where owner = agent.current_principal() and role = %(role)s and vector is not null"
+        " order by vector::{0}.vector operator({0}.<=>) %(vector)s::real[]::{0}.vector, name"
+        " limit %(most)s"
     )
-    cursor = await conn.execute(statement.format(Identifier(where)), [role, list(vector), most])
+    cursor = await conn.execute(
+        statement.format(Identifier(where)), {"role": role, "vector": list(vector), "most": most}
+    )
     return [name for (name,) in await cursor.fetchall()]
 
 

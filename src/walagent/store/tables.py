@@ -15,8 +15,8 @@ async def name_of(conn: Connection, oid: int) -> Name | None:
     """Return the current name of a table; None if it was dropped."""
     cursor = await conn.execute(
         "select n.nspname, c.relname from pg_catalog.pg_class c"
-        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %s",
-        [oid],
+        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace where c.oid = %(oid)s",
+        {"oid": oid},
     )
     return await cursor.fetchone()
 
@@ -26,9 +26,9 @@ async def oids_of(conn: Connection, names: Collection[Name]) -> Mapping[Name, in
     cursor = await conn.execute(
         "select n.nspname, c.relname, c.oid::bigint from pg_catalog.pg_class c"
         " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
-        " join unnest(%s::text[], %s::text[]) as w (schema, name)"
+        " join unnest(%(schemas)s::text[], %(names)s::text[]) as w (schema, name)"
         "      on n.nspname = w.schema and c.relname = w.name",
-        [[schema for schema, _ in names], [name for _, name in names]],
+        {"schemas": [schema for schema, _ in names], "names": [name for _, name in names]},
     )
     return {(schema, name): oid for schema, name, oid in await cursor.fetchall()}
 
@@ -48,13 +48,18 @@ async def column_types(
     if columns is None:
         cursor = await conn.execute(
             "select attname, 0 from pg_catalog.pg_attribute"
-            " where attrelid = %s and attnum > 0 and not attisdropped order by attnum",
-            [oid],
+            " where attrelid = %(oid)s and attnum > 0 and not attisdropped order by attnum",
+            {"oid": oid},
         )
         columns = await cursor.fetchall()
     cursor = await conn.execute(
-        "select name, type_then, type_now from agent_internal.column_types(%s, %s, %s::oid[])",
-        [oid, [name for name, _ in columns], [type_oid for _, type_oid in columns]],
+        "select name, type_then, type_now from agent_internal.column_types(_relation => %(oid)s,"
+        " _names => %(names)s, _types => %(types)s::oid[])",
+        {
+            "oid": oid,
+            "names": [name for name, _ in columns],
+            "types": [type_oid for _, type_oid in columns],
+        },
     )
     found = await cursor.fetchall()
     return (
@@ -67,8 +72,8 @@ async def has_text_casts(conn: Connection) -> bool:
     """Return whether a cast from text runs a function that is not built in."""
     cursor = await conn.execute(
         "select exists (select from pg_catalog.pg_cast where castsource = 'text'::regtype"
-        " and castmethod = 'f' and castfunc >= %s)",
-        [pgtypes.FIRST_OF_USERS],
+        " and castmethod = 'f' and castfunc >= %(first)s)",
+        {"first": pgtypes.FIRST_OF_USERS},
     )
     row = await cursor.fetchone()
     return bool(row and row[0])
@@ -82,8 +87,8 @@ async def is_ending(conn: Connection, xid: int) -> bool:
     """
     cursor = await conn.execute(
         "select exists (select from pg_catalog.pg_locks where locktype = 'transactionid'"
-        " and transactionid = %s::text::xid)",
-        [str(xid)],
+        " and transactionid = %(xid)s::text::xid)",
+        {"xid": str(xid)},
     )
     row = await cursor.fetchone()
     return bool(xid and row and row[0])

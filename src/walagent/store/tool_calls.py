@@ -97,7 +97,10 @@ async def assume_role(conn: Connection, role: str, search_path: str) -> None:
     Raises (as a PostgreSQL error, see `store.errors`):
         RoleRefusedError: it does not exist, or the login is not a member of it.
     """
-    await conn.execute("select agent_internal.assume_role(%s, %s)", [role, search_path])
+    await conn.execute(
+        "select agent_internal.assume_role(_run_as => %(role)s, _path => %(search_path)s)",
+        {"role": role, "search_path": search_path},
+    )
 
 
 async def clean_session(conn: Connection) -> str:
@@ -134,8 +137,15 @@ async def row_visibility(conn: Connection, role: str, asked: RowQuestion) -> tup
     """
     key = None if asked.key is None else Jsonb(asked.key)
     cursor = await conn.execute(
-        "select seen, row_security from agent_internal.row_visibility(%s, %s, %s, %s, %s)",
-        [role, asked.relation, asked.columns, asked.text, key],
+        "select seen, row_security from agent_internal.row_visibility(_run_as => %(role)s,"
+        " _relation => %(relation)s, _columns => %(columns)s, _sql => %(sql)s, _key => %(key)s)",
+        {
+            "role": role,
+            "relation": asked.relation,
+            "columns": asked.columns,
+            "sql": asked.text,
+            "key": key,
+        },
     )
     row = await cursor.fetchone()
     return (bool(row[0]), bool(row[1])) if row else (False, True)

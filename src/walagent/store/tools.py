@@ -36,12 +36,19 @@ async def register_python_tools(conn: Connection, found: Iterable[DescribedTool]
     for tool in found:
         await conn.execute(
             "insert into agent.tool (name, kind, target, description, input_schema, effect)"
-            " values (%s, 'python', %s, %s, %s, %s)"
+            " values (%(name)s, 'python', %(target)s, %(description)s, %(input_schema)s,"
+            "         %(effect)s)"
             " on conflict (name) do update set description = excluded.description,"
             "   input_schema = excluded.input_schema, effect = excluded.effect,"
             "   target = excluded.target"
             "  where agent.tool.kind = 'python'",
-            [tool.name, tool.target, tool.description, Jsonb(tool.input_schema), tool.effect.value],
+            {
+                "name": tool.name,
+                "target": tool.target,
+                "description": tool.description,
+                "input_schema": Jsonb(tool.input_schema),
+                "effect": tool.effect.value,
+            },
         )
 
 
@@ -81,7 +88,9 @@ async def register_mcp_tool(conn: Connection, tool: PinnedTool, accepted: str | 
 
 async def known_tools(conn: Connection, names: Iterable[str]) -> frozenset[str]:
     """Return those of *names* that are registered."""
-    found = await conn.execute("select name from agent.tool where name = any (%s)", [list(names)])
+    found = await conn.execute(
+        "select name from agent.tool where name = any (%(names)s)", {"names": list(names)}
+    )
     return frozenset(name for (name,) in await found.fetchall())
 
 

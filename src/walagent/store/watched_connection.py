@@ -30,10 +30,10 @@ T = TypeVar("T")
 PATIENCE: Final = 10.0  # seconds until a reply is checked, and until the check fails
 _FULL: Final = "53300"  # too_many_connections
 _STATE: Final = """
-select pg_backend_pid(), (select state from pg_stat_activity where pid = %s),
-       exists (select from pg_stat_activity where pid = %s)
+select pg_backend_pid(), (select state from pg_stat_activity where pid = %(pid)s),
+       exists (select from pg_stat_activity where pid = %(pid)s)
 """
-_END: Final = "select pg_terminate_backend(%s)"
+_END: Final = "select pg_terminate_backend(%(pid)s)"
 _AT_REST: Final = ("idle", "idle in transaction", "idle in transaction (aborted)")
 
 
@@ -100,12 +100,12 @@ class WatchedConnection(AsyncConnection[Any]):
             port=info.port,
         ) as other:
             pid = info.backend_pid
-            row = await (await other.execute(_STATE, [pid, pid])).fetchone()
+            row = await (await other.execute(_STATE, {"pid": pid})).fetchone()
             if row is None or row[0] != other.info.backend_pid:
                 return True  # a pooler, whose PIDs are not the server's
             _, state, exists = row
             if exists and state in _AT_REST:
-                await other.execute(_END, [pid])  # its transaction might be open
+                await other.execute(_END, {"pid": pid})  # its transaction might be open
             return exists and state not in _AT_REST
 
     def _hang_up(self) -> None:
