@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -42,6 +42,7 @@ from walagent.store.process_name import process_name
 if TYPE_CHECKING:
     from walagent.mcp.clients import Clients, ToolStatus
     from walagent.replication.health import ReaderHealth
+    from walagent.replication.reader import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +100,9 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             config.workers.drain,
         )
         worker = Worker(settings, resources)
-        daemon = _Daemon(
-            config, logins, hooks, systemd, worker, models, name, clients, reading=reading
-        )
+        daemon = _Daemon(config, logins, hooks, systemd, worker, models, name, clients)
+        if reading:
+            daemon.read()
         try:
             await daemon.run(signals)
         finally:
@@ -143,36 +144,34 @@ _REGISTRY = 5.0  # seconds between reads of agent.model; a run waits that long f
 _TURN = 60.0  # seconds; the reader's loop turns every 5 s and waits at most 20 s for intake
 
 
+@dataclass(slots=True)
 class _Daemon:
     """The parts, and the order in which they stop."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the composition root
-        self,
-        config: Config,
-        logins: Logins,
-        hooks: Hooks,
-        systemd: Systemd,
-        worker: Worker,
-        models: Models,
-        name: str,
-        clients: "Clients | None",
-        *,
-        reading: bool,
-    ) -> None:
-        self._config = config
-        self._clients = clients
-        self._logins = logins
-        self._hooks = hooks
-        self._systemd = systemd
-        self._worker = worker
-        self._models = models
-        self._reader = None
-        if reading:
-            from walagent.app.reading import make_reader  # noqa: PLC0415 - not needed by a worker
+    config: Config
+    logins: Logins
+    hooks: Hooks
+    systemd: Systemd
+    worker: Worker
+    models: Models
+    name: str
+    clients: "Clients | None"
+    reader: "Reader | None" = None
+    health: "_Health" = field(init=False)
 
-            limits = _size_limits(config)
-            self._reader = make_reader(config, logins, worker, limits, name, self._streaming)
-        self._health = _Health(worker, self._reader.health if self._reader else None)
+    def __post_init__(self) -> None:
+        """Report the health of the parts."""
+        self.health = _Health(self.worker, None)
+
+    def read(self) -> None:
+        """Read the WAL, too."""
+        from walagent.app.reading import make_reader  # noqa: PLC0415 - not needed by a worker
+
+        limits = _size_limits(self.config)
+        self.reader = make_reader(
+            self.config, self.logins, self.worker, limits, self.name, self._streaming
+        )
+        self.health = _Health(self.worker, self.reader.health)
 
     async def run(self, signals: "_Signals") -> None:
         """Start all parts; return when they have ended after a stop signal."""
@@ -181,21 +180,21 @@ class _Daemon:
             parts = [
                 group.create_task(coroutine, name=name)
                 for name, coroutine in (
-                    ("reader", self._reader.run() if self._reader else None),
-                    ("http", self._http() if self._config.http.enabled else None),
-                    ("watchdog", Watchdog(self._systemd, self._turning, self._health).run()),
+                    ("reader", self.reader.run() if self.reader else None),
+                    ("http", self._http() if self.config.http.enabled else None),
+                    ("watchdog", Watchdog(self.systemd, self._turning, self.health).run()),
                     ("reload", self._reloads(signals)),
                     ("registry", self._follow_registry()),
-                    ("mcp", self._register_mcp(self._clients) if self._clients else None),
+                    ("mcp", self._register_mcp(self.clients) if self.clients else None),
                 )
                 if coroutine is not None
             ]
-            if self._reader is None:
+            if self.reader is None:
                 self._streaming()
             await signals.stop.wait()
-            log.info("daemon.stopping", runs=self._worker.active)
-            self._systemd.notify("STOPPING=1")
-            self._worker.stop()
+            log.info("daemon.stopping", runs=self.worker.active)
+            self.systemd.notify("STOPPING=1")
+            self.worker.stop()
             for part in parts:
                 if part.get_name() == "reader":
                     part.cancel()
@@ -204,8 +203,8 @@ class _Daemon:
                 part.cancel()
 
     def _streaming(self) -> None:
-        self._systemd.notify("READY=1", "STATUS=streaming")
-        self._hooks.on_streaming()
+        self.systemd.notify("READY=1", "STATUS=streaming")
+        self.hooks.on_streaming()
 
     def _turning(self) -> bool:
         """Whether the loops of all parts have turned lately; if not, systemd restarts the daemon.
@@ -213,16 +212,16 @@ class _Daemon:
         Reconnecting to a lost database counts as turning: a restart would not help, and after ten
         restarts systemd gives up.
         """
-        now, workers = time.monotonic(), self._config.workers
-        reader = self._reader is None or now - self._reader.health.turned_at < _TURN
-        return reader and now - self._worker.turned_at < 3 * workers.lease + workers.poll + 30
+        now, workers = time.monotonic(), self.config.workers
+        reader = self.reader is None or now - self.reader.health.turned_at < _TURN
+        return reader and now - self.worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
         from walagent.http.routes import build_app  # noqa: PLC0415 - it is optional
         from walagent.http.server import serve_http  # noqa: PLC0415
 
-        http = self._config.http
-        app = build_app(self._health, metrics.registry, max_progress_age=http.ready_after)
+        http = self.config.http
+        app = build_app(self.health, metrics.registry, max_progress_age=http.ready_after)
         await serve_http(app, http.host, http.port)
 
     async def _keep_working(self) -> None:
@@ -230,10 +229,10 @@ class _Daemon:
         failures = 0
         while True:
             try:
-                await self._worker.run()
+                await self.worker.run()
             except* DatabaseLostError as group:
                 failures += 1
-                self._worker.trouble = str(group.exceptions[0])
+                self.worker.trouble = str(group.exceptions[0])
                 log.warning("worker.waiting", error=group.exceptions[0])
                 await asyncio.sleep(pause_after(failures))
             else:
@@ -243,26 +242,26 @@ class _Daemon:
         while True:
             await signals.reload.wait()
             signals.reload.clear()
-            with self._systemd.reloading():
+            with self.systemd.reloading():
                 await self._reload()
 
     async def _reload(self) -> None:
         """Apply the file and read the registry again; an invalid file changes nothing."""
         try:
-            if self._hooks.logins is not None and self._logins.renew(self._hooks.logins()):
+            if self.hooks.logins is not None and self.logins.renew(self.hooks.logins()):
                 log.info("credentials.changed")
-            if self._reader is not None:
-                self._reader.hurry()
-            if self._hooks.reload is not None:
-                await self._hooks.reload()
+            if self.reader is not None:
+                self.reader.hurry()
+            if self.hooks.reload is not None:
+                await self.hooks.reload()
             with translating():
-                async with await connect(self._logins.dsn(), application="walagent setup") as conn:
+                async with await connect(self.logins.dsn(), application="walagent setup") as conn:
                     specs = await attachments.load_models(conn)
         except Exception as error:  # noqa: BLE001 - the daemon continues with the previous state
             log.error("config.refused", error=error)
             return
-        self._models.reload(specs)
-        self._worker.wake()
+        self.models.reload(specs)
+        self.worker.wake()
         log.info("config.reloaded", models=len(specs))
 
     async def _follow_registry(self) -> None:
@@ -280,24 +279,24 @@ class _Daemon:
                 try:
                     with translating():
                         async with await connect(
-                            self._logins.dsn(), application="walagent setup"
+                            self.logins.dsn(), application="walagent setup"
                         ) as conn:
                             await register(conn, entry, found)
                             return
                 except (DatabaseLostError, LoginRefusedError):
                     await asyncio.sleep(pause_after(attempt))
 
-        await keep_registered(clients, self._config, registered)
+        await keep_registered(clients, self.config, registered)
 
     async def _read_registry(self) -> None:
-        async with await connect(self._logins.dsn(), application="walagent registry") as conn:
+        async with await connect(self.logins.dsn(), application="walagent registry") as conn:
             async for _ in Periodic(_REGISTRY):
                 with translating():
                     specs = await attachments.load_models(conn)
-                if changed := self._models.reload(specs):
+                if changed := self.models.reload(specs):
                     log.info("models.changed", models=changed)
-                    self._worker.wake()
-                await self._models.close_retired()
+                    self.worker.wake()
+                await self.models.close_retired()
 
 
 @dataclass(frozen=True, slots=True)
