@@ -117,6 +117,9 @@ declare
     _ended bigint[];
     _freed bigint[];
 begin
+    if (select count(*) > count(distinct e.run) from unnest(_given) e) then
+        raise exception 'records contain a run twice' using errcode = '22023';
+    end if;
     with held as (
         select r.id, r.lease_expires_at < agent_internal.now() and e.state is null as late
           from agent.run r join unnest(_given) e on r.id = e.run and r.lease = e.lease

@@ -35,9 +35,12 @@ begin
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
         'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
-        'agent_internal.queue, agent.worker, agent_internal.merged_change, agent.attachment_version to %I', role);
+        'agent_internal.queue, agent.worker, agent_internal.merged_change, agent.attachment_version, '
+        'agent.question, agent.session to %I', role);  -- of questions, its own: a policy sees to it
     execute format('grant execute on function agent.current_principal(), agent_internal.now(), '
-        'agent_internal.is_final(agent.run_state) to %I', role);
+        'agent_internal.is_final(agent.run_state), agent_internal.first_checked_run(), '
+        'agent_internal.suggest(text, text[]), agent_internal.edit_distance(text, text), '
+        'agent_internal.key_columns(regclass), agent_internal.drift_of(jsonb) to %I', role);
     execute format('grant select on agent.gap_choice, agent_internal.published, agent_internal.requested_table to %I', role);
     execute format('grant select on agent.budget, agent_internal.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
         'to %I', role);

@@ -46,7 +46,7 @@ def worker_(where: Where, processes: int, index: int | None) -> None:
 
     One walagent run reads the WAL; any number of workers, on any machine, share its runs.  With
     --processes, each process has workers.slots runs and workers.connections connections, and
-    serves HTTP on the next port.
+    serves HTTP on one of the ports after http.port.
     """
     session = open_session(where)
     if processes > 1:

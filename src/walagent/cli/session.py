@@ -54,11 +54,14 @@ class CliSession:
     from_env_file: frozenset[str] = frozenset()  # variables that .env has set, and may set again
 
     def for_process(self, index: int) -> Self:
-        """Return the session of one of several processes: each serves HTTP on a port of its own."""
+        """Return the session of one of several processes, which serve HTTP on the next ports.
+
+        The port itself is left to a walagent run on the same machine.
+        """
         http = self.config.http
         if not http.port:
             return self
-        http = http.model_copy(update={"port": http.port + index})
+        http = http.model_copy(update={"port": http.port + 1 + index})
         return replace(self, config=self.config.model_copy(update={"http": http}))
 
     @asynccontextmanager

@@ -19,7 +19,7 @@ from walagent.log import log
 _GRACE = 2  # seconds for open requests after a stop; systemd kills after 90
 
 _HINTS = {
-    errno.EADDRINUSE: "Find the process with ss -ltnp and stop it, or set another HTTP port.",
+    errno.EADDRINUSE: "Find the process with ss -ltnp and stop it, or set http.port.",
     errno.EADDRNOTAVAIL: "Set the HTTP host to an address of this machine, or to 0.0.0.0.",
     errno.EACCES: "Ports below 1024 need a privilege; set a higher HTTP port.",
 }

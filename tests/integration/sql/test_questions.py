@@ -448,6 +448,18 @@ async def test_steps_and_ends_are_recorded_together(conn: AsyncConnection) -> No
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
+async def test_a_run_cannot_occur_twice_in_one_statement(conn: AsyncConnection) -> None:
+    """The second record would be lost."""
+    await run_all(conn, DESK)
+    await add_runs(conn, await attach(conn, ""), "a")
+    (held,) = await claim(conn)
+    twice = [Record(held, None, NOTHING, last=NewStep(n, StepKind.NOTE, {})) for n in range(2)]
+    with pytest.raises(psycopg.Error) as caught:
+        await runs.record_many(conn, twice)
+    assert caught.value.sqlstate == "22023"
+    assert await column(conn, "select seq from agent.step") == []
+
+
 async def test_an_end_that_fails_does_not_keep_the_others_from_it(conn: AsyncConnection) -> None:
     """Its run stays as it was, and the outcome has the SQLSTATE that `record` raises."""
     await run_all(conn, DESK)
