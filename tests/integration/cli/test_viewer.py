@@ -41,10 +41,10 @@ def test_who_may_look_can_use_every_command_that_looks(
     """Runs, their steps, why there is one, and what is wrong."""
     name = f"{grant}_{uuid4().hex[:8]}"
     with psycopg.connect(desk, autocommit=True) as conn:
-        conn.execute(f"create role {name} login")
+        conn.execute(f"create role {name} login".encode())
         try:
-            conn.execute(f"select agent.grant_{grant}('{name}')")
-            conn.execute(f"grant select on support_tickets to {name}")
+            conn.execute(f"select agent.grant_{grant}('{name}')".encode())
+            conn.execute(f"grant select on support_tickets to {name}".encode())
             user = User(tmp_path, make_conninfo(desk, user=name))
             for command in (
                 "runs",
@@ -61,5 +61,5 @@ def test_who_may_look_can_use_every_command_that_looks(
             ):
                 user.types(*command.split()).worked()
         finally:
-            conn.execute(f"drop owned by {name}")
-            conn.execute(f"drop role {name}")
+            conn.execute(f"drop owned by {name}".encode())
+            conn.execute(f"drop role {name}".encode())
