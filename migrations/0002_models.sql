@@ -23,6 +23,16 @@ comment on column agent.model.credential is 'Name of the environment variable or
 comment on column agent.model.tool_mode is 'native: tool calls of the endpoint; schema: one JSON schema of all tools';
 comment on column agent.model.timeout_seconds is 'Maximum duration of one call, in seconds; after it, the call has failed';
 comment on column agent.model.input_price is 'US dollars per million tokens; NULL: unknown';
+comment on column agent.model.name is 'Name that agents and attachments use';
+comment on column agent.model.model_id is 'Name of the model at the provider';
+comment on column agent.model.base_url is 'URL of the server; NULL: the provider''s own';
+comment on column agent.model.context_window is 'Size of the context window, in tokens';
+comment on column agent.model.max_output_tokens is 'Maximum output tokens of one call';
+comment on column agent.model.cached_input_price is 'US dollars per million input tokens read from a cache; NULL: unknown';
+comment on column agent.model.cache_write_price is 'US dollars per million input tokens written to a cache; NULL: unknown';
+comment on column agent.model.output_price is 'US dollars per million output tokens; NULL: unknown';
+comment on column agent.model.parameters is 'Sent with every call';
+comment on column agent.model.enabled is 'Whether it can be used';
 
 -- The built-in models; rows can be added, changed and removed.
 --

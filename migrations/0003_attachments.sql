@@ -21,6 +21,14 @@ comment on column agent.tool.target is 'sql: a function; python: module:function
 comment on column agent.tool.fingerprint is 'mcp: digest of the name, description and schema that a person has accepted';
 comment on column agent.tool.effect is 'read: changes nothing; transactional: commits with its step; idempotent: acts outside the database and can be repeated with its key; unsafe: acts outside the database, at most once';
 comment on column agent.tool.bind is 'Arguments set from the change, {"argument": "column"}; the model does not see them';
+comment on column agent.tool.name is 'Name that attachments and models use';
+comment on column agent.tool.kind is 'sql, python, mcp or builtin';
+comment on column agent.tool.description is 'Shown to the model; empty for sql: the comment of the function';
+comment on column agent.tool.input_schema is 'JSON Schema of the arguments; NULL: derived from the function';
+comment on column agent.tool.risk is 'A label without effect';
+comment on column agent.tool.approval is 'Whether every call requires an approval';
+comment on column agent.tool.timeout_seconds is 'Maximum duration of one call, in seconds';
+comment on column agent.tool.enabled is 'Whether it can be attached';
 
 insert into agent.tool (name, kind, target, description, effect) values
     ('update_row', 'builtin', 'update_row', 'Update the row that this is about.', 'transactional'),
@@ -48,6 +56,18 @@ comment on table agent.agent is 'Agents: a model with a prompt, tools and limits
 comment on column agent.agent.tool_choice is 'auto, required, or the name of the tool that must be called first';
 comment on column agent.agent.examples is 'Examples for the model: [{"text": ..., "tool": ..., "arguments": {...}}]';
 comment on column agent.agent.max_seconds is 'Maximum duration of one run in seconds, without waits for people and retries';
+comment on column agent.agent.name is 'Name that attachments use';
+comment on column agent.agent.version is 'Incremented by each change';
+comment on column agent.agent.model is 'Model that it calls';
+comment on column agent.agent.system_prompt is 'Instructions for the model';
+comment on column agent.agent.tools is 'Tools that the model can call';
+comment on column agent.agent.parameters is 'Sent with every call; overrides those of the model';
+comment on column agent.agent.max_steps is 'Maximum number of replies of the model in one run';
+comment on column agent.agent.max_tokens is 'Maximum tokens of one run; NULL: no limit';
+comment on column agent.agent.max_cost is 'Maximum cost of one run in US dollars; NULL: no limit';
+comment on column agent.agent.max_attempts is 'Maximum number of failed attempts of one run';
+comment on column agent.agent.max_output_tokens is 'Maximum output tokens of one call; NULL: that of the model';
+comment on column agent.agent.updated_at is 'Time of the last change';
 
 -- The queue of an attachment has the ID of the attachment.  Intake inserts runs for attachments that are not yet
 -- visible (their transaction waits for a standby) or no longer exist (they were detached later), so it must derive
@@ -99,6 +119,19 @@ comment on column agent.attachment.ordering_key is 'Runs with equal values in th
 comment on column agent.attachment.cap is 'Maximum number of concurrent runs; NULL: as many as the workers have slots';
 comment on column agent.attachment.max_depth is 'Maximum number of agents'' writes in the chain that caused a change; 0: only changes of people and applications';
 comment on column agent.attachment.paused is 'Whether no run starts; changes are still ingested';
+comment on column agent.attachment.id is 'Attachment ID; also that of its queue';
+comment on column agent.attachment.name is 'Name in commands and logs';
+comment on column agent.attachment.agent is 'Agent that acts';
+comment on column agent.attachment.relation is 'Table whose changes it acts on';
+comment on column agent.attachment.ops is 'Operations that it acts on: insert, update, delete, truncate';
+comment on column agent.attachment.debounce is 'Changes with one ordering key within this time become one run';
+comment on column agent.attachment.backfill is 'Whether rows that existed at the attach get runs';
+comment on column agent.attachment.approval_ttl is 'Time after which a pending approval expires';
+comment on column agent.attachment.paused_reason is 'Why it is paused';
+comment on column agent.attachment.version is 'Incremented by each change of the definition';
+comment on column agent.attachment.attached_by is 'Role that attached it';
+comment on column agent.attachment.attached_at is 'Time of the attach';
+comment on column agent.attachment.source is 'file: managed by walagent apply; sql: by SQL';
 
 -- The frozen definitions that runs are pinned to.  A version never changes; only its positions, between which
 -- commits it was in effect, are set later, by the reader.
@@ -113,6 +146,11 @@ create table agent.attachment_version (
 );
 comment on table agent.attachment_version is 'Frozen definitions of attachments, with agent and tools, by version';
 comment on column agent.attachment_version.active_from is 'Commit LSN of the transaction that created it; it applies to changes that commit later';
+comment on column agent.attachment_version.attachment_id is 'Attachment, which may have been removed';
+comment on column agent.attachment_version.version is 'Number of the version';
+comment on column agent.attachment_version.definition is 'Attachment, agent and tools as runs use them';
+comment on column agent.attachment_version.active_until is 'Commit LSN of the transaction that ended it; NULL: not ended';
+comment on column agent.attachment_version.made_at is 'Time of creation';
 
 create table agent.backfill (
     attachment_id bigint not null,
@@ -130,6 +168,16 @@ create table agent.backfill (
 );
 comment on table agent.backfill is 'Backfills: runs for the rows that existed at the attach, or at the end of a gap';
 comment on column agent.backfill.generation is '0: at the attach; otherwise the generation of the slot after a gap';
+comment on column agent.backfill.attachment_id is 'Attachment whose rows it reads';
+comment on column agent.backfill.version is 'Version that its runs are pinned to';
+comment on column agent.backfill.state is 'pending, running, done, failed, or replaced by a later one';
+comment on column agent.backfill.cursor is 'Primary key of the last row read';
+comment on column agent.backfill.rows_total is 'Estimated number of rows; exact when done';
+comment on column agent.backfill.rows_done is 'Number of rows read';
+comment on column agent.backfill.runs is 'Number of runs inserted';
+comment on column agent.backfill.error is 'Why it failed';
+comment on column agent.backfill.started_at is 'Time of the start';
+comment on column agent.backfill.finished_at is 'Time of the end';
 
 -- Rows that a backfill in progress must skip: those inserted since it was requested, which the stream has, and
 -- for older backfills those that the end of a gap has processed.

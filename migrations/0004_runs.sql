@@ -153,6 +153,34 @@ comment on column agent.run.principal is 'Login that asked the question; NULL fo
 comment on column agent.run.attachment_version is 'Version of the attachment that it is pinned to; NULL for a question';
 comment on column agent.run.change is '{"op", "schema", "table", "new", "old", "unchanged", "truncated"} from the WAL';
 comment on column agent.run.ordering_key is 'Runs of one queue with equal ordering keys are executed one at a time, in order of ID';
+comment on column agent.run.id is 'Run ID';
+comment on column agent.run.reason is 'change, backfill, manual or question';
+comment on column agent.run.attachment_id is 'Attachment that it acts for; NULL for a question';
+comment on column agent.run.generation is 'Generation of the slot; 0: not from a slot';
+comment on column agent.run.commit_lsn is 'Commit LSN of the change; NULL: not from the WAL';
+comment on column agent.run.ordinal is 'Number of the change in its transaction, from 0; NULL: not from the WAL';
+comment on column agent.run.committed_at is 'Commit time of the change';
+comment on column agent.run.key is 'Primary key of the row, as text';
+comment on column agent.run.backfill_key is 'Primary key of the row of a backfill';
+comment on column agent.run.cause_run is 'Run whose write-back made the change';
+comment on column agent.run.depth is 'Number of agents'' writes in the chain that caused it';
+comment on column agent.run.state is 'State of the run';
+comment on column agent.run.blocked_by is 'Earlier unfinished run with the same ordering key';
+comment on column agent.run.not_before is 'End of the debounce window; until then it collects changes';
+comment on column agent.run.attempt is 'Number of attempts; one that does not count is subtracted';
+comment on column agent.run.max_attempts is 'Maximum number of failed attempts';
+comment on column agent.run.lease is 'Incremented by each claim; a worker with an older number can write nothing';
+comment on column agent.run.lease_expires_at is 'When the lease expires unless it is extended';
+comment on column agent.run.worker is 'Worker of the last claim';
+comment on column agent.run.next_attempt_at is 'When waiting_retry ends';
+comment on column agent.run.cancel_requested is 'Whether its worker is to stop it';
+comment on column agent.run.result is 'Text with which the model ended';
+comment on column agent.run.error is 'Reason of a failure, pause or wait: {"reason", "sqlstate"}';
+comment on column agent.run.tokens is 'Input and output tokens, recorded when the run ends or waits';
+comment on column agent.run.cost is 'US dollars, recorded with the tokens; NULL: none or unknown';
+comment on column agent.run.created_at is 'Time of the insert';
+comment on column agent.run.started_at is 'Time of the first claim';
+comment on column agent.run.finished_at is 'Time of the end';
 -- Partial: only runs of backfills need an entry.
 create unique index run_once_per_backfilled_row on agent.run (attachment_id, generation, backfill_key)
     where backfill_key is not null;
@@ -248,6 +276,16 @@ create table agent.step (
 );
 comment on table agent.step is 'Steps of runs, in order; append-only';
 comment on column agent.step.kind is 'reply: of the model; intent: an external tool is about to be called; result: of a tool; approval: requested; decision: on an approval; note: inserted text; error: a failed attempt';
+comment on column agent.step.run_id is 'Run that it belongs to';
+comment on column agent.step.seq is 'Number of the step in its run, from 0';
+comment on column agent.step.content is 'What happened, by kind';
+comment on column agent.step.input_tokens is 'Input tokens of a reply';
+comment on column agent.step.cached_tokens is 'Input tokens read from a cache';
+comment on column agent.step.cache_write_tokens is 'Input tokens written to a cache';
+comment on column agent.step.output_tokens is 'Output tokens of a reply';
+comment on column agent.step.cost is 'US dollars; NULL: unknown';
+comment on column agent.step.duration_ms is 'Duration of the call in milliseconds';
+comment on column agent.step.recorded_at is 'Time of the transaction that recorded it';
 
 create table agent.worker (
     name         text primary key,
@@ -257,3 +295,8 @@ create table agent.worker (
     slots        integer not null default 0
 );
 comment on table agent.worker is 'Processes that execute runs, with the time of their last heartbeat';
+comment on column agent.worker.name is 'Name of the process';
+comment on column agent.worker.started_at is 'Time of the start';
+comment on column agent.worker.seen_at is 'Time of the last heartbeat';
+comment on column agent.worker.version is 'Version of walagent';
+comment on column agent.worker.slots is 'Maximum number of concurrent runs';

@@ -20,6 +20,13 @@ comment on column agent.checkpoint.epoch is 'Incremented by each reader that tak
 comment on column agent.checkpoint.end_lsn is 'Position to resume at: everything that committed before it is ingested';
 comment on column agent.checkpoint.committed_at is 'Commit time of the last ingested transaction';
 comment on column agent.checkpoint.abandoned_at is 'When the slot was abandoned: no reader uses it, and the next process that finds it drops it';
+comment on column agent.checkpoint.slot is 'Name of the replication slot';
+comment on column agent.checkpoint.system_id is 'System identifier of the server';
+comment on column agent.checkpoint.timeline is 'Timeline of the server';
+comment on column agent.checkpoint.plugin is 'Output plug-in of the slot';
+comment on column agent.checkpoint.commit_lsn is 'Commit LSN of the last ingested transaction';
+comment on column agent.checkpoint.reader is 'Reader that holds it';
+comment on column agent.checkpoint.updated_at is 'Time of the last change';
 
 create table agent.gap (
     id          bigint primary key generated always as identity,
@@ -41,6 +48,13 @@ comment on column agent.gap.generation is 'Generation of the lost slot';
 comment on column agent.gap.from_lsn is 'Start: everything that committed before it is ingested';
 comment on column agent.gap.to_lsn is 'End of the WAL when the gap was found; after the resolution, start of the new slot';
 comment on column agent.gap.since is 'Everything that committed before this time is ingested';
+comment on column agent.gap.id is 'Gap ID';
+comment on column agent.gap.slot is 'Name of the lost slot';
+comment on column agent.gap.reason is 'Why the WAL was lost';
+comment on column agent.gap.found_at is 'When it was found';
+comment on column agent.gap.resolution is 'How it was resolved';
+comment on column agent.gap.resolved_at is 'When it was resolved; NULL: open';
+comment on column agent.gap.resolved_by is 'Role that resolved it';
 
 create table agent.gap_choice (
     gap_id        bigint not null references agent.gap on delete cascade,
@@ -64,6 +78,12 @@ comment on column agent.gap_choice.since is 'Rows with this time or a later one 
 comment on column agent.gap_choice.rows is 'Number of checked rows';
 comment on column agent.gap_choice.runs is 'Number of runs that were inserted, without rows that had one or do not match. NULL for all: see agent.backfill';
 comment on column agent.gap_choice.undated is 'Number of rows left out because the column is NULL';
+comment on column agent.gap_choice.gap_id is 'Gap ID';
+comment on column agent.gap_choice.attachment_id is 'Attachment ID';
+comment on column agent.gap_choice.attachment is 'Name of the attachment at the time of the choice';
+comment on column agent.gap_choice.column_name is 'since: column with the time of the last change of a row';
+comment on column agent.gap_choice.chosen_by is 'Role that chose';
+comment on column agent.gap_choice.chosen_at is 'Time of the choice';
 
 -- Take over the checkpoint of a slot that is not abandoned; from then on, older readers can write nothing.
 create function agent_internal.take_checkpoint(_slot text, _reader text)

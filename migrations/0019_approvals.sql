@@ -21,6 +21,19 @@ create table agent.approval (
 create unique index asked_once_per_call on agent.approval (run_id, call_id) where state = 'pending';
 create index approval_pending on agent.approval (expires_at) where state = 'pending';
 comment on table agent.approval is 'Approvals: each is for one tool call, bound to the digest of its arguments';
+comment on column agent.approval.id is 'Approval ID';
+comment on column agent.approval.run_id is 'Run that waits';
+comment on column agent.approval.call_id is 'ID of the tool call';
+comment on column agent.approval.tool is 'Tool that is called';
+comment on column agent.approval.arguments is 'Arguments of the call';
+comment on column agent.approval.digest is 'Digest of run, call, tool and arguments';
+comment on column agent.approval.run_as is 'Role that the tool runs as; it cannot decide';
+comment on column agent.approval.state is 'pending, approved, rejected, expired or cancelled';
+comment on column agent.approval.asked_at is 'Time of the request';
+comment on column agent.approval.expires_at is 'When the request expires';
+comment on column agent.approval.decided_by is 'Role that approved or rejected';
+comment on column agent.approval.decided_at is 'Time of the decision';
+comment on column agent.approval.reason is 'Reason of a rejection';
 -- Else each removed run would read all approvals.
 create index approval_run on agent.approval (run_id);
 

@@ -32,6 +32,12 @@ comment on column agent.budget.max_cost is 'US dollars; NULL: no limit of the co
 comment on column agent.budget.max_tokens is 'Input and output tokens; NULL: no limit of the tokens';
 comment on column agent.budget.version is 'Incremented by each change, so that no run waits for a budget that has changed';
 comment on column agent.budget.on_exceeded is 'A run whose call exceeds the budget: wait for the next period, fail, or warn (continue)';
+comment on column agent.budget.id is 'Budget ID';
+comment on column agent.budget.name is 'Name in commands and logs';
+comment on column agent.budget.attachment is 'Only calls for this attachment count; NULL: for all';
+comment on column agent.budget.model is 'Only calls of this model count; NULL: of all';
+comment on column agent.budget.source is 'file: managed by walagent apply; sql: by SQL';
+comment on column agent.budget.made_at is 'Time of creation';
 
 -- Apart from the budget, because this row is written by each call: a transaction that changes a limit must not block
 -- calls.  Without a foreign key for the same reason: see agent_internal.delete_budget_use().
@@ -72,6 +78,14 @@ comment on table agent.spend is 'Model calls by budget: reserved before the call
 comment on column agent.spend.call is 'Number of the call under the lease; a call without concurrent ones has the number of the step of its reply';
 comment on column agent.spend.lease is 'Lease of the run; the reservations of a lost lease are released';
 comment on column agent.spend.cost is 'US dollars; the reserved cost if that of the reply is unknown';
+comment on column agent.spend.run_id is 'Run of the call';
+comment on column agent.spend.budget_id is 'Budget that it counts in';
+comment on column agent.spend.model is 'Model of the call';
+comment on column agent.spend.reserved_cost is 'Highest possible cost in US dollars';
+comment on column agent.spend.reserved_tokens is 'Highest possible number of tokens';
+comment on column agent.spend.tokens is 'Input and output tokens; NULL: not settled';
+comment on column agent.spend.reserved_at is 'Time of the reservation';
+comment on column agent.spend.settled_at is 'When the actual cost was recorded; NULL: not yet';
 
 -- Start and end of the period of *_at*; NULL for total.
 create function agent_internal.period_start(_period text, _at timestamptz)
@@ -476,6 +490,21 @@ create view agent.budget_overview with (security_invoker = on) as
            join agent_internal.budget_use u on u.budget_id = b.id
            cross join agent_internal.period_start(b.period, agent_internal.now()) as p (start);
 comment on view agent.budget_overview is 'Budgets with their limits, what is spent and reserved in this period, and how many runs wait';
+comment on column agent.budget_overview.name is 'Name of the budget';
+comment on column agent.budget_overview.agent is 'Agent whose calls count; NULL: all';
+comment on column agent.budget_overview.attachment is 'Attachment whose calls count; NULL: all';
+comment on column agent.budget_overview.model is 'Model whose calls count; NULL: all';
+comment on column agent.budget_overview.asker is 'Login whose questions count; NULL: all calls';
+comment on column agent.budget_overview.period is 'day, month or total';
+comment on column agent.budget_overview.on_exceeded is 'wait, fail or warn';
+comment on column agent.budget_overview.max_cost is 'US dollars; NULL: no limit';
+comment on column agent.budget_overview.spent_cost is 'US dollars spent in this period';
+comment on column agent.budget_overview.reserved_cost is 'US dollars reserved by calls in progress';
+comment on column agent.budget_overview.max_tokens is 'Input and output tokens; NULL: no limit';
+comment on column agent.budget_overview.spent_tokens is 'Tokens spent in this period';
+comment on column agent.budget_overview.reserved_tokens is 'Tokens reserved by calls in progress';
+comment on column agent.budget_overview.waiting is 'Number of runs that wait for it';
+comment on column agent.budget_overview.resets_at is 'End of the period; NULL for total';
 
 -- Attachments whose calls exceed a budget in US dollars because their cost is unknown.
 create view agent.unpriced with (security_invoker = on) as
@@ -489,6 +518,9 @@ create view agent.unpriced with (security_invoker = on) as
        and coalesce(b.agent, g.name) = g.name and coalesce(b.attachment, a.name) = a.name
        and coalesce(b.model, m.name) = m.name;
 comment on view agent.unpriced is 'Attachments whose model has no price, which a budget in US dollars requires';
+comment on column agent.unpriced.budget is 'Budget in US dollars';
+comment on column agent.unpriced.attachment is 'Attachment whose calls it refuses';
+comment on column agent.unpriced.model is 'Model without an input or output price';
 
 create function agent_internal.warn_of_price()
     returns trigger

@@ -17,6 +17,9 @@ comment on table agent.session is 'Sessions: conversations about the database; a
 comment on column agent.session.owner is 'Login that began it; only this login can read or continue it';
 comment on column agent.session.summary is 'Summary of the earlier questions, if they are too long for a prompt';
 comment on column agent.session.summary_upto is 'Last question that the summary covers';
+comment on column agent.session.id is 'Name of the session';
+comment on column agent.session.made_at is 'Time of creation';
+comment on column agent.session.asked_at is 'Time of the last question';
 
 alter table agent_internal.queue add foreign key (session_id) references agent.session on delete cascade;
 
@@ -33,6 +36,12 @@ create index question_of_session on agent.question (session_id, id);
 create index question_unanswered on agent.question (asked_at) where answer is null and run_id is not null;
 comment on table agent.question is 'Questions in natural language; the run has plan, statements and results as steps';
 comment on column agent.question.answer is '{"status", "text", "sql", "assumptions", "caveats"}; NULL: not answered yet. Kept when the run is removed';
+comment on column agent.question.id is 'Question ID';
+comment on column agent.question.session_id is 'Session that it belongs to';
+comment on column agent.question.text is 'The question';
+comment on column agent.question.options is 'Options of the command that asked';
+comment on column agent.question.asked_at is 'Time of the question';
+comment on column agent.question.run_id is 'Run that answers it; NULL: removed';
 
 -- Ask a question in a session: insert a run that the caller can claim.
 --
@@ -145,6 +154,11 @@ create table agent.verified_query (
 create index verified_query_words on agent.verified_query using gin (words);
 comment on table agent.verified_query is 'Questions with a statement that a person has verified; examples for the planner';
 comment on column agent.verified_query.owner is 'Role that can change it; used for questions of this role and its members';
+comment on column agent.verified_query.id is 'Example ID';
+comment on column agent.verified_query.question is 'The question';
+comment on column agent.verified_query.sql is 'Statement that answers it';
+comment on column agent.verified_query.words is 'Words of the question, for the search';
+comment on column agent.verified_query.saved_at is 'Time of the last save';
 
 create table agent.glossary (
     owner   name not null default agent.current_principal(),
@@ -154,6 +168,8 @@ create table agent.glossary (
 );
 comment on table agent.glossary is 'Terms of the business with their meaning, for the planner: churned: no invoice for 90 days';
 comment on column agent.glossary.owner is 'Role that can change it; used for questions of this role and its members';
+comment on column agent.glossary.term is 'The term';
+comment on column agent.glossary.meaning is 'What it means in this database';
 
 -- What a role can read of the schema, so that a question need not read the catalog.  It belongs to the login that read
 -- it: a role that could write what the model of another login is shown could make it execute anything.

@@ -12,6 +12,28 @@ create view agent.run_overview with (security_invoker = on) as
            r.committed_at, r.created_at, r.started_at, r.finished_at, r.commit_lsn, r.ordinal, r.cause_run, r.depth
       from agent.run r left join agent.attachment a on a.id = r.attachment_id;
 comment on view agent.run_overview is 'Runs with attachment, table, number of steps and error';
+comment on column agent.run_overview.id is 'Run ID';
+comment on column agent.run_overview.kind is 'agent, question, or another kind';
+comment on column agent.run_overview.attachment is 'Name of the attachment; NULL for a question';
+comment on column agent.run_overview.state is 'State of the run';
+comment on column agent.run_overview.op is 'Operation of the change';
+comment on column agent.run_overview.relation is 'Table of the change, as schema.table';
+comment on column agent.run_overview.steps is 'Number of steps';
+comment on column agent.run_overview.error is 'Reason of a failure, pause or wait';
+comment on column agent.run_overview.reason is 'change, backfill, manual or question';
+comment on column agent.run_overview.key is 'Primary key of the row, as text';
+comment on column agent.run_overview.attempt is 'Number of attempts; one that does not count is subtracted';
+comment on column agent.run_overview.tokens is 'Input and output tokens, recorded when the run ends or waits';
+comment on column agent.run_overview.cost is 'US dollars, recorded with the tokens; NULL: none or unknown';
+comment on column agent.run_overview.result is 'Text with which the model ended';
+comment on column agent.run_overview.committed_at is 'Commit time of the change';
+comment on column agent.run_overview.created_at is 'Time of the insert';
+comment on column agent.run_overview.started_at is 'Time of the first claim';
+comment on column agent.run_overview.finished_at is 'Time of the end';
+comment on column agent.run_overview.commit_lsn is 'Commit LSN of the change; NULL: not from the WAL';
+comment on column agent.run_overview.ordinal is 'Number of the change in its transaction, from 0; NULL: not from the WAL';
+comment on column agent.run_overview.cause_run is 'Run whose write-back made the change';
+comment on column agent.run_overview.depth is 'Number of agents'' writes in the chain that caused it';
 
 create view agent.pending_approval with (security_invoker = on) as
     select p.id, p.run_id, a.name as attachment, p.tool, p.arguments, r.key, p.asked_at, p.expires_at
@@ -20,6 +42,14 @@ create view agent.pending_approval with (security_invoker = on) as
            left join agent.attachment a on a.id = r.attachment_id
      where p.state = 'pending';
 comment on view agent.pending_approval is 'Pending approvals';
+comment on column agent.pending_approval.attachment is 'Name of the attachment';
+comment on column agent.pending_approval.key is 'Primary key of the row, as text';
+comment on column agent.pending_approval.id is 'Approval ID';
+comment on column agent.pending_approval.run_id is 'Run that waits';
+comment on column agent.pending_approval.tool is 'Tool that is called';
+comment on column agent.pending_approval.arguments is 'Arguments of the call';
+comment on column agent.pending_approval.asked_at is 'Time of the request';
+comment on column agent.pending_approval.expires_at is 'When the request expires';
 
 -- The first of the latest runs whose steps agent.broken_invariant reads; NULL: it reads all of them.
 --
@@ -91,3 +121,5 @@ create view agent.broken_invariant with (security_invoker = on) as
      where s.settled_at is null and s.reserved_at < agent_internal.now() - interval '5 minutes'
        and (r.lease <> s.lease or r.lease_expires_at is null);
 comment on view agent.broken_invariant is 'Violated promises; empty unless there is a bug';
+comment on column agent.broken_invariant.rule is 'What is violated';
+comment on column agent.broken_invariant.detail is 'Where';

@@ -17,6 +17,11 @@ select p.oid::regprocedure::text
   from pg_proc p
  where p.pronamespace = 'agent'::regnamespace and obj_description(p.oid, 'pg_proc') is null
 union all
+select c.oid::regclass || '.' || a.attname
+  from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+ where c.relnamespace = 'agent'::regnamespace and c.relkind in ('r', 'v')
+   and col_description(c.oid, a.attnum) is null
+union all
 select t.oid::regtype::text
   from pg_type t
  where t.typnamespace = 'agent'::regnamespace and (t.typtype = 'e' or t.typtype = 'c' and
