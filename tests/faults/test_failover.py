@@ -279,7 +279,7 @@ async def test_an_idle_slot_is_kept_by_the_standby(
     """The slot was made without failover, nothing happens, and the doctor says when all is well."""
     pair, place = synced
     await ensure_slot(place.conn, pair.primary.dsn, Replication(slot=place.slot))
-    assert "has no copy of the slot" in await doctor(pair.standby, place)
+    assert "has no copy of slot" in await doctor(pair.standby, place)
     with running(Daemon(place, settings=settings())) as daemon:
         await daemon.has_said("reader.streaming")
         assert "standbys can synchronize slot" in await doctor(pair.primary, place)

@@ -56,7 +56,9 @@ def first_visit(on: Terminal, silence: Silence) -> int:
     on.types(CTRL_C)
     on.shows("cancelled")
     on.shows(PROMPT)
-    on.types(f"half a line{CTRL_C}")
+    on.types("half a line")
+    on.shows("half a line")  # Python misses a signal between its prompt and the wait for a key
+    on.types(CTRL_C)
     on.shows(PROMPT)
     on.types(f"{CTRL_R}many cust")
     on.shows(QUESTION)
