@@ -122,8 +122,9 @@ begin
     end if;
     with held as (
         select r.id, r.lease_expires_at < agent_internal.now() and e.state is null as late
-          from agent.run r join unnest(_given) e on r.id = e.run and r.lease = e.lease
+          from agent.run r join unnest(_given) e on r.id = e.run
          where r.lease_expires_at is not null
+           and r.lease = e.lease  -- planted: no-fence-of-runs/record
            and (not r.cancel_requested or e.state in ('cancelled', 'succeeded'))
          order by r.id
            for no key update of r

@@ -247,7 +247,7 @@ async def test_rows_that_changed_in_the_gap_are_worked_once_each(
     for number, item in found.items():
         gone = number in app.deleted and not item.rerun
         assert gone or item.rerun == item.missed[-1:], (number, item)
-    assert made["runs"] == sum(len(item.rerun) for item in found.values()) > 10
+    assert made["runs"] == sum(len(item.rerun) for item in found.values()) > 0
     await effects_are_once(place.conn)
     assert (await types(place, "check")).worked().out == ""
     ((choice, column, runs, chosen_by),) = await fetch(

@@ -267,6 +267,7 @@ async def test_a_fault_while_reading_reaches_the_consumer(conn: AsyncConnection,
     async with open_stream(dsn, options) as stream:
         with faults.armed("frame.received"), pytest.raises(faults.Crash):
             await read_for_ever(stream)
+    await until(conn, FREE, options.slot)
 
     def refuse(table: Relation) -> bool:
         raise LookupError(table.name)
