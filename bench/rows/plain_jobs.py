@@ -45,7 +45,7 @@ ROW = Row(
     beside="procrastinate; pgqueuer, which acknowledges in bulk",
     sides={OURS: walagent, "procrastinate": procrastinate, "pgqueuer": pgqueuer},
     figures=(
-        Figure("per_second", over="procrastinate", goal=3),
+        Figure("per_second", over="procrastinate", goal=4),
         Figure("per_second", over="pgqueuer", goal=0.5),
     ),
 )
