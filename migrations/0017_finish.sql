@@ -77,7 +77,7 @@ comment on function agent_internal.finish_with_step(bigint, bigint, integer, tex
     agent.run_state, text, jsonb, bigint, numeric, integer) is 'Record the last step of a run and end it';
 
 -- A step of a run unless `seq` is NULL, and its end unless `state` is NULL: the arguments of
--- agent_internal.record_step() and agent_internal.finish_with_step().
+-- agent_internal.record_step() and agent_internal.finish_with_step(), of a call that no budget counts.
 create type agent_internal.run_record as (
     run         bigint,
     lease       bigint,
@@ -86,23 +86,23 @@ create type agent_internal.run_record as (
     error       jsonb,
     tokens      bigint,
     cost        numeric,
-    reserved    boolean,
     seq         integer,
     kind        text,
     content     jsonb,
     usage       integer[],
     step_cost   numeric,
-    duration_ms integer,
-    call        integer
+    duration_ms integer
 );
 
 -- Record a step, the end, or both, of each of many runs, in one statement and one commit.
 --
--- One that is refused leaves its run as it is and does not affect the others.
+-- One that is refused leaves its run as it is and does not affect the others.  No record waits for a lock on a run:
+-- a person's transaction can hold one for minutes.  So the rows of budgets, which all processes share, are left to
+-- agent_internal.finish_run().
 --
 -- Args: _records: an array of agent_internal.run_record, each run once.
 -- Returns a row for each: whether it unblocked a run, and the SQLSTATE with which agent_internal.record_step() or
--- agent_internal.finish_with_step() would have failed; NULL: it is recorded.
+-- agent_internal.finish_with_step() would fail, or 55P03 if it would wait for a lock; NULL: it is recorded.
 create function agent_internal.record_many(_records jsonb)
     returns table (run_id bigint, unblocked boolean, failed text)
     language plpgsql
@@ -113,6 +113,7 @@ declare
     _given agent_internal.run_record[] := array(select e from jsonb_populate_recordset(null::agent_internal.run_record, _records) e);
     _held  bigint[];
     _late  bigint[];
+    _busy  bigint[];
     _done  bigint[];
     _ended bigint[];
     _freed bigint[];
@@ -127,11 +128,21 @@ begin
            and r.lease = e.lease  -- planted: no-fence-of-runs/record
            and (not r.cancel_requested or e.state in ('cancelled', 'succeeded'))
          order by r.id
-           for no key update of r
+           for no key update of r skip locked
     )
     select coalesce(array_agg(id), '{}'), coalesce(array_agg(id) filter (where late), '{}') into _held, _late from held;
     if _late <> '{}' then  -- as agent_internal.fence
         update agent.run r set lease_expires_at = agent_internal.now() + interval '10 seconds' where r.id = any (_late);
+    end if;
+    -- The runs that wait for these, in a statement of its own: no claim marks another one from here on.
+    with free as materialized (
+        select r.id from agent.run r where r.blocked_by = any (_held) order by r.id for no key update skip locked
+    )
+    select array(select r.blocked_by from agent.run r
+                  where r.blocked_by = any (_held) and r.id not in (select id from free)) into _busy;
+    if _busy <> '{}' then
+        _held := array(select e.run from unnest(_given) e
+                        where e.run = any (_held) and (e.state is null or e.run <> all (_busy)));
     end if;
     with recorded as (
         insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
@@ -154,21 +165,19 @@ begin
         returning r.id
     )
     select array(select run_id from recorded union select id from ended), array(select id from ended) into _done, _ended;
-    -- A statement of its own, as in agent_internal.finish_run().
-    with waiting as (
-        select r.id, r.blocked_by from agent.run r where r.blocked_by = any (_ended) order by r.id for no key update
-    ), freed as (
-        update agent.run r set blocked_by = null from waiting w where r.id = w.id returning w.blocked_by
-    )
-    select array(select blocked_by from freed) into _freed;
-    perform agent_internal.settle_runs(_given, _done);
+    _freed := array(select r.blocked_by from agent.run r where r.blocked_by = any (_ended));
+    update agent.run r set blocked_by = null where r.blocked_by = any (_freed);
     return query
         select e.run, e.run = any (_freed),
                case when e.run = any (_done) then null
                     when e.run = any (_held)
                          and exists (select from agent.step s where s.run_id = e.run and s.seq = e.seq) then 'WA004'
-                    when exists (select from agent.run r where r.id = e.run and r.lease = e.lease and r.cancel_requested) then 'WA002'
-                    else 'WA001' end
+                    when e.run = any (_held) then 'WA001'
+                    else coalesce((
+                         select case when r.cancel_requested and e.state is distinct from 'cancelled'
+                                           and e.state is distinct from 'succeeded' then 'WA002' else '55P03' end
+                            from agent.run r
+                           where r.id = e.run and r.lease = e.lease and r.lease_expires_at is not null), 'WA001') end
           from unnest(_given) e;
 end;
 $$;

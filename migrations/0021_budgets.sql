@@ -268,32 +268,6 @@ end;
 $$;
 comment on function agent_internal.settle(bigint, bigint, integer, integer[], numeric) is 'Settle a reservation with the cost of the reply';
 
--- Settle what runs have reserved, and release the rest where a run has ended.  All budgets first, in their order: run
--- by run, two of these could wait for one another.
-create function agent_internal.settle_runs(_records agent_internal.run_record[], _done bigint[])
-    returns void
-    language plpgsql
-as $$
-declare
-    _each record;
-begin
-    perform from agent_internal.budget_use
-      where budget_id in (select budget_id from agent.spend where run_id = any (_done) and settled_at is null)
-      order by budget_id for no key update;
-    if not found then
-        return;
-    end if;
-    for _each in select * from unnest(_records) e where e.run = any (_done) loop
-        if _each.call is not null then
-            perform agent_internal.settle(_each.run, _each.lease, _each.call, _each.usage, _each.step_cost);
-        end if;
-        if _each.state is not null and (_each.reserved or _each.call is not null) then
-            perform agent_internal.release(_each.run);
-        end if;
-    end loop;
-end;
-$$;
-
 -- Release the reservations of a run.
 --
 -- Args: _but_lease: except those of this lease, which has concurrent calls, other than *_call*.

@@ -187,11 +187,9 @@ class Record:
             "error": self.error,
             "tokens": self.spent.tokens,
             "cost": self.spent.cost,
-            "reserved": self.reserved,
         }
         if self.last is not None:
             document |= self.last.document
-            document["call"] = _call(self.last, self.reserved, self.call)
         return document
 
 
@@ -205,11 +203,12 @@ class RecordOutcome:
 
 
 async def record_many(conn: Connection, records: Sequence[Record]) -> list[RecordOutcome]:
-    """Record for many runs in one statement; each run occurs once.
+    """Record for many runs in one statement; each run occurs once, and none has a reservation.
 
-    A record that fails leaves its run unchanged; `record` raises the reason.  A value that the
-    database cannot parse fails all of them.
+    A record that fails leaves its run unchanged; `record` raises the reason, or waits for a lock
+    that would hold up the others here.  A value that the database cannot parse fails all of them.
     """
+    assert not any(each.reserved for each in records)  # noqa: S101 - it would never be settled
     cursor = await conn.execute(
         "select run_id, unblocked, failed from agent_internal.record_many(_records => %(records)s)",
         {"records": LossyJson([each.document for each in records])},

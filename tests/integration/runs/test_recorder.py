@@ -40,10 +40,10 @@ async def claimed(conn: AsyncConnection, count: int) -> list[Claim]:
 
 
 @asynccontextmanager
-async def held_up(conn: AsyncConnection, *ids: int) -> AsyncIterator[None]:
-    """Let the statements that touch these runs wait."""
+async def no_steps(conn: AsyncConnection) -> AsyncIterator[None]:
+    """Let each statement that records a step wait."""
     async with conn.transaction():
-        await conn.execute("select from agent.run where id = any (%s) for update", [list(ids)])
+        await conn.execute("lock table agent.step in share mode")
         yield
 
 
@@ -58,7 +58,7 @@ async def test_what_is_ready_meanwhile_shares_the_next_transaction(
     """The first goes at once; all that become ready before it has committed go with the second."""
     claims = await claimed(conn, 20)
     recorder = Recorder(pool)
-    async with held_up(conn, claims[0].run_id):
+    async with no_steps(conn):
         waiting = [asyncio.create_task(recorder.record(ending(claims[0])))]
         await asyncio.sleep(0.1)
         waiting += [asyncio.create_task(recorder.record(ending(each))) for each in claims[1:]]
@@ -83,7 +83,7 @@ async def test_one_that_is_refused_raises_why_and_the_others_are_recorded(
         for each, tokens in ((bad, 1 << 63), (worse, 1 << 70))  # too large for bigint; for JSON
     ]
     records = [ending(blocker), ending(lost), ending(taken), *unstorable, *map(ending, fine)]
-    async with held_up(conn, blocker.run_id):
+    async with no_steps(conn):
         waiting = [asyncio.create_task(recorder.record(record)) for record in records]
         await asyncio.sleep(0.2)
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
@@ -102,7 +102,7 @@ async def test_a_record_whose_task_was_cancelled_before_it_was_sent_is_not_writt
     """The run was abandoned; the others of its group do not notice."""
     first, abandoned, fine = await claimed(conn, 3)
     recorder = Recorder(pool)
-    async with held_up(conn, first.run_id):
+    async with no_steps(conn):
         waiting: list[asyncio.Task[bool]] = []
         for each in (first, abandoned, fine):
             waiting.append(asyncio.create_task(recorder.record(ending(each))))
@@ -119,7 +119,7 @@ async def test_a_lost_connection_is_raised_to_all_of_its_group(
     """Nobody knows whether they were recorded: each caller repeats, and finds out."""
     claims = await claimed(conn, 5)
     recorder = Recorder(pool)
-    async with held_up(conn, *(each.run_id for each in claims)):
+    async with no_steps(conn):
         waiting = [asyncio.create_task(recorder.record(ending(each))) for each in claims]
         await asyncio.sleep(0.2)
         await column(
@@ -131,3 +131,52 @@ async def test_a_lost_connection_is_raised_to_all_of_its_group(
     assert {type(outcome) for outcome in outcomes} == {DatabaseLostError}
     assert await asyncio.gather(*(recorder.record(ending(each)) for each in claims)) == [False] * 5
     assert await states(conn) == ["succeeded"] * 5
+
+
+@pytest.mark.parametrize("held", ["its own row", "the run that it blocks"])
+async def test_a_transaction_of_a_person_holds_up_one_run_and_no_other(
+    conn: AsyncConnection, pool: Pool, held: str
+) -> None:
+    """A row can stay locked for minutes, and all runs of the process record together."""
+    await run_all(conn, DESK)
+    await add_runs(conn, await attach(conn, ""), "a", "a", "b", "c", "d")
+    first, *others = await claim(conn)
+    assert len(others) == 3
+    locked = first.run_id if held == "its own row" else first.run_id + 1
+    recorder = Recorder(pool)
+    async with conn.transaction():
+        await conn.execute("select from agent.run where id = %s for update", [locked])
+        waiting = asyncio.create_task(recorder.record(ending(first)))
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(5):
+            for _ in range(2):
+                done = [recorder.record(ending(each)) for each in others[:2]]
+                assert await asyncio.gather(*done) == [False] * len(done)
+                others = others[2:]
+        assert not waiting.done()
+    assert await waiting is True
+    assert await states(conn) == ["succeeded", "pending", *["succeeded"] * 3]
+    assert (
+        await value(conn, "select blocked_by from agent.run where id = %s", first.run_id + 1)
+        is None
+    )
+
+
+async def test_a_call_that_budgets_count_is_settled_alone(
+    conn: AsyncConnection, pool: Pool
+) -> None:
+    """Its budget's row is shared with other processes, and can be locked."""
+    (held,) = await claimed(conn, 1)
+    await run_all(conn, "insert into agent.budget (name, max_cost) values ('b', 10)")
+    await value(
+        conn,
+        "select agent_internal.reserve(_run => %s, _lease => %s, _call => 0, _model => 'fake',"
+        " _tokens => 1000, _cost => 1)",
+        held.run_id,
+        held.lease,
+    )
+    end = Record(held, RunState.SUCCEEDED, NOTHING, "done", last=REPLY, reserved=True)
+    assert await Recorder(pool).record(end) is False
+    spent = "select spent_cost::float8, reserved_cost::float8 from agent.budget_overview"
+    assert await rows(conn, spent) == [(0.25, 0)]
+    assert await rows(conn, "select * from agent.broken_invariant") == []

@@ -386,14 +386,11 @@ async def test_many_runs_end_in_one_statement(conn: AsyncConnection) -> None:
     """Each with its last step, its result and its cost; who waited goes free."""
     await run_all(conn, DESK)
     await add_runs(conn, await attach(conn, ""), "a", "a", "b", "c")
-    await run_all(conn, "insert into agent.budget (name, max_cost) values ('b', 10)")
     first, second, third = await claim(conn)
     assert await column(conn, "select id from agent.run where blocked_by is not null") == [2]
-    for held in (first, second):
-        await reserve(conn, held, 100, 1)
     ends = [
-        Record(first, RunState.SUCCEEDED, runs.Spent(110, 0.25), "done", last=REPLY, reserved=True),
-        Record(second, RunState.FAILED, NOTHING, error={"reason": "no"}, reserved=True),
+        Record(first, RunState.SUCCEEDED, runs.Spent(110, 0.25), "done", last=REPLY),
+        Record(second, RunState.FAILED, NOTHING, error={"reason": "no"}),
         Record(third, RunState.SUCCEEDED, NOTHING, "a \0 and \ud800", last=REPLY),
     ]
     found = await runs.record_many(conn, ends)
@@ -415,24 +412,20 @@ async def test_many_runs_end_in_one_statement(conn: AsyncConnection) -> None:
         (first.run_id, 0, "reply", 100, 10, 0.25),
         (third.run_id, 0, "reply", 100, 10, 0.25),
     ]
-    spent = "select spent_cost::float8, reserved_cost::float8 from agent.budget_overview"
-    assert await rows(conn, spent) == [(0.25, 0)]
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
 async def test_steps_and_ends_are_recorded_together(conn: AsyncConnection) -> None:
-    """A step alone leaves its run running and settles its call; an expired lease is extended."""
+    """A step alone leaves its run running; an expired lease is extended."""
     await run_all(conn, DESK)
     await add_runs(conn, await attach(conn, ""), *"abc")
-    await run_all(conn, "insert into agent.budget (name, max_cost) values ('b', 10)")
     going, ending, overslept = await claim(conn)
-    await reserve(conn, going, 100, 1)
     late = "update agent.run set lease_expires_at = now() - interval '1 minute' where id = %s"
     await conn.execute(late, [overslept.run_id])
     found = await runs.record_many(
         conn,
         [
-            Record(going, None, NOTHING, last=REPLY, reserved=True),
+            Record(going, None, NOTHING, last=REPLY),
             Record(ending, RunState.SUCCEEDED, NOTHING, last=REPLY),
             Record(overslept, None, NOTHING, last=REPLY),
         ],
@@ -443,8 +436,6 @@ async def test_steps_and_ends_are_recorded_together(conn: AsyncConnection) -> No
         "select r.state::text, r.lease_expires_at > now(), count(s) from agent.run r"
         " join agent.step s on s.run_id = r.id group by r.id order by r.id",
     ) == [("running", True, 1), ("succeeded", None, 1), ("running", True, 1)]
-    spent = "select spent_cost::float8, reserved_cost::float8 from agent.budget_overview"
-    assert await rows(conn, spent) == [(0.25, 0)]
     assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
