@@ -9,12 +9,14 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Thread
 
 from walagent.app.systemd import Systemd
 from walagent.log import log
@@ -41,6 +43,20 @@ async def run_processes(command: Callable[[int], Sequence[str]], count: int) -> 
             loop.remove_signal_handler(number)
 
 
+def end_with_parent() -> None:
+    """Send SIGTERM to this process as soon as its stdin, a pipe of the parent, ends.
+
+    So a child does not outlive a parent that was killed and could signal nobody.
+    """
+    Thread(target=_wait_for_parent, name="parent", daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    while os.read(sys.stdin.fileno(), _LONGEST):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 class _Family:
     def __init__(self, systemd: Systemd, count: int) -> None:
         self._systemd = systemd
@@ -57,7 +73,11 @@ class _Family:
                 for index in range(self._count):
                     receiver = sockets.enter_context(_bound(folder / str(index)))
                     listening.append(asyncio.create_task(self._listen(index, receiver)))
-                    self._children.append(await self._start(command(index), folder / str(index)))
+                    child = await self._start(command(index), folder / str(index))
+                    self._children.append(child)
+                    if self._stopping:  # signalled while this one was being started
+                        child.terminate()
+                        break
                 return await self._until_ended()
             finally:
                 for child in self._children:  # only after an error: they have ended otherwise

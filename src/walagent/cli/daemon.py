@@ -52,7 +52,7 @@ def worker_(where: Where, processes: int, index: int | None) -> None:
     if processes > 1:
         _run_processes(where, session, processes)
     if index is not None:
-        from walagent.app.parent import end_with_parent
+        from walagent.app.processes import end_with_parent
 
         end_with_parent()
         session = session.for_process(index)
