@@ -218,6 +218,7 @@ class Evaluator:
         if isinstance(answer, Error):
             self._statements.clear()
             self._column_statements.clear()
+            self._casts = None
             if await self._has_become_visible(group[-1][1].change.xid):
                 answer = await self._try(group)
         if not isinstance(answer, Error):

@@ -12,9 +12,7 @@ from walagent.replication.sinks import Sink, Table, TableRequest, requests_of
 from walagent.store import gaps
 from walagent.store.errors import translating
 
-_COMPARE = (
-    0.5  # seconds between two comparisons, in memory, of what is needed with what is requested
-)
+_COMPARE = 0.5  # seconds between two comparisons, in memory
 
 
 async def keep_requests(conn: AsyncConnection[Any], slot: str, sinks: Sequence[Sink]) -> None:

@@ -25,6 +25,9 @@ class Visibility:
     async def allows(self, run: RunSpec, *, begun: bool) -> bool:
         """Whether the role can see the row of the run's change.
 
+        Args:
+            begun: the run has steps, so that it was shown the row; only the role is checked.
+
         Raises (as a PostgreSQL error):
             RoleRefusedError: see `store.tool_calls.row_visibility`.
         """
