@@ -48,16 +48,15 @@ COMMITS = [
     (INTAKE, "agent_internal.ingest"),
     (INTAKE, "commit"),
     (WORKER, "agent_internal.claim_runs"),
-    (WORKER, "agent_internal.record_step"),
+    (WORKER, "agent_internal.record_many"),  # of a reply; tests/integration/runs has it of an end
     (WORKER, "agent_internal.call_tool"),
     (WORKER, "commit"),  # of the tool in Python
-    (WORKER, "agent_internal.finish"),
 ]
 FAST = {
     (INTAKE, "agent_internal.ingest", False),
     (WORKER, "commit", False),
     (WORKER, "agent_internal.call_tool", False),
-    (WORKER, "agent_internal.finish", True),
+    (WORKER, "agent_internal.record_many", True),
 }
 LOST = [
     pytest.param(

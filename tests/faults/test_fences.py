@@ -29,8 +29,10 @@ pytestmark = pytest.mark.scenario(1, 6)
 
 # In the middle of its own transaction nobody can take its run; after the last there is none.
 NOT_TO_BE_HAD = {"tool.done", "tool.recorded", "run.committed"}
-# Whoever can be robbed is, and then everybody; else nobody.
+# Whoever can be robbed is, and then everybody; else nobody.  A tick that is under way would let this
+# one do nothing.
 STEAL_RUNS = """
+select pg_advisory_lock(hashtext('walagent.tick'));
 create temp table held as select id from agent.run where state = 'running';
 update clock set shift = shift + interval '1 hour';
 select agent_internal.tick();
