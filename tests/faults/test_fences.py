@@ -29,7 +29,7 @@ pytestmark = pytest.mark.scenario(1, 6)
 
 # In the middle of its own transaction nobody can take its run; after the last there is none.
 NOT_TO_BE_HAD = {"tool.done", "tool.recorded", "run.committed"}
-# Whoever can be robbed is, and then everybody; else nobody.  A tick that is under way would let this
+# Whoever can be robbed is, and then everybody; else nobody.  A tick in progress would make this
 # one do nothing.
 STEAL_RUNS = """
 select pg_advisory_lock(hashtext('walagent.tick'));
