@@ -760,12 +760,15 @@ async def test_nothing_is_open_while_a_model_is_asked(conn: AsyncConnection, dsn
     await run_all(conn, DESK)
     await attach(conn, "")
     await make_budget(conn)
-    model = ScriptedModel(["Done."], spec=PRICED, latency=0.5)
+    model = ScriptedModel(["Done."], spec=PRICED, latency=1.0)
     async with daemon(conn, dsn, {"fake": model}) as d:
         await run_all(conn, "insert into support_tickets (issue) values ('one')")
         await d.until("select exists (select from agent.spend where settled_at is null)")
         await run_all(
-            conn, "begin; select from agent_internal.budget_use for update nowait; commit"
+            # A tick can hold it for a moment; the model takes longer than this lock may.
+            conn,
+            "begin; set local lock_timeout = '250ms';"
+            " select from agent_internal.budget_use for update; commit",
         )
         assert await value(
             conn, "select count(*) from pg_stat_activity where datname = current_database()"
