@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import DESK, attach, column, rows, run_all, value
+from tests.helpers.database import DESK, attach, column, rows, run_all, until, value
 from tests.helpers.queue import NOTHING, add_runs, claim, states
 from walagent.errors import DatabaseLostError, LeaseLostError, StepTakenError, WalagentError
 from walagent.message import Usage
@@ -47,6 +47,9 @@ async def no_steps(conn: AsyncConnection) -> AsyncIterator[None]:
         yield
 
 
+WAITS = "select exists (select from pg_locks where not granted)"
+
+
 async def commits(conn: AsyncConnection) -> int:
     """Transactions that have written a step."""
     return await value(conn, "select count(distinct xmin::text) from agent.step")
@@ -60,9 +63,9 @@ async def test_what_is_ready_meanwhile_shares_the_next_transaction(
     recorder = Recorder(pool)
     async with no_steps(conn):
         waiting = [asyncio.create_task(recorder.record(ending(claims[0])))]
-        await asyncio.sleep(0.1)
+        await until(conn, WAITS)
         waiting += [asyncio.create_task(recorder.record(ending(each))) for each in claims[1:]]
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)
         assert not any(task.done() for task in waiting)
     assert await asyncio.gather(*waiting) == [False] * 20
     assert await states(conn) == ["succeeded"] * 20
@@ -85,7 +88,7 @@ async def test_one_that_is_refused_raises_why_and_the_others_are_recorded(
     records = [ending(blocker), ending(lost), ending(taken), *unstorable, *map(ending, fine)]
     async with no_steps(conn):
         waiting = [asyncio.create_task(recorder.record(record)) for record in records]
-        await asyncio.sleep(0.2)
+        await until(conn, WAITS)
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert outcomes[0] is False
     assert isinstance(outcomes[1], LeaseLostError)
@@ -103,10 +106,12 @@ async def test_a_record_whose_task_was_cancelled_before_it_was_sent_is_not_writt
     first, abandoned, fine = await claimed(conn, 3)
     recorder = Recorder(pool)
     async with no_steps(conn):
-        waiting: list[asyncio.Task[bool]] = []
-        for each in (first, abandoned, fine):
-            waiting.append(asyncio.create_task(recorder.record(ending(each))))
-            await asyncio.sleep(0.05)
+        waiting = [asyncio.create_task(recorder.record(ending(first)))]
+        await until(conn, WAITS)
+        waiting += [
+            asyncio.create_task(recorder.record(ending(each))) for each in (abandoned, fine)
+        ]
+        await asyncio.sleep(0)
         waiting[1].cancel()
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     assert [type(outcome).__name__ for outcome in outcomes] == ["bool", "CancelledError", "bool"]
@@ -121,7 +126,7 @@ async def test_a_lost_connection_is_raised_to_all_of_its_group(
     recorder = Recorder(pool)
     async with no_steps(conn):
         waiting = [asyncio.create_task(recorder.record(ending(each))) for each in claims]
-        await asyncio.sleep(0.2)
+        await until(conn, WAITS)
         await column(
             conn,
             "select pg_terminate_backend(pid) from pg_stat_activity"
@@ -147,7 +152,7 @@ async def test_a_transaction_of_a_person_holds_up_one_run_and_no_other(
     async with conn.transaction():
         await conn.execute("select from agent.run where id = %s for update", [locked])
         waiting = asyncio.create_task(recorder.record(ending(first)))
-        await asyncio.sleep(0.2)
+        await until(conn, WAITS)
         async with asyncio.timeout(5):
             for _ in range(2):
                 done = [recorder.record(ending(each)) for each in others[:2]]
