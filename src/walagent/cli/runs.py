@@ -3,25 +3,16 @@
 import click
 
 from walagent.cli.output import json_option, print_json, print_rows, say
+from walagent.cli.run_filters import run_filters
 from walagent.cli.run_view import print_run
 from walagent.cli.session import Where, ask, where_options
 from walagent.errors import ConfigError
-from walagent.run import RunState
 from walagent.store import listings, operator
-
-_STATES = [state.value for state in RunState]
+from walagent.store.run_filter import RunFilter
 
 
 @click.command("runs")
-@click.option(
-    "--state",
-    "states",
-    multiple=True,
-    type=click.Choice(_STATES),
-    metavar="STATE",
-    help=f"Only runs in this state; repeatable: {', '.join(_STATES)}.",
-)
-@click.option("--attachment", help="Only runs of this attachment.")
+@run_filters()
 @click.option(
     "--limit",
     default=50,
@@ -32,14 +23,9 @@ _STATES = [state.value for state in RunState]
 )
 @json_option()
 @where_options
-def runs_(
-    where: Where, states: tuple[str, ...], attachment: str | None, limit: int, *, as_json: bool
-) -> None:
+def runs_(where: Where, filters: RunFilter, limit: int, *, as_json: bool) -> None:
     """List runs, newest first."""
-    rows = ask(
-        where,
-        lambda conn: listings.list_runs(conn, states=states, attachment=attachment, limit=limit),
-    )
+    rows = ask(where, lambda conn: listings.list_runs(conn, filters, limit=limit))
     columns = ["id", "attachment", "state", "op", "relation", "key", "attempt", "steps", "tokens"]
     columns += ["cost", "created_at", "error"]
     optional = ["op", "relation", "steps", "attempt", "tokens", "created_at", "cost"]

@@ -26,6 +26,7 @@ from walagent.store import listings, operator
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.listings import Connection, Found
+from walagent.store.run_filter import RunFilter
 
 MOST: Final = 50_000  # characters of rows or of a schema: about 12,000 tokens
 _MOST_ERROR: Final = 500  # characters of a run's error
@@ -147,9 +148,8 @@ class McpTools:
     async def runs(self, run: RunId = None, state: State = None, limit: Limit = 20) -> list[Run]:
         """List the runs of agents and questions, newest first, with their state."""
         async with self._deciding() as conn:
-            found = await listings.list_runs(
-                conn, run=run, states=[state] if state else (), limit=limit
-            )
+            chosen = RunFilter(run=run, states=(state,) if state else ())
+            found = await listings.list_runs(conn, chosen, limit=limit)
         if run is not None and not found:
             raise ToolError(f"no run {run}" + (f" in state {state}" if state else ""))
         return [_run(each) for each in found]

@@ -4,13 +4,13 @@ Each row is a dictionary of plain values, for a table on a terminal or for JSON;
 defines its columns.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
 from walagent.store.queries import query
+from walagent.store.run_filter import RunFilter
 
 Connection = AsyncConnection[Any]
 Found = dict[str, Any]
@@ -26,23 +26,11 @@ async def list_models(conn: Connection) -> list[Found]:
     return await _fetch(conn, "list_models")
 
 
-async def list_runs(  # noqa: PLR0913 - filters, each by its name
-    conn: Connection,
-    *,
-    states: Sequence[str] = (),
-    attachment: str | None = None,
-    relation: str | None = None,
-    key: str | None = None,
-    run: int | None = None,
-    limit: int = 50,
+async def list_runs(
+    conn: Connection, filters: RunFilter, *, limit: int | None = None
 ) -> list[Found]:
-    """List runs, newest first; arguments that are None do not filter.
-
-    Args:
-        relation: as ``schema.table``, not quoted.
-    """
-    filters = {"attachment": attachment, "relation": relation, "key": key, "run": run}
-    return await _fetch(conn, "list_runs", states=list(states) or None, limit=limit, **filters)
+    """List the runs that *filters* accepts, newest first."""
+    return await _fetch(conn, "list_runs", limit=limit, **filters.parameters)
 
 
 async def show_run(conn: Connection, run_id: int) -> Found | None:

@@ -128,6 +128,24 @@ def test_runs_are_found_by_state_and_attachment(user: User, run: int) -> None:
     assert found("--limit", "1") == [run]
 
 
+def test_runs_are_found_by_key_and_time(user: User, run: int, db: Connection[Any]) -> None:
+    """The time is that of the end or, before it, of the creation."""
+
+    def found(*options: str) -> list[int]:
+        return [each["id"] for each in user.types("runs", "--json", *options).worked().json]
+
+    assert found("--key", "1") == [run]
+    assert found("--key", "2") == []
+    assert found("--since", "1h") == [run]
+    db.execute("update agent.run set created_at = now() - interval '3 hours'")
+    assert found("--since", "1h") == []
+    assert found("--since", "2020-01-31 14:00") == [run]
+    user.types("cancel", str(run)).worked()
+    assert found("--since", "1h", "--state", "cancelled") == [run]
+    wrong = user.types("runs", "--since", "soon")
+    assert (wrong.code, "3h" in wrong.err) == (2, True)
+
+
 def test_a_row_cannot_write_to_the_terminal(user: User, run: int) -> None:
     """What a stranger wrote is shown as text, and as it is in JSON."""
     said = user.types("show", str(run)).worked().out

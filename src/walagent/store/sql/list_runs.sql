@@ -1,5 +1,6 @@
 -- Runs, newest first.
 select o.id,
+       o.kind,
        o.attachment,
        o.state::text,
        o.op,
@@ -12,12 +13,15 @@ select o.id,
        o.cost::float8,
        o.error,
        o.created_at,
+       o.started_at,
        o.finished_at
   from agent.run_overview o
- where (%(states)s::text[] is null or o.state::text = any (%(states)s))
+ where (%(states)s::agent.run_state[] is null or o.state = any (%(states)s::agent.run_state[]))
    and (%(attachment)s::text is null or o.attachment = %(attachment)s)
    and (%(relation)s::text is null or o.relation = %(relation)s)
    and (%(key)s::text is null or o.key = %(key)s)
    and (%(run)s::bigint is null or o.id = %(run)s)
+   and (%(since)s::timestamptz is null or coalesce(o.finished_at, o.created_at) >= %(since)s)
+   and (%(age)s::interval is null or coalesce(o.finished_at, o.created_at) >= now() - %(age)s)
  order by o.id desc
  limit %(limit)s
