@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, cast
 
 import click
 
@@ -15,26 +15,21 @@ from walagent.config.base import to_seconds
 from walagent.run import RunState
 from walagent.store.run_filter import RunFilter
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Command = Callable[..., None]
 
 
-class Since(click.ParamType[datetime | timedelta]):
-    """A point in time: an age such as 90s, 3h or 7 days, or a date with or without a time."""
-
-    name = "TIME"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> datetime | timedelta:
-        """Read a point in time; one without a time zone is local."""
-        text = str(value).strip()
-        for read in () if text.isdecimal() else (_point, _age):
-            with suppress(ValueError, OverflowError):
-                return read(text)
-        raise click.BadParameter(
-            f"{text!r} is not a time such as 3h, 7 days or 2026-01-31 14:00", ctx, param
-        )
+def since(
+    ctx: click.Context | None, param: click.Parameter | None, text: str | None
+) -> datetime | timedelta | None:
+    """Read an age such as 90s, 3h or 7 days, or a date; one without a time zone is local."""
+    if text is None:
+        return None
+    for read in () if text.isdecimal() else (_point, _age):
+        with suppress(ValueError, OverflowError):
+            return read(text)
+    raise click.BadParameter(
+        f"{text!r} is not a time such as 3h, 7 days or 2026-01-31 14:00", ctx, param
+    )
 
 
 def _point(text: str) -> datetime:
@@ -45,9 +40,7 @@ def _age(text: str) -> timedelta:
     return timedelta(seconds=float(cast("float", to_seconds(text))))
 
 
-def run_filters(
-    *, states: Collection[RunState] = tuple(RunState)
-) -> Callable[[Callable[P, T]], Callable[..., T]]:
+def run_filters(*, states: Collection[RunState] = tuple(RunState)) -> Callable[[Command], Command]:
     """Add the options; the command receives a `RunFilter` as the parameter *filters*.
 
     Args:
@@ -59,7 +52,7 @@ def run_filters(
         click.option("--key", help="Only runs of the row with this primary key."),
         click.option(
             "--since",
-            type=Since(),
+            callback=since,
             metavar="TIME",
             help="Only runs that ended, or were created and have not ended, since TIME: 3h, 7d,"
             " 2026-01-31.",
@@ -78,20 +71,19 @@ def run_filters(
             ),
         )
 
-    def decorate(command: Callable[P, T]) -> Callable[..., T]:
+    def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(*args: Any, **kwargs: Any) -> T:  # noqa: ANN401 - click's parameters
+        def wrapped(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's parameters
             given = RunFilter(
                 states=tuple(map(RunState, kwargs.pop("states", ()))),
                 attachment=kwargs.pop("attachment"),
                 key=kwargs.pop("key"),
                 since=kwargs.pop("since"),
             )
-            return command(*args, filters=given, **kwargs)  # pyright: ignore[reportCallIssue]
+            command(*args, filters=given, **kwargs)
 
-        chosen: Callable[..., T] = wrapped
         for option in reversed(options):
-            chosen = option(chosen)
-        return chosen
+            option(wrapped)  # click adds it to the function
+        return wrapped
 
     return decorate

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from walagent.cli.run_filters import Since, run_filters
+from walagent.cli.run_filters import run_filters, since
 from walagent.run import RunState
 from walagent.store.run_filter import RunFilter
 
@@ -24,16 +24,16 @@ from walagent.store.run_filter import RunFilter
 )
 def test_since_is_an_age_or_a_date(text: str, expected: datetime | timedelta) -> None:
     """A date without a time zone is local."""
-    assert Since().convert(text, None, None) == expected
+    assert since(None, None, text) == expected
 
 
 @pytest.mark.parametrize(
-    "text", ["", "3", "20260131", "yesterday", "99999999999 weeks", "nan", "1e9d"]
+    "text", ["", " ", "3", "20260131", "yesterday", "99999999999 weeks", "nan", "1e9d"]
 )
 def test_another_text_is_no_time(text: str) -> None:
     """A number without a unit could be anything."""
     with pytest.raises(click.BadParameter, match="3h"):
-        Since().convert(text, None, None)
+        since(None, None, text)
 
 
 def test_a_command_receives_what_was_chosen() -> None:
