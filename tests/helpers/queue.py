@@ -73,6 +73,16 @@ async def finish(
     await runs.finish_run(conn, held, state, result=None, error=error, spent=NOTHING, last=last)
 
 
+async def park_for_approval(conn: AsyncConnection, held: Claim) -> None:
+    """Let a run wait for a person."""
+    await conn.execute(
+        "select agent_internal.ask_approval(%(run)s, %(lease)s,"
+        " (select count(*)::integer from agent.step where run_id = %(run)s),"
+        " gen_random_uuid()::text, 'refund_user', '{}', 'somebody', '1 day', 0, 0)",
+        {"run": held.run_id, "lease": held.lease},
+    )
+
+
 def ids(claims: Sequence[Claim]) -> list[int]:
     """The runs of some claims."""
     return [held.run_id for held in claims]

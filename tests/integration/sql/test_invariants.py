@@ -28,6 +28,9 @@ BROKEN = {
     "an approval waits for a run that has ended": f"{QUESTION}; {ENDED}",
     "a run is blocked by one that has ended": f"""
         {ENDED}; update agent.run set blocked_by = 1 where id = 2""",
+    "runs block one another": """
+        update agent.run set blocked_by = 3 - id, state = 'pending', lease_expires_at = null
+         where id in (1, 2)""",
     "a call has two results": f"""
         {STEP} (1, 0, 'result', '{{"call_id": "c"}}'), (1, 1, 'result', '{{"call_id": "c"}}')""",
     "a lease has expired and its run was not released": """

@@ -8,7 +8,17 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import DESK, attach, column, run_all, session, value
-from tests.helpers.queue import NOTHING, add_runs, claim, finish, ids, one_run, set_clock, states
+from tests.helpers.queue import (
+    NOTHING,
+    add_runs,
+    claim,
+    finish,
+    ids,
+    one_run,
+    park_for_approval,
+    set_clock,
+    states,
+)
 from walagent.run import Claim, RunState
 from walagent.store import runs
 
@@ -77,11 +87,7 @@ async def test_a_run_that_waits_for_a_person_holds_its_ordering_key(conn: AsyncC
     """Until the person has decided."""
     await add_runs(conn, await desk(conn, "tools=[refund_user], approve=[refund_user]"), "a", "a")
     (first,) = await claim(conn)
-    await conn.execute(
-        "select agent_internal.ask_approval(%s, %s, 0, 'c', 'refund_user', '{}', 'somebody', '1"
-        " day', 0, 0)",
-        [first.run_id, first.lease],
-    )
+    await park_for_approval(conn, first)
     await set_queued(conn)
     assert await claim(conn) == []
 
@@ -156,6 +162,45 @@ async def test_a_retried_run_goes_before_those_that_have_not_started(conn: Async
         (held,) = await claim(conn, done={held.attachment_id: 1})
         assert held.run_id == expected
         await finish(conn, held)
+
+
+async def test_a_retried_run_and_one_that_waits_do_not_block_each_other(
+    conn: AsyncConnection,
+) -> None:
+    """The run that has begun continues first, then the retried one."""
+    first, second = await add_runs(conn, await desk(conn), "a", "a")
+    await value(conn, "select agent.cancel(%s)", first)
+    (held,) = await claim(conn)
+    await park_for_approval(conn, held)
+    await value(conn, "select agent.retry(%s)", first)
+    await set_queued(conn)
+    assert await claim(conn) == []
+    await run_all(conn, "select agent.approve(id) from agent.approval")
+    (held,) = await claim(conn)
+    assert held.run_id == second
+    await finish(conn, held)
+    assert ids(await claim(conn, done={held.attachment_id: 1})) == [first]
+
+
+async def test_runs_that_block_each_other_are_found_and_released(conn: AsyncConnection) -> None:
+    """An earlier version could store such a circle: `check` reports it, a tick repairs it."""
+    first, second, third = await add_runs(conn, await desk(conn), "a", "a", "a")
+    await run_all(
+        conn,
+        "update agent.run set blocked_by = case id when 1 then 2 when 2 then 1 else 2 end,"
+        " started_at = case id when 2 then now() end",
+    )
+    assert await column(conn, "select detail from agent.broken_invariant order by 1") == [
+        f"run {first}",
+        f"run {second}",
+    ]
+    await runs.tick(conn)
+    assert await column(conn, "select rule from agent.broken_invariant") == []
+    for expected in (second, first, third):
+        (held,) = await claim(conn)
+        assert held.run_id == expected
+        await finish(conn, held)
+        await set_queued(conn)
 
 
 @dataclass(slots=True)

@@ -1,0 +1,305 @@
+-- The order of runs with one ordering key, and what repairs it.
+
+-- Runs of one ordering key have one order at any time: those that have begun, by ID, then the others, by ID.  A run has
+-- begun if it was claimed since its last retry: agent.retry() resets started_at.  So a run waits only for runs before
+-- it, and no two wait for each other.
+comment on column agent.run.started_at is 'Time of the first claim since the last retry';
+update agent.run r
+   set started_at = null
+ where r.state = 'pending'
+   and (select s.kind = 'note' and s.content ? 'retry' from agent.step s where s.run_id = r.id order by s.seq desc limit 1);
+
+-- Runs that block one another, which agent_internal.repair_hints() releases.  Earlier versions let a retried run and a
+-- run that had waited block each other.
+--
+-- Of each circle one run at least is blocked by one with a higher ID.
+create function agent_internal.runs_in_circles()
+    returns setof bigint
+    language sql
+    stable
+as $$
+    with recursive way (start, at) as (
+        select r.id, r.blocked_by from agent.run r where r.blocked_by > r.id
+         union
+        select w.start, r.blocked_by
+          from way w join agent.run r on r.id = w.at
+         where w.at <> w.start and r.blocked_by is not null
+    )
+    select distinct w.at from way w where w.start in (select c.start from way c where c.at = c.start)
+$$;
+comment on function agent_internal.runs_in_circles() is 'Runs that block one another';
+revoke all on function agent_internal.runs_in_circles() from public;
+
+-- Choose and lock up to *_want* runs of a queue, oldest first, and store whether the queue has more.
+--
+-- A run whose ordering key has an unfinished run before it is not taken.  `blocked_by` is set to the last of them,
+-- and the blocked run is not read again until that one has ended.  Meanwhile the earlier run is locked FOR SHARE:
+-- the transaction that ends it waits, and then sees `blocked_by`.  If another transaction has locked the earlier
+-- run, nothing is set, and the next claim reads the run again.
+--
+-- Args: _queue: a row that the caller has locked.  _run: only this run.
+-- Returns: more: whether the queue might have more runs to claim.
+create or replace function agent_internal.claim_from_queue(
+    _queue agent_internal.queue, _want integer, _run bigint, out taken bigint[], out more boolean
+)
+    language plpgsql
+as $$
+declare
+    _id    constant bigint := _queue.id;
+    _used  integer := _queue.used;
+    _now   bigint[];
+    _seen  integer;
+    _marks integer;
+begin
+    if _queue.cap is not null then
+        -- `used` is a hint, a cap is a promise, and few runs are running.
+        _used := (select count(*) from agent.run r where r.queue_id = _id and r.state = 'running');
+    end if;
+    _want := greatest(0, least(_want, _queue.cap - _used));
+    taken := '{}';
+    -- Repeat while all candidates are blocked: behind a thousand changes of one row there might be one of
+    -- another row.
+    for _round in 1 .. 25 loop
+        with candidate as materialized (
+            select r.id, r.ordering_key, r.started_at is not null as begun
+              from agent.run r
+             where r.queue_id = _id and r.state = 'pending'
+               and r.blocked_by is null and r.not_before is null and r.id <> all (taken)
+               and (_run is null or r.id = _run)
+             order by r.id + 0
+             limit _want + 32
+               for update skip locked
+        ), ahead as materialized (
+            select c.id,
+                   coalesce(
+                       case when not c.begun then
+                           (select p.id
+                              from agent.run p
+                             where p.queue_id = _id and p.ordering_key = c.ordering_key and p.id + 0 < c.id
+                               and p.state = 'pending' and p.started_at is null
+                             order by p.id + 0 desc
+                             limit 1) end,
+                       (select p.id
+                          from agent.run p
+                         where p.queue_id = _id and p.ordering_key = c.ordering_key and p.id <> c.id
+                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                           and (p.state <> 'pending' or p.started_at is not null or p.id = any (taken))
+                           and (not c.begun or p.id < c.id or p.state = 'running' or p.id = any (taken))
+                         order by p.id + 0 desc
+                         limit 1)) as by
+              from candidate c
+        ), held as materialized (
+            select p.id
+              from agent.run p
+             where p.id in (select a.by from ahead a where a.by is not null)
+               for share skip locked
+        ), marked as (
+            -- All locks first: a row that this statement has updated can no longer be locked by it.
+            update agent.run r
+               set blocked_by = a.by
+              from ahead a
+             where r.id = a.id and a.by = any (array(select h.id from held h))
+            returning 1
+        )
+        select array(select a.id from ahead a where a.by is null order by a.id limit _want - cardinality(taken)),
+               (select count(*) from ahead), (select count(*) from marked)
+          into _now, _seen, _marks;
+        taken := taken || _now;
+        exit when _marks = 0 or _seen < _want + 32 or cardinality(taken) = _want;
+    end loop;
+    more := _seen > cardinality(_now);
+    update agent_internal.queue l
+       set used = case when l.cap is null then 0 else _used + cardinality(taken) end,
+           queued = claim_from_queue.more,
+           served = case when cardinality(taken) > 0 then nextval('agent_internal.queue_turn') else l.served end
+     where l.id = _id;
+end;
+$$;
+
+-- Repair hints that are wrong: blocks by runs that have ended, or that block one another, counts, and queues that
+-- have runs but are not marked.
+--
+-- Queues with runs to claim are found by their runs, with one lookup in the index run_ready for each.
+--
+-- Args: _queues: those that were given runs.
+-- Returns whether there was a queue to repair.
+create or replace function agent_internal.repair_hints(_queues bigint[])
+    returns boolean
+    language plpgsql
+as $$
+declare
+    _wrong bigint[];
+begin
+    update agent.run r set blocked_by = null
+     where r.blocked_by is not null
+       and not exists (select from agent.run p where p.id = r.blocked_by and not agent_internal.is_final(p.state));
+    with stuck as (
+        select r.id from agent.run r
+         where r.id in (select agent_internal.runs_in_circles())
+         order by r.id for no key update skip locked
+    )
+    update agent.run r set blocked_by = null from stuck s where r.id = s.id;
+    -- Locked in one order, and only these are updated: other transactions wait for queues while they hold some.
+    _wrong := array(
+        with recursive ready (id) as (
+            (select r.queue_id from agent.run r
+              where r.state = 'pending' and r.blocked_by is null and r.not_before is null
+              order by r.queue_id limit 1)
+            union all
+            select (select r.queue_id from agent.run r
+                     where r.state = 'pending' and r.blocked_by is null and r.not_before is null and r.queue_id > n.id
+                     order by r.queue_id limit 1)
+              from ready n where n.id is not null
+        ), lively (id) as (
+            select id from ready union select unnest(_queues)
+        ), suspect (id) as (
+            select id from lively union select id from agent_internal.queue where cap is not null
+        )
+        select l.id
+          from suspect s join agent_internal.queue l on l.id = s.id
+         where not l.queued and l.id in (select id from lively)
+            or l.cap is not null
+               and l.used <> (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running')
+         order by l.id for no key update of l);
+    update agent_internal.queue l
+       set used = case when l.cap is null then 0
+                       else (select count(*) from agent.run r where r.queue_id = l.id and r.state = 'running') end,
+           queued = true
+     where l.id = any (_wrong);
+    return found;
+end;
+$$;
+
+-- Requeue an ended run.  Its steps stay; limits and attempts start again.  For the lock see agent_internal.ingest():
+-- until this commits, no run starts as it is inserted.
+create or replace function agent.retry(run_id bigint)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+begin
+    select * into _run from agent.run where id = retry.run_id for no key update;
+    if not found then
+        raise exception 'run % does not exist', retry.run_id using errcode = 'WA003';
+    elsif _run.state not in ('failed', 'dead', 'cancelled') then
+        raise exception 'run % is %; only failed, dead and cancelled runs can be retried', _run.id, _run.state
+            using errcode = 'WA003';
+    elsif exists (select from agent_internal.queue q
+                   where q.id = _run.queue_id and q.attachment_id is not null and q.paused
+                     and not exists (select from agent.attachment a where a.id = q.attachment_id)) then
+        raise exception 'run % cannot be retried: its attachment was detached while paused', _run.id using errcode = 'WA003';
+    end if;
+    perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
+    perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
+        'retry', true, 'by', agent.current_principal()));
+    update agent.run
+       set state = 'pending', attempt = 0, started_at = null, finished_at = null, error = null, result = null
+     where id = _run.id;
+end;
+$$;
+
+-- Violations of the promises in 0001_overview.sql.  `walagent check` prints them.
+create or replace view agent.broken_invariant with (security_invoker = on) as
+    select 'a step is missing' as rule, format('run %s: %s steps, the last is number %s', run_id, count(*), max(seq)) as detail
+      from agent.step where run_id > coalesce(agent_internal.first_checked_run(), 0)
+     group by run_id having count(*) <> max(seq) + 1
+    union all
+    select 'a run is ahead of the checkpoint', format('run %s at %s, checkpoint at %s', r.id, r.commit_lsn, p.end_lsn)
+      from (select generation, max(end_lsn) as end_lsn from agent.checkpoint group by generation) p
+           cross join (select distinct attachment_id from agent.attachment_version) v
+           cross join lateral (select * from agent.run  -- LIMIT: by the index of run_once_per_change
+                                where attachment_id = v.attachment_id and generation = p.generation
+                                  and commit_lsn >= p.end_lsn
+                                order by commit_lsn desc limit 100) r
+     where r.reason = 'change'
+    union all
+    select 'two runs of one ordering key at the same time', format('queue %s, ordering key %s', queue_id, ordering_key)
+      from agent.run where state = 'running' and ordering_key is not null group by queue_id, ordering_key having count(*) > 1
+    union all
+    select 'a run waits for an approval that does not exist', format('run %s', r.id)
+      from agent.run r
+     where r.state = 'waiting_approval'
+       and not exists (select from agent.approval p where p.run_id = r.id and p.state = 'pending')
+    union all
+    select 'an approval waits for a run that has ended', format('approval %s of run %s', p.id, p.run_id)
+      from agent.approval p join agent.run r on r.id = p.run_id
+     where p.state = 'pending' and agent_internal.is_final(r.state)
+    union all
+    select 'a run is blocked by one that has ended', format('run %s by %s', r.id, r.blocked_by)
+      from agent.run r join agent.run p on p.id = r.blocked_by where agent_internal.is_final(p.state)
+    union all
+    select 'runs block one another', format('run %s', c.id) from agent_internal.runs_in_circles() c (id)
+    union all
+    -- Of one reply: some providers start the numbers of calls again with each reply.
+    select 'a call has two results', format('run %s, call %s', run_id, call_id)
+      from (select run_id, content ->> 'call_id' as call_id, array_agg(seq) as at from agent.step
+             where kind = 'result' and run_id > coalesce(agent_internal.first_checked_run(), 0)
+             group by 1, 2 having count(*) > 1) c
+     where (select count(distinct (select coalesce(max(r.seq), -1) from agent.step r
+                                    where r.run_id = c.run_id and r.kind = 'reply' and r.seq < a.seq))
+                   < count(*)
+              from unnest(c.at) as a (seq))
+    union all
+    select 'a lease has expired and its run was not released', format('run %s since %s', id, lease_expires_at)
+      from agent.run where state = 'running' and lease_expires_at < agent_internal.now() - interval '5 minutes'
+    union all
+    select 'a change is in two runs', format('attachment %s at %s #%s', m.attachment_id, m.commit_lsn, m.ordinal)
+      from agent_internal.merged_change m join agent.run r using (attachment_id, generation, commit_lsn, ordinal)
+    union all
+    select 'the reserved amount of a budget is not the sum of its reservations', format('budget %s', u.budget_id)
+      from agent_internal.budget_use u
+           cross join lateral (select coalesce(sum(s.reserved_cost), 0) as cost, coalesce(sum(s.reserved_tokens), 0) as tokens
+                                 from agent.spend s
+                                where s.budget_id = u.budget_id and s.settled_at is null) o
+     where u.reserved_cost <> o.cost or u.reserved_tokens <> o.tokens
+    union all
+    select 'a reservation of a lost lease was not released', format('run %s, budget %s, since %s', s.run_id, s.budget_id, s.reserved_at)
+      from agent.spend s left join agent.run r on r.id = s.run_id
+     where s.settled_at is null and s.reserved_at < agent_internal.now() - interval '5 minutes'
+       and (r.lease <> s.lease or r.lease_expires_at is null);
+create or replace function agent.grant_viewer(role name)
+    returns void
+    language plpgsql
+as $$
+begin
+    execute format('grant usage on schema agent, agent_internal to %I', role);
+    execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
+        'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
+        'agent_internal.queue, agent.worker, agent_internal.merged_change, agent.attachment_version, '
+        'agent.question, agent.session to %I', role);  -- of questions, its own: a policy sees to it
+    execute format('grant execute on function agent.current_principal(), agent_internal.now(), '
+        'agent_internal.is_final(agent.run_state), agent_internal.first_checked_run(), '
+        'agent_internal.runs_in_circles(), agent_internal.suggest(text, text[]), agent_internal.edit_distance(text, text), '
+        'agent_internal.key_columns(regclass), agent_internal.drift_of(jsonb) to %I', role);
+    execute format('grant select on agent.gap_choice, agent_internal.published, agent_internal.requested_table to %I', role);
+    execute format('grant select on agent.budget, agent_internal.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
+        'to %I', role);
+    execute format('grant execute on function agent_internal.period_start(text, timestamptz), agent_internal.period_end(text, timestamptz) '
+        'to %I', role);
+    execute format('grant execute on function agent_internal.publication_trouble() to %I', role);
+end;
+$$;
+-- Allow the roles that may call *_old* to call *_new*, too: they were granted by an earlier version.
+create function agent_internal.grant_as(_new regprocedure, _old regprocedure)
+    returns void
+    language plpgsql
+as $$
+declare
+    _role regrole;
+begin
+    for _role in
+        select a.grantee::regrole
+          from pg_catalog.pg_proc p cross join pg_catalog.aclexplode(p.proacl) a
+         where p.oid = _old and a.grantee not in (p.proowner, 0)
+    loop
+        execute format('grant execute on function %s to %s', _new, _role);
+    end loop;
+end;
+$$;
+comment on function agent_internal.grant_as(regprocedure, regprocedure) is 'Allow the roles that may call one function to call another; used by migrations';
+revoke all on function agent_internal.grant_as(regprocedure, regprocedure) from public;
+
+select agent_internal.grant_as('agent_internal.runs_in_circles()', 'agent_internal.first_checked_run()');
