@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -139,6 +140,42 @@ async def test_each_ticket_is_worked_once_without_server_key_or_network(tmp_path
     assert summary["evaluated"] == summary["not_examples"]["tickets"] == len(evaluated)
     for query in QUERIES:
         assert await ask(tmp_path, query)
+
+
+def test_the_commands_that_it_ends_with_work_when_they_are_pasted(
+    tmp_path: Path, script: Path
+) -> None:
+    """Also where a variable names another database, and without `walagent` on the PATH."""
+    env = environment(tmp_path, DATABASE_URL="host=nowhere.invalid")
+    options = ("--provider", "scripted", "--model", script, "--tickets", "2", "--rate", "50")
+    done = paste(shlex.join(command(*options)), tmp_path, env)
+    assert done.returncode == 0, done.stderr
+    lines = [
+        line for line in done.stdout.splitlines() if line.startswith("  ") and "-d demo" in line
+    ]
+    assert len(lines) == 3 + len(QUERIES)
+    for line in lines:
+        pasted = paste(line, tmp_path, env)
+        assert (pasted.returncode, pasted.stderr) == (0, ""), (line, pasted.stderr)
+        assert pasted.stdout
+
+
+def test_the_default_database_of_the_server_is_not_taken_for_the_demos(
+    home: Path, script: Path
+) -> None:
+    """Without -d, the hint names it; no other database's runs are shown."""
+    play(home, "--json", "--provider", "scripted", "--model", script, "--tickets", "1").worked()
+    other = run_command(["runs"], folder=home, environment=environment(home), patience=60)
+    assert (other.code, other.out) == (3, "")
+    assert "-d demo" in other.err
+
+
+def paste(line: str, folder: Path, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a line as a shell does."""
+    return subprocess.run(
+        ["sh", "-c", line], env=env, cwd=folder, capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
 
 
 async def test_what_is_called_correct_is_what_the_database_shows(home: Path) -> None:

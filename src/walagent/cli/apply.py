@@ -1,6 +1,7 @@
 """`walagent apply`: models, agents, attachments and budgets from a file."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -40,7 +41,7 @@ def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_js
         raise ConfigError(
             f"{DEFAULT_FILE} does not exist in this directory", hint="Use --file to name the file."
         )
-    session = open_session(Where(file or where.config, where.dsn, where.replication_dsn))
+    session = open_session(replace(where, config=file or where.config))
 
     async def applied() -> list[Difference]:
         async with session.connection() as conn, conn.transaction(force_rollback=dry_run):

@@ -9,6 +9,7 @@ import click
 
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_line
+from walagent.cli.program import program
 
 _INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -59,8 +60,10 @@ def demo_(  # noqa: PLR0913 - its options
     Exit codes: 0 every ticket was processed once, 1 one was not, 3 a person must act.
     """
     from walagent import log
+    from walagent.config.dsn import EMBEDDED, choose
     from walagent.config.environment import Environment, load_env_file
     from walagent.config.loading import load_config
+    from walagent.demo.database import DATABASE
     from walagent.demo.demo import DemoOptions, run_demo
     from walagent.demo.model import choose_model
     from walagent.demo.screen import LineScreen, LiveScreen
@@ -68,7 +71,8 @@ def demo_(  # noqa: PLR0913 - its options
     from walagent.demo.words import words
 
     load_env_file(Path(".env"), os.environ)
-    config = load_config(None, Environment.of_process())
+    environment = Environment.of_process()
+    config = load_config(None, environment)
     chosen = choose_model(config, provider, model, base_url)
     play = DemoOptions(tickets or len(all_tickets()), rate, chosen, keep, config.embedded)
     screen = LiveScreen() if sys.stderr.isatty() else LineScreen()
@@ -81,7 +85,10 @@ def demo_(  # noqa: PLR0913 - its options
     if as_json:
         print_line(summary.as_json())
     else:
-        click.echo("\n".join(words(summary)))
+        # A database that is named elsewhere would be meant otherwise.
+        elsewhere = choose(config, environment) is not None
+        options = f"--dsn {EMBEDDED} -d {DATABASE}" if elsewhere else f"-d {DATABASE}"
+        click.echo("\n".join(words(summary, program(), options)))
     if not summary.holds:
         sys.exit(FAILED)
     if summary.interrupted:

@@ -32,31 +32,25 @@ def dsn_(where: Where) -> None:
             f'no embedded server is running in "{data_dir}"',
             hint="Start one with walagent run or walagent psql.",
         )
-    click.echo(found)
+    click.echo(make_conninfo(found, dbname=session.dbname) if session.dbname else found)
 
 
 @click.command("psql", context_settings={"ignore_unknown_options": True})
-@click.option(
-    "-d", "--dbname", metavar="NAME", help="Connect to this database of the server, such as demo."
-)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @where_options
-def psql_(where: Where, arguments: tuple[str, ...], dbname: str | None) -> None:
+def psql_(where: Where, arguments: tuple[str, ...]) -> None:
     """Open psql on the database that walagent uses; ARGUMENTS are passed to psql.
 
     If the embedded server is not running, it is started and stopped with psql.
     """
     session = open_session(where)
-    code = asyncio.run(_opened(session, _find_psql(session), dbname, arguments))
+    code = asyncio.run(_opened(session, _find_psql(session), arguments))
     click.get_current_context().exit(code)
 
 
-async def _opened(
-    session: CliSession, program: str, dbname: str | None, arguments: tuple[str, ...]
-) -> int:
+async def _opened(session: CliSession, program: str, arguments: tuple[str, ...]) -> int:
     async with session.places() as places:
-        dsn = make_conninfo(places.dsn, dbname=dbname) if dbname else places.dsn
-        command, environ = _command(program, dsn, arguments)
+        command, environ = _command(program, places.dsn, arguments)
         if places.embedded is None or not places.embedded.owned:
             os.execve(program, command, environ)  # noqa: S606 - nothing is left to clean up
         return subprocess.run(command, env=environ, check=False).returncode  # noqa: S603, ASYNC221

@@ -17,12 +17,18 @@ from walagent.config import Config
 from walagent.config.dsn import DatabaseChoice, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
+from walagent.errors import PreconditionError
 from walagent.store.connections import connect
-from walagent.store.errors import translating
+from walagent.store.errors import NOT_MIGRATED, translating
 from walagent.store.listings import Connection
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_OTHERS = (
+    "This is the default database of the embedded server, and walagent init has not prepared it."
+    " For the database of walagent demo, add -d demo."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,7 @@ class Where:
     config: Path | None = None
     dsn: str | None = field(default=None, repr=False)
     replication_dsn: str | None = field(default=None, repr=False)
+    dbname: str | None = None
 
     @property
     def options(self) -> list[str]:
@@ -40,6 +47,7 @@ class Where:
             "--config": self.config,
             "--dsn": self.dsn,
             "--replication-dsn": self.replication_dsn,
+            "--dbname": self.dbname,
         }
         return [word for name, value in given.items() if value for word in (name, str(value))]
 
@@ -52,6 +60,7 @@ class CliSession:
     environment: Environment
     choice: DatabaseChoice | None
     from_env_file: frozenset[str] = frozenset()  # variables that .env has set, and may set again
+    dbname: str | None = None  # of the embedded server; None: the default one
 
     def for_process(self, index: int) -> Self:
         """Return the session of one of several processes, which serve HTTP on the next ports.
@@ -67,7 +76,8 @@ class CliSession:
     @asynccontextmanager
     async def places(self, *, create: bool = False) -> AsyncGenerator[Places]:
         """Yield the connection strings; see `config.dsn.open_places`."""
-        async with open_places(self.choice, self.config.embedded, create=create) as places:
+        embedded, name = self.config.embedded, self.dbname
+        async with open_places(self.choice, embedded, create=create, dbname=name) as places:
             yield places
 
     @asynccontextmanager
@@ -80,10 +90,15 @@ class CliSession:
             replication: use the login that reads the WAL, for an ordinary connection.
         """
         dsn = places.replication_dsn if replication else places.dsn
-        with translating():
-            async with await connect(dsn, application="walagent cli") as conn:
-                conn.add_notice_handler(_print_warning)
-                yield conn
+        try:
+            with translating():
+                async with await connect(dsn, application="walagent cli") as conn:
+                    conn.add_notice_handler(_print_warning)
+                    yield conn
+        except PreconditionError as error:
+            if self.dbname or places.embedded is None or error.sqlstate not in NOT_MIGRATED:
+                raise
+            raise PreconditionError(str(error), hint=_OTHERS, sqlstate=error.sqlstate) from error
 
     @asynccontextmanager
     async def connection(self, *, create: bool = False) -> AsyncGenerator[Connection]:
@@ -101,7 +116,7 @@ def _print_warning(notice: Diagnostic) -> None:
 
 
 def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]:
-    """Add --config, --dsn and --replication-dsn; the command's first argument holds them."""
+    """Add --config, --dsn, --replication-dsn and --dbname; the first argument holds them."""
 
     @click.option(
         "--config",
@@ -110,14 +125,16 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
         envvar="WALAGENT_CONFIG",
         help="Configuration file.  [default: agents.yaml]",
     )
-    @click.option("--dsn", help="Database: a URL or a libpq connection string.")
+    @click.option("--dsn", help="Database: a URL, a libpq connection string, or embedded.")
     @click.option("--replication-dsn", help="Login that reads the WAL.  [default: as --dsn]")
+    @click.option(
+        "-d", "--dbname", metavar="NAME", help="Another database of the server, such as demo."
+    )
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         options: dict[str, Any] = dict(kwargs)
-        where = Where(
-            options.pop("config_path"), options.pop("dsn"), options.pop("replication_dsn")
-        )
+        given = ("config_path", "dsn", "replication_dsn", "dbname")
+        where = Where(*map(options.pop, given))
         return command(where, *args, **options)  # pyright: ignore[reportCallIssue]
 
     return wrapped
@@ -135,8 +152,14 @@ def open_session(where: Where, before: CliSession | None = None) -> CliSession:
     names = load_env_file(Path(".env"), os.environ, before.from_env_file if before else ())
     environment = Environment.of_process()
     config = load_config(where.config, environment)
-    choice = choose(config, environment, dsn=where.dsn, replication_dsn=where.replication_dsn)
-    return CliSession(config, environment, choice, names)
+    choice = choose(
+        config,
+        environment,
+        dsn=where.dsn,
+        replication_dsn=where.replication_dsn,
+        dbname=where.dbname,
+    )
+    return CliSession(config, environment, choice, names, where.dbname)
 
 
 def ask(where: Where, question: Callable[[Connection], Awaitable[T]]) -> T:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from walagent.config import Config, Embedded
 from walagent.config.environment import Environment
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # libpq reads these itself; each of them selects a server.  A user name or password alone does not.
 _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
+EMBEDDED = "embedded"  # as --dsn: the embedded server, whatever else names a database
 _URL = "DATABASE_URL"
 _REPLICATION_URL = "DATABASE_REPLICATION_URL"
 
@@ -88,16 +89,18 @@ def choose(
     *,
     dsn: str | None = None,
     replication_dsn: str | None = None,
+    dbname: str | None = None,
 ) -> DatabaseChoice | None:
-    """Select the database; None: none is named.
+    """Select the database; None: the embedded one.
 
     Args:
-        dsn, replication_dsn: of the command line.
+        dsn, replication_dsn, dbname: of the command line; *dbname* replaces that of the DSN.
 
     Raises:
-        ConfigError: a connection string is invalid.
+        ConfigError: a connection string is invalid, or an option is empty.
     """
-    found = _named(config, environment, dsn)
+    _check_filled({"--dsn": dsn, "--replication-dsn": replication_dsn, "--dbname": dbname})
+    found = None if dsn == EMBEDDED else _named(config, environment, dsn)
     if found is None:
         if replication_dsn:
             raise ConfigError(
@@ -113,7 +116,20 @@ def choose(
     )
     _check(chosen, named_by)
     _check(replication, "the replication DSN")
+    if dbname:
+        chosen = make_conninfo(chosen, dbname=dbname)
+        replication = make_conninfo(replication, dbname=dbname)
     return DatabaseChoice(chosen, replication, named_by)
+
+
+def _check_filled(options: Mapping[str, str | None]) -> None:
+    """Reject an empty option: a script's variable that is not set must not select a database."""
+    for name, value in options.items():
+        if value is not None and not value.strip():
+            raise ConfigError(
+                f"{name} is empty",
+                hint=f"Leave the option out, or check the variable that was passed to {name}.",
+            )
 
 
 def _named(config: Config, environment: Environment, dsn: str | None) -> tuple[str, str] | None:
@@ -143,12 +159,13 @@ def _check(dsn: str, named_by: str) -> None:
 
 @asynccontextmanager
 async def open_places(
-    choice: DatabaseChoice | None, embedded: Embedded, *, create: bool
+    choice: DatabaseChoice | None, embedded: Embedded, *, create: bool, dbname: str | None = None
 ) -> AsyncGenerator[Places]:
     """Yield the connection strings; an embedded server runs until the block ends.
 
     Args:
-        create: create an embedded database if none exists.
+        create: create an embedded server if none exists.
+        dbname: the database of the embedded server.
 
     Raises:
         PreconditionError: no database is named, and no embedded one exists or it does not start.
@@ -168,7 +185,8 @@ async def open_places(
     server = EmbeddedServer(data_dir, embedded.bindir)
     await server.start()
     try:
-        yield Places(server.dsn(), server.dsn(), server)
+        dsn = server.dsn(dbname or "postgres")
+        yield Places(dsn, dsn, server)
     finally:
         await server.stop()
 

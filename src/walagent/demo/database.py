@@ -2,11 +2,11 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
 from walagent.config import Embedded
@@ -20,6 +20,7 @@ Connection = AsyncConnection[Any]
 DATABASE = "demo"
 SLOT = "walagent_demo"  # slots belong to the whole server, and `walagent run` has its own
 
+_NEXT = "demo_next"  # the new database until it is prepared
 _LOCK = 0x64656D6F  # "demo"
 _PATIENCE = 6.0  # seconds; the server frees the slot of a dead reader within 4
 
@@ -38,9 +39,16 @@ _DROP_SLOTS = (
 )
 
 
+# Prepares the database that a connection string names.
+Prepare = Callable[[str], Awaitable[None]]
+
+
 @asynccontextmanager
-async def open_database(embedded: Embedded, *, keep: bool) -> AsyncGenerator[str]:
+async def open_database(embedded: Embedded, prepare: Prepare, *, keep: bool) -> AsyncGenerator[str]:
     """Start or join the embedded server, and yield the connection string of the demo's database.
+
+    A new database replaces that of the last demo when it is prepared: if it cannot be, such as
+    without a key, the old one stays.
 
     Args:
         keep: keep the database of the last demo, if there is one.
@@ -50,22 +58,23 @@ async def open_database(embedded: Embedded, *, keep: bool) -> AsyncGenerator[str
     """
     async with AsyncExitStack() as stack:
         try:
-            dsn = await _enter(stack, embedded, keep=keep)
+            conn, dsn = await _enter(stack, embedded)
         except DatabaseLostError:  # the server's owner was just shutting it down
             await stack.aclose()
-            dsn = await _enter(stack, embedded, keep=keep)
+            conn, dsn = await _enter(stack, embedded)
+        with translating():
+            await _make_database(conn, dsn, prepare, keep=keep)
         yield make_conninfo(dsn, dbname=DATABASE)
 
 
-async def _enter(stack: AsyncExitStack, embedded: Embedded, *, keep: bool) -> str:
-    """Do the work of `open_database`; *stack* closes it.  Return the server's connection string."""
+async def _enter(stack: AsyncExitStack, embedded: Embedded) -> tuple[Connection, str]:
+    """Open the server for this demo alone; *stack* closes it."""
     places = await stack.enter_async_context(open_places(None, embedded, create=True))
     application = f"walagent demo of process {os.getpid()}"
     conn = await stack.enter_async_context(await connect(places.dsn, application=application))
     with translating():
         await _be_the_only_one(conn)
-        await _make_database(conn, keep=keep)
-    return places.dsn
+    return conn, places.dsn
 
 
 async def _be_the_only_one(conn: Connection) -> None:
@@ -79,14 +88,27 @@ async def _be_the_only_one(conn: Connection) -> None:
     )
 
 
-async def _make_database(conn: Connection, *, keep: bool) -> None:
+async def _make_database(conn: Connection, dsn: str, prepare: Prepare, *, keep: bool) -> None:
     exists = await _value(conn, "select count(*) from pg_database where datname = %s", DATABASE)
     if keep and exists:
+        await prepare(make_conninfo(dsn, dbname=DATABASE))
         return
     await _wait_for_readers(conn)
+    await _drop(conn, _NEXT)
+    await conn.execute(f"create database {_NEXT}")
+    try:
+        await prepare(make_conninfo(dsn, dbname=_NEXT))
+    except BaseException:
+        await _drop(conn, _NEXT)
+        raise
     await conn.execute(_DROP_SLOTS, [DATABASE])
-    await conn.execute(f"drop database if exists {DATABASE} with (force)")
-    await conn.execute(f"create database {DATABASE}")
+    await _drop(conn, DATABASE)
+    await conn.execute(f"alter database {_NEXT} rename to {DATABASE}")
+
+
+async def _drop(conn: Connection, name: str) -> None:
+    statement = sql.SQL("drop database if exists {} with (force)")
+    await conn.execute(statement.format(sql.Identifier(name)))
 
 
 async def _wait_for_readers(conn: Connection) -> None:

@@ -53,14 +53,20 @@ async def run_demo(options: DemoOptions, observer: Observer) -> Summary:
         ConfigError: the model does not exist.
     """
     began = time.monotonic()
+    prepared = list[tuple[TicketRange, str]]()
+
+    async def prepare(dsn: str) -> None:
+        observer.report("preparing the database")
+        async with await connect(dsn, application="walagent demo") as conn:
+            prepared.append(await _prepare(conn, options))
+
     observer.report("starting PostgreSQL")
     async with (
-        open_database(options.embedded, keep=options.keep) as dsn,
+        open_database(options.embedded, prepare, keep=options.keep) as dsn,
         await connect(dsn, application="walagent demo") as conn,
     ):
+        tickets, model = prepared[-1]
         with translating():
-            observer.report("preparing the database")
-            tickets, model = await _prepare(conn, options)
             observer.report(f"{model} is attached to support_tickets")
             watcher = Watcher(conn, observer, tickets)
             interrupted = await _serve_while(dsn, watcher)

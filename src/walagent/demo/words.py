@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from walagent.demo.summary import Counts, Score, Summary
 
+# For psql, on one line.
 QUERIES = (
     "select ticket, category, steps, effect, ms from ticket_story order by ticket;",
     "select id, state, key, steps, result, cost from agent.run_overview order by id;",
@@ -13,18 +14,24 @@ _FAILED = "select id, error from agent.run where state in ('failed', 'dead')"
 _BROKEN = "select * from agent.broken_invariant"
 
 
-def words(summary: Summary) -> Iterator[str]:
-    """Yield the lines of the summary."""
+def words(summary: Summary, program: str = "walagent", options: str = "") -> Iterator[str]:
+    """Yield the lines of the summary.
+
+    Args:
+        program: how a shell starts walagent; *options*: what selects the demo's database.
+    """
     if summary.interrupted:
         yield "Stopped; the summary covers what was processed so far."
     yield from _counts(summary.counts)
     yield from _times(summary)
     yield from _scores(summary)
     yield ""
-    yield "The database is kept. Explore it with: walagent psql -d demo"
+    yield "The database is kept:"
     yield ""
+    for command in ("runs", "show 1", "why support_tickets 1"):
+        yield f"  {program} {command} {options}"
     for query in QUERIES:
-        yield f"  {query}"
+        yield f'  {program} psql {options} -c "{query}"'
 
 
 def _counts(counts: Counts) -> Iterator[str]:

@@ -46,6 +46,8 @@ _OURS: dict[str, type[WalagentError]] = {
 _PASSING = ("08", "53", "57P", "40", "55P03", "25P03", "25P04")
 # Conflicts with another transaction: serialization, deadlock, lock_timeout.
 _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
+# Objects of walagent's schema are missing.
+NOT_MIGRATED = frozenset({"3F000", "42P01", "42883"})
 # The server is read-only: a standby, or by setting.  From a tool, it can be its own transaction.
 _READ_ONLY = "25006"
 
@@ -80,7 +82,7 @@ def translated(error: Error) -> WalagentError:
 
 
 def _hint(error: Error) -> str:
-    missing = error.sqlstate in {"3F000", "42P01", "42883"}
+    missing = error.sqlstate in NOT_MIGRATED
     return "Run walagent migrate if this database is not migrated." if missing else ""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from walagent.config import Config, Database, Embedded
 from walagent.config.dsn import Logins, Places, choose, open_places
@@ -54,6 +55,32 @@ def test_the_reader_may_have_a_login_of_its_own() -> None:
     same = choose(Config(), Environment({}), dsn="host=flag")
     found = [choice and choice.replication_dsn for choice in (flag, variable, file, same)]
     assert found == ["user=flag", "user=variable", "host=file user=reader", "host=flag"]
+
+
+@pytest.mark.parametrize("option", ["dsn", "replication_dsn", "dbname"])
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_option_selects_no_database(option: str, value: str) -> None:
+    """`--dsn "$URL"` without that variable must not mean another database."""
+    with pytest.raises(ConfigError, match="is empty"):
+        choose(FILE, Environment({}), **{option: value})
+
+
+def test_another_database_of_the_same_server_is_chosen_by_its_name() -> None:
+    """In both connection strings, whoever has named the server."""
+    choice = choose(FILE, Environment({}), dbname="demo")
+    assert choice is not None
+    assert [conninfo_to_dict(each) for each in (choice.dsn, choice.replication_dsn)] == [
+        {"host": "file", "dbname": "demo"},
+        {"host": "file", "user": "reader", "dbname": "demo"},
+    ]
+    libpq = choose(Config(), Environment({"PGHOST": "x"}), dbname="demo")
+    assert libpq is not None
+    assert libpq.dsn == "dbname=demo"
+
+
+def test_the_embedded_server_can_be_named() -> None:
+    """Commands that the demo prints reach it although a variable names another server."""
+    assert named(dsn="embedded", variables={"DATABASE_URL": "host=url"}) is None
 
 
 def test_a_reader_without_a_database_is_a_mistake() -> None:

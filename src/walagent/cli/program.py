@@ -1,0 +1,30 @@
+"""How a shell starts this walagent: printed commands must work when they are pasted."""
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+_HOME = "WALAGENT_HOME"
+
+
+def program() -> str:
+    """Return the start of a command line: the name if a shell finds this one by it, else a path.
+
+    The folder of the embedded server is part of it if a variable names it.
+    """
+    home = os.environ.get(_HOME)
+    return f"{_HOME}={shlex.quote(home)} {_path()}" if home else _path()
+
+
+def _path() -> str:
+    script = Path(sys.argv[0])
+    if script.name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m walagent"
+    found = shutil.which(script.name)
+    if found is not None and Path(found).absolute() == script.absolute():
+        return script.name
+    absolute, here = script.absolute(), Path.cwd()
+    near = absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
+    return shlex.quote(str(near))
