@@ -44,8 +44,19 @@ FLOATS: Final = frozenset({FLOAT4, FLOAT8})
 NUMBERS: Final = INTEGERS | FLOATS | {NUMERIC}
 TEXTS: Final = frozenset({CHAR, NAME, TEXT, BPCHAR, VARCHAR})
 
+# Types of fixed length, of which PostgreSQL never stores a value out of line (TOAST).
+FIXED_LENGTH: Final = frozenset({
+    BOOL, CHAR, NAME, OID, MONEY, UUID, DATE, TIME, TIMETZ, TIMESTAMP, TIMESTAMPTZ, INTERVAL,
+    *INTEGERS, *FLOATS,
+})  # fmt: skip
+
 _NAMES: Final[Mapping[int, str]] = {each.oid: each.regtype for each in types}
 _ELEMENTS: Final[Mapping[int, int]] = {each.array_oid: each.oid for each in types if each.array_oid}
+
+# By the names in pg_type, which differ from those of SQL for the oldest types: int4 is integer.
+SQL_NAMES: Final[Mapping[str, str]] = {each.name: each.regtype for each in types} | {
+    f"_{each.name}": f"{each.regtype}[]" for each in types
+}
 
 _TIMES: Final = frozenset({TIME, TIMETZ, TIMESTAMP, TIMESTAMPTZ})
 _LENGTH_WITH_HEADER: Final = frozenset({BPCHAR, VARCHAR})  # typmod counts a 4-byte header

@@ -12,8 +12,8 @@ wal2json differs in these points:
   earlier change contained the column.
 - An update always includes its key.  It is removed from `old` if it did not change, as in pgoutput;
   if all columns are the key, this cannot be distinguished from REPLICA IDENTITY FULL.
-- After columns were added or dropped, updates that omit values can show the table as last
-  described, until the next insert.
+- After a column was dropped, updates that omit values can show it as UNCHANGED until the next
+  insert, unless the replica identity is FULL.
 - Format 1 omits NULLs from the old row, has no commit LSN (the end LSN replaces it), and does not
   send TRUNCATE.
 
@@ -41,7 +41,7 @@ from walagent.wal.checkpoint import StreamPosition
 from walagent.wal.options import MARKER_PREFIX
 from walagent.wal.protocol import HEADER
 from walagent.wal.rowcode import make_change
-from walagent.wal.wal2json_rows import SeenTable, SeenTables, read_row
+from walagent.wal.wal2json_rows import SeenTable, SeenTables, is_full, read_row
 
 # What a default JSON parser does not keep: the digits of a numeric, the sign of a zero.
 _DELICATE: Final = re.compile(rb'"numeric[("]|:-0[,}]')
@@ -209,9 +209,9 @@ def _old(table: SeenTable, document: Document, new: Row | None) -> Row | None:
     if identity is None:
         return None
     old = read_row(table, identity, whole=False)
-    if new is None or len(old) == len(new):
+    if new is None or len(old) == len(new) or is_full(document):
         return old
-    return None if all(new[name] == old[name] for name in old) else old
+    return None if all(new.get(name) == value for name, value in old.items()) else old
 
 
 def _of_format_1(document: Document) -> Iterator[Document]:

@@ -10,10 +10,18 @@ from decimal import Decimal
 from typing import Any, Final
 
 from walagent.change import UNCHANGED, Column, Relation, Row, Value
+from walagent.pgtypes import FIXED_LENGTH, SQL_NAMES, type_name
 
 Reader = Callable[[Any], Value]
 Cells = Sequence[Mapping[str, Any]]  # [{"name": …, "type": …, "value": …}, …]
 _Shape = tuple[tuple[str, str], ...]
+
+_MOST_TABLES: Final = 10_000  # definitions kept
+_MOST_PLANS: Final = 256  # of one table: an update can omit any of its TOASTed columns
+
+# A row without a column of these types shows that the column was dropped.  One of another type is
+# kept in the definition until the next insert.
+_NEVER_OMITTED: Final = frozenset(type_name(oid, -1) for oid in FIXED_LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +52,36 @@ class SeenTables:
         self._wanted = wanted
         self._tables: dict[tuple[str, str], SeenTable] = {}
 
+    def __len__(self) -> int:
+        """Return the number of definitions."""
+        return len(self._tables)
+
     def learn(self, relation: Relation) -> None:
         """Register a known definition of a table, which holds until a row contradicts it."""
-        name = relation.schema, relation.name
-        self._tables[name] = SeenTable(relation, self._wanted(relation))
+        table = SeenTable(relation, self._wanted(relation))
+        self._remember((relation.schema, relation.name), table)
 
     def find(self, document: Mapping[str, Any]) -> SeenTable:
         """Return the definition of a change's table at that change."""
         name = document["schema"], document["table"]
         table = self._tables.get(name)
-        cells = document.get("columns") or document.get("identity") or ()
-        complete = document["action"] == "I"
+        full = is_full(document)
+        cells = (not full and document.get("columns")) or document.get("identity") or ()
+        complete = full or document["action"] == "I"
         if table is None or not _fits(table, _shape(cells), complete=complete):
-            relation = Relation(0, *name, _columns(cells, document.get("pk") or ()))
-            table = self._tables[name] = SeenTable(relation, self._wanted(relation))
+            known = () if table is None else table.relation.columns
+            key = document.get("pk") or ()
+            columns = _columns(cells, key) if complete else _merged(document, known)
+            relation = Relation(0, *name, columns)
+            table = self._remember(name, SeenTable(relation, self._wanted(relation)))
+        return table
+
+    def _remember(self, name: tuple[str, str], table: SeenTable) -> SeenTable:
+        """Store a definition; the one that was stored first makes room for it."""
+        self._tables.pop(name, None)
+        if len(self._tables) >= _MOST_TABLES:
+            del self._tables[next(iter(self._tables))]
+        self._tables[name] = table
         return table
 
 
@@ -68,6 +92,8 @@ def read_row(table: SeenTable, cells: Cells, *, whole: bool = True) -> Row:
     """
     shape = _shape(cells)
     if (plan := table.plans.get(shape)) is None:
+        if len(table.plans) >= _MOST_PLANS:
+            table.plans.clear()
         plan = table.plans[shape] = _plan(table.relation, shape)
     row: dict[str, Value] = {
         name: None if (value := cell["value"]) is None else read(value)
@@ -82,17 +108,56 @@ def _fits(table: SeenTable, shape: _Shape, *, complete: bool) -> bool:
     known = [(column.name, column.type_name) for column in table.relation.columns]
     if shape in table.plans or shape == tuple(known):
         return not complete or len(shape) == len(known)
-    return not complete and set(shape) <= set(known)
+    named = [(name, _sql_name(kind)) for name, kind in shape]
+    return named == known or (not complete and set(named) <= set(known))
 
 
 def _shape(cells: Cells) -> _Shape:
     return tuple([(cell["name"], cell["type"]) for cell in cells])
 
 
+def is_full(document: Mapping[str, Any]) -> bool:
+    """Return whether the old row of an update has all columns: REPLICA IDENTITY FULL.
+
+    The new row can lack TOASTed columns.  An old row with the same columns as the new one can also
+    be a key, unless it differs from the primary key.
+    """
+    columns, identity = document.get("columns") or (), document.get("identity") or ()
+    if not columns or len(identity) < len(columns):
+        return False
+    old = {cell["name"] for cell in identity}
+    key = {cell["name"] for cell in document.get("pk") or ()}
+    if len(identity) == len(columns) and (not key or old == key):
+        return False
+    return old.issuperset(cell["name"] for cell in columns)
+
+
+def _merged(document: Mapping[str, Any], known: Sequence[Column]) -> tuple[Column, ...]:
+    """Add what a document shows of a table to what is known.
+
+    An update omits unchanged TOASTed columns, and a delete has only a key: what is known but not
+    sent is dropped only if its type is never omitted.
+    """
+    columns, key = document.get("columns"), document.get("pk") or ()
+    cells = columns or document.get("identity") or ()
+    sent = {column.name: column for column in _columns(cells, key)}
+    kept = {
+        column.name: sent.pop(column.name, column)
+        for column in known
+        if column.name in sent or not columns or column.type_name not in _NEVER_OMITTED
+    }
+    return (*kept.values(), *sent.values())
+
+
 def _columns(cells: Cells, key: Cells) -> tuple[Column, ...]:
     names = {cell["name"] for cell in key}
     return tuple(
-        Column(cell["name"], cell.get("typeoid", 0), cell["type"], in_key=cell["name"] in names)
+        Column(
+            cell["name"],
+            cell.get("typeoid", 0),
+            _sql_name(cell["type"]),
+            in_key=cell["name"] in names,
+        )
         for cell in cells
     )
 
@@ -107,7 +172,12 @@ def _plan(relation: Relation, shape: _Shape) -> _RowReader:
 
 def reader_of(type_name: str) -> Reader:
     """Return the parser for JSON values of a type, which can also be the values' text."""
-    return _READERS.get(type_name.partition("(")[0], _text)
+    return _READERS.get(_sql_name(type_name).partition("(")[0], _text)
+
+
+def _sql_name(type_name: str) -> str:
+    """Return SQL's name of a type; without typmods, wal2json sends the name in pg_type."""
+    return SQL_NAMES.get(type_name, type_name)
 
 
 def _integer(value: int | str) -> int:

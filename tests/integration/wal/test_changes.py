@@ -94,6 +94,34 @@ async def test_wal2json_knows_a_column_that_it_has_never_sent(
     assert left[0].new == {"id": 1, "body": UNCHANGED, "state": "old"}
 
 
+@pytest.mark.wal2json
+@pytest.mark.parametrize("identity", ["default", "full"])
+async def test_wal2json_knows_an_omitted_column_after_the_table_has_changed(
+    conn: AsyncConnection, dsn: str, identity: str
+) -> None:
+    """Like pgoutput: the column is there, and its value is unchanged."""
+    await conn.execute(TICKETS)
+    await conn.execute("alter table tickets alter body set storage external")
+    await conn.execute(f"alter table tickets replica identity {identity}".encode())
+    one = await follow(conn, dsn, "tickets")
+    other = await follow(conn, dsn, "tickets", plugin="wal2json")
+    await conn.execute("insert into tickets values (1, repeat('x', 5000), 'new')")
+    await conn.execute("alter table tickets add note text")
+    await conn.execute("update tickets set state = 'old'")
+    await conn.execute("alter table tickets rename note to remark")
+    await conn.execute("update tickets set state = null, remark = 'x'")
+    left, right = [await read_changes(conn, dsn, options) for options in (one, other)]
+    full = identity == "full"
+    for change, other_change in zip(left[1:], right[1:], strict=True):
+        assert other_change.new is not None
+        assert change.new is not None
+        assert other_change.old == change.old
+        assert {**change.new} == {n: v for n, v in other_change.new.items() if n in change.new}
+        assert change.new["body"] is UNCHANGED
+        if full:
+            assert [*other_change.new] == [*change.new]
+
+
 async def test_the_rows_of_a_copy_have_different_ordinals(conn: AsyncConnection, dsn: str) -> None:
     """They share one LSN, so only the ordinal tells them apart."""
     await conn.execute(TICKETS)

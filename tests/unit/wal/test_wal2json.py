@@ -27,6 +27,7 @@ from walagent.change import (
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal.wal2json import Wal2jsonTransactions
+from walagent.wal.wal2json_rows import SeenTables, read_row
 from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_marker
 
 AT = {"xid": 7, "timestamp": "2026-11-21 11:27:21.5+00", "lsn": "0/64", "nextlsn": "0/8C"}
@@ -114,6 +115,90 @@ def test_a_table_that_changes_its_columns_is_another_relation() -> None:
     found = changes(read(BEGIN, INSERT, wide, narrow))
     assert [len(change.relation.columns) for change in found] == [2, 3, 1]
     assert found[2].new == {"id": 1}
+
+
+STATE = {"name": "state", "type": "text", "value": "new"}
+NOTE = {"name": "note", "type": "text", "value": None}
+COUNT = {"name": "count", "type": "integer", "value": 1}
+WIDE = {**INSERT, "columns": [ID, B, STATE, COUNT]}
+
+
+def update_of(*cells: object, identity: Iterable[object] = (ID,)) -> dict[str, object]:
+    """An update that sends these cells."""
+    return {**WIDE, "action": "U", "columns": cells, "identity": list(identity)}
+
+
+def test_types_can_have_their_names_in_pg_type() -> None:
+    """As wal2json writes them without include-typmod, in both formats."""
+    cells = [
+        {"name": "id", "type": "int4", "value": 1},
+        {"name": "ok", "type": "bool", "value": True},
+        {"name": "ratio", "type": "float8", "value": 1},
+        {"name": "name", "type": "varchar", "value": "x"},
+        {"name": "list", "type": "_int8", "value": "{1}"},
+    ]
+    (change,) = changes(read(BEGIN, {**INSERT, "columns": cells}))
+    assert change.new == {"id": 1, "ok": True, "ratio": 1.0, "name": "x", "list": "{1}"}
+    assert [column.type_name for column in change.relation.columns] == [
+        "integer", "boolean", "double precision", "character varying", "bigint[]",
+    ]  # fmt: skip
+    document = {
+        **{name: AT[name] for name in ("xid", "timestamp", "nextlsn")},
+        "change": [
+            {
+                "kind": "insert", **TABLE, "columnnames": ["id", "ok"],
+                "columntypes": ["int4", "bool"], "columnvalues": [1, False],
+            }
+        ],
+    }  # fmt: skip
+    (change,) = changes(read(document))
+    assert change.new == {"id": 1, "ok": False}
+
+
+def test_a_full_old_row_describes_a_table_that_changed() -> None:
+    """A value that the new row omits is in the old row: nothing is lost, and nothing raises."""
+    added = update_of(ID, STATE, COUNT, NOTE, identity=[ID, B, STATE, COUNT, NOTE])
+    dropped = update_of(ID, STATE, identity=[ID, B, STATE])
+    renamed = update_of(ID, {**STATE, "name": "s"}, identity=[ID, B, {**STATE, "name": "s"}])
+    found = changes(read(BEGIN, WIDE, added, dropped, renamed))[1:]
+    assert [[column.name for column in change.relation.columns] for change in found] == [
+        ["id", "b", "state", "count", "note"],
+        ["id", "b", "state"],
+        ["id", "b", "s"],
+    ]
+    for change in found:
+        assert change.new is not None
+        assert change.old is not None
+        assert (change.new["b"], change.old["b"]) == (UNCHANGED, "x")
+
+
+def test_a_column_that_an_update_omits_is_not_dropped_because_another_was_added() -> None:
+    """It is TOASTed; only a type that is never TOASTed shows that its column is gone."""
+    (_, added) = changes(read(BEGIN, WIDE, update_of(ID, STATE, COUNT, NOTE)))
+    assert added.new == {"id": 1, "b": UNCHANGED, "state": "new", "count": 1, "note": None}
+    (_, dropped) = changes(read(BEGIN, WIDE, update_of(ID, STATE, NOTE)))
+    assert dropped.new == {"id": 1, "b": UNCHANGED, "state": "new", "note": None}
+
+
+def test_a_delete_does_not_narrow_a_table() -> None:
+    """It has the key only, also where the key is new."""
+    key = {"name": "key", "type": "integer", "value": 2}
+    delete = {"action": "D", **TABLE, "identity": [key], "pk": [{"name": "key"}]}
+    _, deleted, updated = changes(read(BEGIN, WIDE, delete, update_of(ID, STATE, COUNT, key)))
+    assert deleted.old == {"key": 2}
+    assert updated.new == {"id": 1, "b": UNCHANGED, "state": "new", "count": 1, "key": 2}
+
+
+def test_definitions_and_plans_have_a_limit() -> None:
+    """A database that creates tables every day does not fill the memory of its reader."""
+    tables = SeenTables(lambda _: True)
+    for n in range(10_001):
+        tables.find({**INSERT, "table": f"t{n}"})
+    assert len(tables) == 10_000
+    table = tables.find(INSERT)
+    for n in range(300):
+        read_row(table, [{**ID, "name": f"c{n}"}], whole=False)
+    assert len(table.plans) <= 256
 
 
 def test_what_nobody_wants_is_counted() -> None:
