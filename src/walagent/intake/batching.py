@@ -4,12 +4,13 @@ A small transaction is collected whole and joins the group for the next commit o
 large one reaches a limit while it is still open, and is ingested piece by piece.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from walagent.attachment import Attachment
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece
+from walagent.intake.row_images import RowImages, may_need_images
 from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.match import Candidates, TooDeep, alike, matches
@@ -68,6 +69,7 @@ class OpenTransaction:
     begin: Begin
     origin: Origin | None = None
     batch: Batch = field(default_factory=Batch)
+    images: RowImages = field(default_factory=RowImages)
     has_changes: bool = False
 
 
@@ -148,8 +150,15 @@ class Batcher:
     ) -> None:
         """Find what changes of one relation and one operation start."""
         begin, batch, op = opened.begin, opened.batch, changes[0].op
-        lacks = self.registry.lacks(changes[0].relation, op)
+        relation = changes[0].relation
+        lacks = self.registry.lacks(relation, op)
+        completed: Mapping[int, Change] = {}
+        if may_need_images(relation, attachments):
+            completed = opened.images.complete(changes)
         for found in matches(changes, attachments, opened.origin, lacks):
+            if completed and isinstance(found, Candidates):
+                with_values = [completed.get(each.ordinal, each) for each in found.changes]
+                found = replace(found, changes=with_values)  # noqa: PLW2901 - the same, completed
             batch.found.append((begin, found))
             if isinstance(found, Candidates):
                 batch.size += len(found.changes)

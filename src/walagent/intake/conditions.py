@@ -19,6 +19,7 @@ from walagent.attachment import Attachment
 from walagent.change import Change, Relation
 from walagent.connection import TEXT_FORMS
 from walagent.matching import predicate
+from walagent.matching.document import readable
 from walagent.matching.match import Candidates, Match
 from walagent.matching.predicate import ColumnTypes, Texts
 from walagent.store import tables
@@ -53,7 +54,28 @@ class Deferred:
     reason: str
 
 
-Verdict = Match | Raised | Deferred
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A value that the condition reads is in neither the WAL nor the table."""
+
+    match: Match
+    hidden: bool = False  # row security can hide the row from the role
+
+    @property
+    def reason(self) -> str:
+        """Return what is missing."""
+        columns = predicate.omitted(self.match.attachment, self.match.change)
+        names = ", ".join(f'"{readable(name)}"' for name in columns)
+        row = "its row does not exist now, or had no key"
+        if self.hidden:
+            row += f', or is invisible to role "{self.match.attachment.authority.run_as}"'
+        return (
+            "condition could not be evaluated: the WAL omits the unchanged value of column"
+            f" {names}, and {row}"
+        )
+
+
+Verdict = Match | Raised | Deferred | Gone
 _Numbered = Sequence[tuple[int, Match]]
 
 
@@ -206,6 +228,10 @@ class Evaluator:
         for n, match in enumerate(matches):
             if found := predicate.oversized(attachment, match.change):
                 verdicts[n] = _too_large(match, *found)
+            elif predicate.omitted(attachment, match.change) and not predicate.is_found_by_key(
+                attachment, match.change
+            ):
+                verdicts[n] = Gone(match)
             else:
                 rest.append((n, match))
         for at in range(0, len(rest), _AT_ONCE):
@@ -222,10 +248,22 @@ class Evaluator:
             if await self._has_become_visible(group[-1][1].change.xid):
                 answer = await self._try(group)
         if not isinstance(answer, Error):
-            return answer
+            return answer | await self._look_again(answer)
         if reason := await self.why_not_at_all(group[0][1]):
             return {n: Deferred(match, reason) for n, match in group}
         return await self._halve(group, answer)
+
+    async def _look_again(
+        self, verdicts: Mapping[int, bool | Verdict]
+    ) -> dict[int, bool | Verdict]:
+        """Look again for rows that were not found: their transactions might not be visible yet."""
+        gone = [(n, each.match) for n, each in verdicts.items() if isinstance(each, Gone)]
+        if not gone:
+            return {}
+        for xid in {match.change.xid for _, match in gone}:
+            await self._has_become_visible(xid)
+        answer = await self._try(gone)
+        return dict(await self._halve(gone, answer)) if isinstance(answer, Error) else answer
 
     async def _has_become_visible(self, xid: int) -> bool:
         """Wait until a transaction is visible to others; return False if it already was.
@@ -267,7 +305,7 @@ class Evaluator:
 
     async def _try(
         self, group: _Numbered, *, rows: bool = True
-    ) -> Mapping[int, bool | Verdict] | Error:
+    ) -> dict[int, bool | Verdict] | Error:
         """Evaluate; return an error that would be raised again."""
         try:
             return await self._ask(group, rows=rows)
@@ -287,7 +325,14 @@ class Evaluator:
             await self._conn.execute(_settings(attachment, exact=has_no_encoding(self._conn)))
             cursor = AsyncRawCursor(self._conn)
             await cursor.execute(statement, [RawText(orjson.dumps(given if rows else [], exact))])
-            return {n: verdict is True for n, verdict in await cursor.fetchall()}
+            answer, matches = await cursor.fetchall(), dict(group)
+            hidden = looks_up and await tables.has_row_security(
+                self._conn, attachment.target.relation_oid
+            )
+            return {
+                n: Gone(matches[n], hidden) if gone else verdict is True
+                for n, verdict, gone in answer
+            }
 
     async def _statement(
         self, attachment: Attachment, relation: Relation, *, looks_up: bool

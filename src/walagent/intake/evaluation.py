@@ -10,7 +10,7 @@ from walagent import metrics
 from walagent.attachment import Attachment
 from walagent.change import Begin
 from walagent.intake.batching import Found
-from walagent.intake.conditions import Deferred, Evaluator, Raised, Verdict
+from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised, Verdict
 from walagent.intake.new_runs import new_run
 from walagent.matching.document import SizeLimits
 from walagent.matching.match import Candidates, Match, TooDeep
@@ -70,7 +70,7 @@ def _count(candidates: int, outcomes: Sequence[Outcome]) -> None:
     counts = Counter(map(type, outcomes))
     deep = counts[TooDeep]
     metrics.changes.labels("unmatched").inc(candidates - (len(outcomes) - deep))
-    metrics.changes.labels("failed").inc(counts[Raised])
+    metrics.changes.labels("failed").inc(counts[Raised] + counts[Gone])
     metrics.changes.labels("deferred").inc(counts[Deferred])
     metrics.changes.labels("matched").inc(counts[Match])
     metrics.changes.labels("skipped").inc(deep)

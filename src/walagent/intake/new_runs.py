@@ -3,7 +3,7 @@
 from typing import Any
 
 from walagent.change import Begin
-from walagent.intake.conditions import Deferred, Raised, Verdict, match_of
+from walagent.intake.conditions import Deferred, Gone, Raised, Verdict, match_of
 from walagent.intake.deferred_codec import write_change
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
@@ -64,6 +64,10 @@ def state_of(
         case Raised(_, sqlstate, message):
             reason = f"condition raised an error: {message}"
             return RunState.DEAD, {"reason": reason, "sqlstate": sqlstate}
+        case Gone(_, hidden):
+            # Of a row that the role cannot see, no run would have been executed.
+            state = RunState.SKIPPED if hidden else RunState.DEAD
+            return state, {"reason": found.reason, "sqlstate": "02000"}
         case TooDeep(attachment, _, origin):
             reason = (
                 f"depth {origin.depth + 1} of the chain of runs exceeds max_depth"

@@ -21,6 +21,13 @@ from walagent.matching.document import json_columns, row_json
 MAX_EVALUATED = 16 << 20
 
 
+# The condition is not evaluated without a value that it reads: it would be NULL.
+_LOOKED_UP = (
+    "case when given.key is null or present.part is not null then ({}) end,\n"
+    "       given.key is not null and present.part is null"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnTypes:
     """The SQL types of the columns that an evaluation can need."""
@@ -54,12 +61,29 @@ def oversized(attachment: Attachment, change: Change) -> tuple[str, int] | None:
     return None
 
 
+def omitted(attachment: Attachment, change: Change) -> Sequence[str]:
+    """Return the columns that the condition reads and whose values the WAL omits."""
+    new, old = change.new or {}, change.old or {}
+    return [
+        name
+        for name, value in new.items()
+        if value is UNCHANGED and name not in old and _is_read(name, attachment)
+    ]
+
+
+def is_found_by_key(attachment: Attachment, change: Change) -> bool:
+    """Return whether the change has a key by which its row can be looked up."""
+    names, new = attachment.target.key_columns, change.new or {}
+    return bool(names) and all(new.get(name, UNCHANGED) is not UNCHANGED for name in names)
+
+
 def statement(
     attachment: Attachment, shape: ColumnTypes, *, looks_up: bool = False
 ) -> sql.Composed:
     """Build the statement; its parameter `$1` is the JSON array from `rows`.
 
-    Its rows are (n, verdict), in any order.  Execute it with a raw cursor: other cursors take a
+    Its rows are (n, verdict, gone), in any order; *gone* if a value is omitted and the row, which
+    would have it, was not found.  Execute it with a raw cursor: other cursors take a
     percent sign in the condition or in a name for a parameter.
 
     Args:
@@ -67,14 +91,16 @@ def statement(
     """
     columns = [name for name in shape.then if _is_read(name, attachment)]
     return sql.SQL(
-        "select given.n, ({condition})\n"
+        "select given.n, {verdict}\n"
         "  from jsonb_to_recordset($1::jsonb)\n"
         "           as given (n integer, new jsonb, old jsonb, key jsonb)\n"
         "{present}"
         "       cross join lateral {new}\n"
         "       cross join lateral {old}"
     ).format(
-        condition=sql.SQL(attachment.trigger.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
+        verdict=sql.SQL(_LOOKED_UP if looks_up else "({}), false").format(
+            sql.SQL(attachment.trigger.condition or "true")  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
+        ),
         present=_present_row(attachment, shape, columns) if looks_up else sql.SQL(""),
         new=_record(
             "new", "coalesce(present.part, '{}') || given.new" if looks_up else "given.new",
@@ -279,11 +305,7 @@ def _whole(change: Change) -> Row | None:
 
 def _key(attachment: Attachment, change: Change) -> dict[str, Any] | None:
     """Return the key to look up the current row; None if not needed or not possible."""
-    new, old = change.new or {}, change.old or {}
-    missing = any(
-        value is UNCHANGED and name not in old and _is_read(name, attachment)
-        for name, value in new.items()
-    )
-    if not missing or not attachment.target.key_columns:
+    if not omitted(attachment, change) or not is_found_by_key(attachment, change):
         return None
-    return row_json({name: new[name] for name in attachment.target.key_columns if name in new})
+    new = change.new or {}
+    return row_json({name: new[name] for name in attachment.target.key_columns})

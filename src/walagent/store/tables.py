@@ -79,6 +79,16 @@ async def has_text_casts(conn: Connection) -> bool:
     return bool(row and row[0])
 
 
+async def has_row_security(conn: Connection, oid: int) -> bool:
+    """Return whether row security limits what the current role reads of a table."""
+    cursor = await conn.execute(
+        "select pg_catalog.row_security_active(oid) from pg_catalog.pg_class where oid = %(oid)s",
+        {"oid": oid},
+    )
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
 async def is_ending(conn: Connection, xid: int) -> bool:
     """Return whether a transaction that committed in the WAL is still invisible to others.
 

@@ -9,10 +9,14 @@ from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import DESK, attach, column, role, rows, run_all, value
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
-from walagent.intake.conditions import Deferred, Evaluator, Raised
+from walagent.config import Config
+from walagent.explain.facts import explain, sentences
+from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised
+from walagent.intake.new_runs import state_of
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.message import Json
+from walagent.run import RunState
 from walagent.wal.types import PARSERS, kind_of
 
 TYPES = """
@@ -251,15 +255,68 @@ async def test_updates_are_judged_by_what_the_wal_brings(
     async with daemon(conn, dsn) as d:
         await attach_all(conn, "support_tickets", dict.fromkeys(conditions), "update")
         await run_all(conn, CHANGES.replace("issue = 'x'", "issue = issue"))
-        # The evaluate looks at row 3 when it is row 30 already: it finds nothing, and NULL decides.
+        # Row 3 is row 30 already: its value is gone, so nobody can say whether it matches.
         if identity == "default":
-            conditions = conditions | {"length(new.issue) > 9000": [1, 30]}
+            conditions = conditions | {"length(new.issue) > 9000": [1, -3, 30]}
         else:
             conditions = conditions | {
                 "length(new.issue) > 9000": [1, 3, 30],
                 "length(old.issue) > 9000": [1, 2, 3, 30],
             }
         await check(d, conditions, subtests)
+
+
+LARGE = """
+create table page (id int primary key, a int, big text);
+alter table page alter big set storage external;
+insert into page select n, 1, repeat('x', 5000) from generate_series(1, 6) n;
+"""
+# In one transaction each: the value is gone when the condition is evaluated, or was written before.
+GONE = """
+begin; update page set a = 2 where id = 1; delete from page where id = 1; commit;
+begin; update page set a = 2 where id = 2; update page set id = 20 where id = 2; commit;
+begin; update page set big = repeat('y', 4500), a = 2 where id = 3;
+update page set a = 3 where id = 3; delete from page where id = 3; commit;
+begin; insert into page values (7, 1, repeat('z', 6000)); update page set a = 2 where id = 7;
+update page set id = 70 where id = 7; delete from page where id = 70; commit;
+update page set a = 4 where id = 4;
+"""
+
+
+@pytest.mark.parametrize(
+    "plugin", ["pgoutput", pytest.param("wal2json", marks=pytest.mark.wal2json)]
+)
+async def test_a_value_that_is_gone_is_no_null(
+    conn: AsyncConnection, dsn: str, plugin: str
+) -> None:
+    """Neither a match nor its absence is silent: a run says so, and `why` shows it.
+
+    A value that the same transaction wrote is known.
+    """
+    await run_all(conn, DESK + LARGE)
+    async with daemon(conn, dsn, parts=("reader",), plugin=plugin) as d:
+        conditions = ("new.big is null", "length(new.big) > 4000", "new.a = 4")
+        await attach_all(conn, "page", dict.fromkeys(conditions), "insert,update")
+        await run_all(conn, GONE)
+        await d.caught_up()
+        # Row 20 is there when it is evaluated; what happened to it before needs no lookup.
+        assert await fired(conn) == {
+            "new.big is null": [-1, -2],
+            "length(new.big) > 4000": [-1, -2, 3, 3, 4, 7, 7, 20, 70],
+            "new.a = 4": [4],
+        }
+        (reason, state) = (
+            await rows(
+                conn,
+                "select distinct error ->> 'reason', error ->> 'sqlstate' from agent.run"
+                " where state = 'dead'",
+            )
+        )[0]
+        assert '"big"' in reason
+        assert "could not be evaluated" in reason
+        assert state == "02000"
+        told = [*sentences(await explain(conn, Config(), "page", "1"))]
+        assert any("could not be evaluated" in line for line in told)
 
 
 async def test_deletes_are_judged_by_their_old_row(conn: AsyncConnection, dsn: str) -> None:
@@ -387,7 +444,13 @@ async def test_a_present_row_that_the_role_may_not_see_is_not_looked_at(
                              {"id": n, "issue": UNCHANGED}, None), None)
             for n in (1, 2, 3)
         ]  # fmt: skip
-        assert await Evaluator(conn).evaluate(matches) == matches[:1]
+        seen, hidden, gone = await Evaluator(conn).evaluate(matches)
+        assert (seen, hidden, gone) == (
+            matches[0],
+            Gone(matches[1], hidden=True),
+            Gone(matches[2], hidden=True),
+        )
+        assert state_of(hidden)[0] is RunState.SKIPPED
 
 
 async def test_without_conditions_nobody_is_asked(conn: AsyncConnection) -> None:

@@ -1,0 +1,65 @@
+"""What a transaction wrote before completes what it omits later."""
+
+from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
+from walagent.intake.row_images import RowImages, may_need_images
+from walagent.lsn import Lsn
+
+from tests.helpers.build import attachment  # isort: skip
+
+LONG = "x" * 600
+PAGES = Relation(
+    7,
+    "public",
+    "page",
+    (Column("id", 23, "integer", in_key=True), Column("body", 25, "text", in_key=False)),
+)
+
+
+def change(n: int, op: Op, new: Row | None, old: Row | None = None) -> Change:
+    """The change with this ordinal."""
+    return Change(Lsn(1), n, op, PAGES, new, old)
+
+
+def test_a_value_is_taken_from_the_last_change_of_the_same_row() -> None:
+    """Also under another key; not after a delete, and not from another row."""
+    images = RowImages()
+    assert images.complete([change(0, Op.INSERT, {"id": 1, "body": LONG})]) == {}
+    found = images.complete(
+        [
+            change(1, Op.UPDATE, {"id": 1, "body": UNCHANGED}),
+            change(2, Op.UPDATE, {"id": 2, "body": UNCHANGED}, {"id": 1}),
+            change(3, Op.UPDATE, {"id": 2, "body": UNCHANGED}),
+            change(4, Op.UPDATE, {"id": 1, "body": UNCHANGED}),
+        ]
+    )
+    assert {n: each.new for n, each in found.items()} == {
+        1: {"id": 1, "body": LONG},
+        2: {"id": 2, "body": LONG},
+        3: {"id": 2, "body": LONG},
+    }
+    images.complete([change(5, Op.DELETE, None, {"id": 2})])
+    assert images.complete([change(6, Op.UPDATE, {"id": 2, "body": UNCHANGED})]) == {}
+
+
+def test_rows_are_dropped_when_they_are_too_many_or_their_table_changes() -> None:
+    """Memory is bounded, and a column of another type is another value."""
+    images = RowImages(most=1000)
+    images.complete([change(n, Op.INSERT, {"id": n, "body": LONG}) for n in range(2)])
+    assert images.complete([change(2, Op.UPDATE, {"id": 1, "body": UNCHANGED})]) == {}
+    images.complete([change(3, Op.INSERT, {"id": 3, "body": LONG})])
+    again = Relation(7, "public", "page", PAGES.columns)
+    update = Change(Lsn(1), 4, Op.UPDATE, again, {"id": 3, "body": UNCHANGED}, None)
+    assert images.complete([update]) == {}
+    images.complete([change(5, Op.TRUNCATE, None)])
+    assert images.complete([change(6, Op.UPDATE, {"id": 3, "body": UNCHANGED})]) == {}
+
+
+def test_only_conditions_on_values_that_can_be_omitted_need_them() -> None:
+    """Other attachments do not pay for them."""
+    ops = frozenset({Op.UPDATE})
+    of_body = attachment(ops=ops, condition="…", condition_columns=("body",))
+    of_id = attachment(ops=ops, condition="…", condition_columns=("id",))
+    assert may_need_images(PAGES, [of_id, of_body])
+    assert not may_need_images(PAGES, [of_id])
+    assert not may_need_images(PAGES, [attachment(ops=ops)])
+    assert not may_need_images(Relation(7, "public", "page", PAGES.columns, "f"), [of_body])
