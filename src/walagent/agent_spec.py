@@ -5,6 +5,7 @@ All values are frozen: a run keeps the version with which it started.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Self
 
 from walagent.change import Relation
@@ -34,6 +35,13 @@ class RunLimits:
         )
 
 
+class Finish(StrEnum):
+    """When a run ends."""
+
+    ANSWER = "answer"  # with an answer in words
+    AFTER_CALL = "after_call"  # when all calls of a reply have succeeded
+
+
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
     """Model, prompt, tools and limits of an agent, as one version."""
@@ -46,6 +54,7 @@ class AgentSpec:
     examples: tuple[Example, ...] = ()
     parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
     limits: RunLimits = RunLimits()
+    finish: Finish = Finish.ANSWER
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -59,6 +68,7 @@ class AgentSpec:
             examples=tuple(_example(example) for example in raw["examples"]),
             parameters=raw["parameters"],
             limits=RunLimits.from_json(raw),
+            finish=Finish(raw.get("finish", Finish.ANSWER)),
         )
 
     @property

@@ -159,6 +159,17 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class PriceBand:
+    """The prices of all tokens of a call whose input has more than `above` tokens."""
+
+    above: int
+    input_price: float
+    cached_input_price: float | None
+    cache_write_price: float | None
+    output_price: float
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model registered in `agent.model`.  Prices are in US dollars per million tokens, or None if
     unknown; then the cost is unknown, not zero.
@@ -178,3 +189,5 @@ class ModelSpec:
     output_price: float | None = None
     timeout: float = 120.0  # seconds for one call
     parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    reasons: bool = False  # before it answers, unless a parameter says otherwise
+    price_bands: tuple[PriceBand, ...] = ()  # by `above`, ascending

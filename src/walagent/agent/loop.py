@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 import orjson
 
 from walagent.agent.transcript import reply_from_json, result_to_json
-from walagent.agent_spec import AgentSpec
+from walagent.agent_spec import AgentSpec, Finish
 from walagent.message import Json, Reply, Stop, ToolCall
 from walagent.moves import Act, Ask, Call, Move, Note, Wait, fail, succeed
 from walagent.run import Step, StepKind
@@ -30,12 +30,14 @@ def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
         steps: oldest first.
         check: says what is wrong with a call's arguments, or None.
     """
-    recent = _since_retry(steps)
+    recent = since_retry(steps)
     at = next((n for n in reversed(range(len(steps))) if steps[n].kind == StepKind.REPLY), None)
     reply = None if at is None else reply_from_json(steps[at].content)
     after = () if at is None else steps[at + 1 :]
-    if reply is not None and reply.stop in _CUT and not any(_is_retry(step) for step in after):
-        return _refuse_cut(reply, after)
+    if reply is not None and reply.stop in _CUT and not _has_note(after):
+        return _refuse_cut(reply, after, recent, agent)
+    if reply is not None and _is_done(reply, after, agent):
+        return succeed(reply.text)
     if reason := _used_up(recent, agent):
         return fail(reason)
     if reply is None:
@@ -43,7 +45,7 @@ def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
     if reply.calls and reply.stop not in _CUT:
         must = must_call(steps, agent)
         return _next_call(reply, after, recent, agent, _checked(check, must))
-    if any(step.kind == StepKind.NOTE for step in after):
+    if _has_note(after):
         return Ask()
     return _judge_words(reply, steps, recent, agent)
 
@@ -63,8 +65,10 @@ def correct(text: str) -> Note:
     return Note(StepKind.NOTE, {"text": text, "correction": True})
 
 
-def _refuse_cut(reply: Reply, after: Sequence[Step]) -> Move:
-    """End a run whose model did not come to an end.
+def _refuse_cut(
+    reply: Reply, after: Sequence[Step], recent: Sequence[Step], agent: AgentSpec
+) -> Move:
+    """End a run whose model did not come to an end, or ask again with a higher output limit.
 
     None of the reply's calls is carried out: where it was cut, half a call may look like a whole
     one.  Each gets its answer first, as no provider reads back a call without one.
@@ -75,7 +79,58 @@ def _refuse_cut(reply: Reply, after: Sequence[Step]) -> Move:
             return refuse(call, "not carried out: the reply was cut off")
     if reply.stop is Stop.REFUSAL:
         return fail(f"the model refused: {reply.text[:500]}")
-    return fail("the model was cut off by its token limit; raise max_output_tokens")
+    if _may_ask_longer(recent, agent):
+        return correct("Your reply was cut off by its token limit. Answer again, in fewer words.")
+    return fail("the model was cut off by its token limit; raise max_output_tokens or max_cost")
+
+
+def _may_ask_longer(recent: Sequence[Step], agent: AgentSpec) -> bool:
+    """Whether the limit that cut a reply was a default, and the run can have another reply."""
+    replies = sum(step.kind == StepKind.REPLY for step in recent)
+    limits = agent.limits
+    return (
+        limits.max_output_tokens is None
+        and replies < limits.max_steps
+        and corrections(recent) < MAX_CORRECTIONS
+    )
+
+
+def _has_note(after: Sequence[Step]) -> bool:
+    return any(step.kind == StepKind.NOTE for step in after)
+
+
+def times_cut(steps: Sequence[Step]) -> int:
+    """Count the replies that were cut off by their token limit since the last retry."""
+    return sum(
+        step.kind == StepKind.REPLY and step.content["stop"] == Stop.LENGTH
+        for step in since_retry(steps)
+    )
+
+
+def _is_done(reply: Reply, after: Sequence[Step], agent: AgentSpec) -> bool:
+    """Whether the run ends without an answer in words.
+
+    Each call of the reply has succeeded, and one of them did something: a model that has only read
+    is asked again, because it reads in order to act.
+    """
+    if agent.finish is not Finish.AFTER_CALL or not reply.calls:
+        return False
+    good = {
+        step.content["call_id"]
+        for step in after
+        if step.kind == StepKind.RESULT and not step.content["is_error"]
+    }
+    return all(call.id in good for call in reply.calls) and any(
+        _acts(agent.tool(call.name), agent) for call in reply.calls
+    )
+
+
+def _acts(tool: Tool | None, agent: AgentSpec) -> bool:
+    return tool is not None and (
+        tool.effect is not Effect.READ
+        or tool.target == "do_nothing"
+        or tool.name == agent.tool_choice
+    )
 
 
 def _checked(check: Check, must: str | None) -> Check:
@@ -231,7 +286,7 @@ def _canonical(arguments: Mapping[str, Json] | None) -> str:
     return orjson.dumps(arguments, default=str, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def _since_retry(steps: Sequence[Step]) -> Sequence[Step]:
+def since_retry(steps: Sequence[Step]) -> Sequence[Step]:
     """Limits count from the last time that a person let the run go on."""
     starts = [n + 1 for n, step in enumerate(steps) if _is_retry(step)]
     return steps[starts[-1] :] if starts else steps

@@ -8,17 +8,23 @@ from typing import Any
 
 import orjson
 
-from walagent.agent.loop import must_call
+from walagent.agent.loop import must_call, times_cut
+from walagent.agent.output_limit import output_limit
 from walagent.agent.transcript import messages
 from walagent.agent.untrusted import RULE, framed
-from walagent.agent_spec import AgentSpec, Target
+from walagent.agent_spec import AgentSpec, Finish, Target
 from walagent.message import Json, ModelSpec, Request, ToolChoice
 from walagent.run import RunSpec, Step
 
 _RULES = f"""\
 You act on changes in a PostgreSQL database. Each task shows what changed as JSON between two \
-lines that carry the same marker. {RULE} Use only the tools you have been given. When there \
-is nothing more to do, answer with one short sentence that says what you did."""
+lines that carry the same marker. {RULE} Use only the tools you have been given."""
+_ENDS = {
+    Finish.ANSWER: " When there is nothing more to do, answer with one short sentence that says"
+    " what you did.",
+    Finish.AFTER_CALL: " The task ends when your calls have succeeded: make all of them in one"
+    " reply. If there is nothing to do, answer with one short sentence.",
+}
 
 
 def opening(changes: Sequence[Mapping[str, Any]], mark: str) -> str:
@@ -36,13 +42,13 @@ def _digits(value: object) -> orjson.Fragment:
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
     agent = run.agent
-    own = agent.system_prompt
+    own, rules = agent.system_prompt, _RULES + _ENDS[agent.finish]
     return Request(
-        system=f"{own}\n\n{_RULES}" if own else _RULES,
+        system=f"{own}\n\n{rules}" if own else rules,
         messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),
         tools=tuple(tool.spec for tool in agent.tools),
         choice=_choice(must_call(steps, agent), agent),
-        max_tokens=agent.limits.max_output_tokens or model.max_output_tokens,
+        max_tokens=output_limit(agent, model, times_cut(steps)),
         parameters=agent.parameters,
         examples=agent.examples,
         timeout=model.timeout,

@@ -16,7 +16,9 @@ def wanted_model(
     Raises:
         ConfigError: the model is new and has no provider.
     """
-    given = {key: value for key, value in entry.model_dump().items() if value is not None}
+    given = {
+        key: value for key, value in entry.model_dump(mode="json").items() if value is not None
+    }
     if name in registry:
         return given
     if "provider" not in given:

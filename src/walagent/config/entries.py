@@ -37,6 +37,21 @@ Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
 
 
+class PriceBandEntry(Part):
+    """The prices of all tokens of a call with a long prompt."""
+
+    above: Annotated[int, Field(ge=0)]
+    """Tokens of input that the call exceeds."""
+    input_price: Price
+    """Price of input tokens, in US dollars per million."""
+    cached_input_price: Price | None = None
+    """Price of tokens read from a prompt cache."""
+    cache_write_price: Price | None = None
+    """Price of tokens written to a prompt cache."""
+    output_price: Price
+    """Price of tokens that the model generates."""
+
+
 class ModelEntry(Part):
     """A model that agents can use.
 
@@ -71,6 +86,11 @@ class ModelEntry(Part):
     """Price of tokens written to a prompt cache.  Default: as registered."""
     output_price: Price | None = None
     """Price of tokens that the model generates.  Default: as registered."""
+    price_bands: tuple[PriceBandEntry, ...] | None = None
+    """Prices of long prompts.  Default: as registered."""
+    reasons: bool | None = None
+    """`true`: it reasons before it answers, and its default output limit is higher.  Default: as
+    registered."""
     parameters: dict[str, Any] | None = None
     """Sent with every request.  Default: as registered."""
     enabled: bool | None = None
@@ -190,12 +210,18 @@ class AgentEntry(Part):
     max_tokens: Positive | None = None
     """Tokens of one run, input and output."""
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    """US dollars of one run; a call that could exceed it is not made."""
+    """US dollars of one run.  The output limit of a call is lowered to what is left; if that is
+    less than 256 tokens, the call is not made."""
     max_seconds: Positive = 600
     """Seconds of one attempt, without waits for a person or a retry."""
     max_attempts: Positive = 5
     """Failed attempts before a run is `dead`."""
     max_output_tokens: Positive | None = None
-    """Tokens of one reply.  Default: the model's."""
+    """Tokens of one reply.  Default: what the tools need, at most the model's; a reply that this
+    default cuts off is asked for again."""
+    finish: Literal["answer", "after_call"] | None = None
+    """When a run ends: `answer`, with an answer in words; `after_call`, when all calls of a reply
+    have succeeded.  Default: `after_call` if `tool_choice` names a tool or the agent only writes to
+    its row, else `answer`."""
     attach: tuple[Attach, ...] = ()
     """A list of attachments."""

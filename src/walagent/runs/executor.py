@@ -125,6 +125,7 @@ class Executor:
         self._watch(Asking(prompt))
         request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
         reserved = await self.reservations.reserve(number, model.spec, request)
+        request = reserved.request
         faults.hit("model.asking")
         started = time.monotonic()
         reply = await self._answer(model, request)
@@ -135,7 +136,7 @@ class Executor:
         took = int((time.monotonic() - started) * 1000)
         async with self.log.recording:
             step = NewStep(self.log.seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
-            answer = _Answer(prompt, reply, step, number if reserved else None)
+            answer = _Answer(prompt, reply, step, number if reserved.counted else None)
             return await self._keep(answer, may_end=alone)
 
     def _content(self, prompt: Prompt, request: Request, reply: Reply) -> dict[str, Json]:

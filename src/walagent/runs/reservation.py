@@ -1,9 +1,21 @@
-"""Reserve the maximum cost of a model call in the run's limit and in each budget."""
+"""Reserve the maximum cost of a model call in the run's limit and in each budget.
+
+If the maximum does not fit, the output limit of the request is lowered to what is left.
+"""
 
 import asyncio
 import time
+from dataclasses import dataclass, replace
+from decimal import Decimal
 
-from walagent.agent.models.cost import is_free, worst_case, worst_case_cost
+from walagent.agent.loop import since_retry
+from walagent.agent.models.cost import (
+    LEAST_OUTPUT,
+    is_free,
+    within,
+    worst_case,
+    worst_case_cost,
+)
 from walagent.errors import BudgetExceededError, LimitReachedError
 from walagent.message import ModelSpec, Request
 from walagent.run import RunSpec
@@ -14,6 +26,14 @@ from walagent.store.budgets import Refusal, WorstCase
 from walagent.store.connections import Pool
 
 _HINT = "Run walagent budgets to see what is left, and when they reset."
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A request whose output limit is affordable, and whether a budget counts it."""
+
+    request: Request
+    counted: bool
 
 
 class Reservations:
@@ -43,8 +63,8 @@ class Reservations:
         """Record that a call is settled with its step."""
         self._open -= {call}
 
-    async def reserve(self, call: int, model: ModelSpec, request: Request) -> bool:
-        """Reserve the maximum cost of a call; return whether a budget counts it.
+    async def reserve(self, call: int, model: ModelSpec, request: Request) -> Reserved:
+        """Reserve the maximum cost of a call.
 
         Args:
             call: its number within the run.
@@ -53,18 +73,24 @@ class Reservations:
             BudgetExceededError: a budget does not allow it at present.
             LimitReachedError: it exceeds the run's limit, or a budget will never allow it.
         """
-        self._check_limit(model, request)
+        request = self._within_limit(model, request)
         if not self._known.count(self._run, model.name, free=is_free(model)):
-            return False
-        worst = WorstCase(model.name, *worst_case(request, model))
+            return Reserved(request, counted=False)
         deadline = time.monotonic() + self._patience
-        while (refusal := await self._try(call, worst)) is not None:
+        while True:
+            worst = WorstCase(model.name, *worst_case(request, model))
+            refusal = await self._try(call, worst)
+            if refusal is None:
+                return Reserved(request, counted=True)
+            if (smaller := _what_fits(refusal, model, request)) is not None:
+                request = smaller
+                continue
+            self._known.note(refusal)
             if refusal.wait is None:
                 raise LimitReachedError(refusal.reason, hint=_HINT)
             if not self._patience or time.monotonic() + refusal.wait > deadline:
                 raise BudgetExceededError(refusal.reason, refusal=refusal.raw, hint=_HINT)
             await asyncio.sleep(refusal.wait)
-        return True
 
     async def _try(self, call: int, worst: WorstCase) -> Refusal | None:
         self._open.add(call)  # also if the reply is lost
@@ -72,16 +98,27 @@ class Reservations:
             refusal = await budgets.reserve(conn, self._run, call, worst)
         if refusal is not None:
             self._open.discard(call)
-            self._known.note(refusal)
         return refusal
 
-    def _check_limit(self, model: ModelSpec, request: Request) -> None:
+    def _within_limit(self, model: ModelSpec, request: Request) -> Request:
         limit = self._run.agent.limits.max_cost
         if limit is None:
-            return
-        worst, spent = worst_case_cost(request, model), self._log.spent.cost or 0.0
-        if worst is not None and float(worst) + spent > limit:
+            return request
+        spent = sum(step.cost or 0 for step in since_retry(self._log.steps))
+        fitting = within(request, model, cost=Decimal(str(limit)) - Decimal(str(spent)))
+        if fitting is None:
+            worst = worst_case_cost(replace(request, max_tokens=LEAST_OUTPUT), model) or 0
             raise LimitReachedError(
                 f"max_cost reached: {spent:.6f} of {limit} US dollars spent,"
-                f" the next call may cost {float(worst):.6f}"
+                f" the next call may cost {float(worst):.6f} with {LEAST_OUTPUT} output tokens",
+                hint="Raise max_cost, shorten the prompt, or use a less expensive model.",
             )
+        return fitting
+
+
+def _what_fits(refusal: Refusal, model: ModelSpec, request: Request) -> Request | None:
+    """Lower the output limit to what the budget has left; None if that does not help."""
+    if refusal.left_cost is None and refusal.left_tokens is None:
+        return None
+    smaller = within(request, model, cost=refusal.left_cost, tokens=refusal.left_tokens)
+    return None if smaller == request else smaller

@@ -1,5 +1,6 @@
 """Load attachments for the reader, the workers and people."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -7,7 +8,7 @@ from psycopg.rows import dict_row
 
 from walagent.attachment import Attachment
 from walagent.errors import BrokenAttachmentError, WalagentError
-from walagent.message import ModelSpec
+from walagent.message import ModelSpec, PriceBand
 from walagent.run import Claim
 
 Connection = AsyncConnection[Any]
@@ -113,4 +114,18 @@ def _model(row: dict[str, Any]) -> ModelSpec:
     for price in ("input_price", "cached_input_price", "cache_write_price", "output_price"):
         row[price] = None if row[price] is None else float(row[price])
     row["timeout"] = float(row.pop("timeout_seconds"))
+    row["price_bands"] = tuple(_price_band(band) for band in row["price_bands"])
     return ModelSpec(**row)
+
+
+def _price_band(raw: Mapping[str, Any]) -> PriceBand:
+    def price(name: str) -> float | None:
+        return None if raw.get(name) is None else float(raw[name])
+
+    return PriceBand(
+        int(raw["above"]),
+        float(raw["input_price"]),
+        price("cached_input_price"),
+        price("cache_write_price"),
+        float(raw["output_price"]),
+    )

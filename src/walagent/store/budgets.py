@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, Self
 
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
@@ -38,13 +38,30 @@ class BudgetScope:
 class Refusal:
     """A budget does not allow a call.
 
-    `wait`: seconds until it does; None: never.  `raw` is for `wait_for_budget`.
+    `wait`: seconds until it does; None: never.  `raw` is for `wait_for_budget`.  What is left is
+    None if a wait is short.
     """
 
     budget: str
     reason: str
     wait: float | None
     raw: Json
+    left_cost: Decimal | None = None  # US dollars
+    left_tokens: int | None = None
+
+    @classmethod
+    def from_json(cls, raw: Json) -> Self:
+        """Build from the result of agent_internal.reserve()."""
+        kept = {key: value for key, value in raw.items() if not key.startswith("left_")}
+        cost = raw.get("left_cost")
+        return cls(
+            raw["budget"],
+            raw["reason"],
+            raw.get("wait"),
+            kept,
+            None if cost is None else Decimal(str(cost)),
+            raw.get("left_tokens"),
+        )
 
 
 async def load_scopes(conn: Connection) -> list[BudgetScope]:
@@ -92,7 +109,7 @@ async def reserve(conn: Connection, run: RunSpec, call: int, worst: WorstCase) -
     )
     row = await cursor.fetchone()
     raw = row[0] if row else None
-    return raw and Refusal(raw["budget"], raw["reason"], raw.get("wait"), raw)
+    return Refusal.from_json(raw) if raw else None
 
 
 async def wait_for_budget(conn: Connection, claim: Claim, refusal: Json, spent: Spent) -> None:

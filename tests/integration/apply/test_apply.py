@@ -55,7 +55,8 @@ def test_every_field_survives_the_way_into_the_database(user: User) -> None:
     """What is written and read back is equal, or each apply would make a new version."""
     text = """
 models:
-  ours: {provider: openai, base_url: 'http://localhost:1/v1', input_price: 0.15,
+  ours: {provider: openai, base_url: 'http://localhost:1/v1', input_price: 0.15, output_price: 0.6,
+         price_bands: [{above: 4000, input_price: 0.3, output_price: 1.2}], reasons: true,
          parameters: {temperature: 0.5, stop: [a]}, context_window: 8000}
 agents:
   a:
@@ -69,6 +70,7 @@ agents:
     max_cost: 0.1
     max_tokens: 5000000000
     max_output_tokens: 10
+    finish: answer
 attachments:
   b:
     table: public.support_tickets

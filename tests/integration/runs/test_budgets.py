@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -36,7 +37,7 @@ from walagent.message import Json, ModelSpec, Usage
 from walagent.run import Claim, RunSpec, RunState, StepKind
 from walagent.store import budgets, runs
 from walagent.store.budgets import Refusal, WorstCase
-from walagent.store.runs import NewStep
+from walagent.store.runs import NewStep, Spent
 
 SUPPORT = AgentSpec("support_tickets", "fake")
 LEFT = "select spent_cost, reserved_cost, spent_tokens, reserved_tokens from agent.budget_overview"
@@ -275,7 +276,6 @@ async def test_a_budget_that_is_used_up_says_until_when(
         ({"on_exceeded": "fail"}, 0.2, "exhausted"),
         ({}, 1.5, 'one call needs up to 1.5 US dollars, more than all of budget "all" (1)'),
         ({"max_tokens": 50}, 0.01, "one call needs up to 100 tokens, more than all"),
-        ({}, None, 'model "fake" has no price, which budget "all" in US dollars requires'),
     ],
 )
 async def test_what_waiting_does_not_help_says_so(
@@ -291,6 +291,71 @@ async def test_what_waiting_does_not_help_says_so(
     assert refusal is not None
     assert refusal.wait is None
     assert said in refusal.reason
+
+
+async def test_a_run_whose_model_has_no_price_waits_for_one(conn: AsyncConnection) -> None:
+    """It says so, and a price wakes it: that is the operator's to mend, and no fault of the run."""
+    await held(conn)
+    await make_budget(conn, on_exceeded="fail")
+    (run,) = await held(conn)
+    refusal = await reserve(conn, run, None)
+    assert refusal is not None
+    assert refusal.wait is not None
+    assert 'model "fake" has no price' in refusal.reason
+    await budgets.wait_for_budget(conn, run, refusal.raw, Spent(0, None))
+    due = "select state, next_attempt_at <= agent_internal.now() from agent.run order by id"
+    assert ("waiting_retry", False) in await rows(conn, due)
+    await run_all(
+        conn, "update agent.model set input_price = 1, output_price = 1 where name = 'fake'"
+    )
+    assert ("waiting_retry", True) in await rows(conn, due)
+
+
+@pytest.mark.parametrize(
+    ("columns", "left"),
+    [
+        ({}, (Decimal("0.1"), None)),
+        ({"on_exceeded": "fail"}, (Decimal("0.1"), None)),
+        ({"max_cost": None, "max_tokens": 90}, (None, 75)),
+    ],
+)
+async def test_a_refusal_says_what_is_left(
+    conn: AsyncConnection, columns: dict[str, Json], left: tuple[Decimal | None, int | None]
+) -> None:
+    """So that the call can be made smaller."""
+    await held(conn)
+    await make_budget(conn, "all", **columns)
+    await spend(conn, 0.9)
+    (run,) = await held(conn)
+    refusal = await reserve(conn, run, 0.5)
+    assert refusal is not None
+    assert (refusal.left_cost, refusal.left_tokens) == left
+    assert not {"left_cost", "left_tokens"} & refusal.raw.keys()
+
+
+async def test_calls_in_progress_are_waited_for(conn: AsyncConnection) -> None:
+    """What they hold is released within seconds: no smaller call is made instead."""
+    first, second = await held(conn, 2)
+    await make_budget(conn)
+    assert await reserve(conn, first, 0.9) is None
+    refusal = await reserve(conn, second, 0.5)
+    assert refusal is not None
+    assert (refusal.left_cost, refusal.left_tokens) == (None, None)
+
+
+async def test_a_call_is_made_with_what_a_budget_has_left(conn: AsyncConnection, dsn: str) -> None:
+    """The output limit is lowered: 10,000 tokens at 50 dollars a million are half a dollar."""
+    await run_all(conn, DESK)
+    await attach(conn, "max_output_tokens=10000")
+    spec = replace(PRICED, max_output_tokens=10_000, context_window=2_000)
+    model = ScriptedModel(["Done."], spec=spec)
+    await make_budget(conn, max_cost=Decimal("0.1"), on_exceeded="fail")
+    async with daemon(conn, dsn, {"fake": model}) as d:
+        await run_all(conn, "insert into support_tickets (issue) values ('one')")
+        ((_, state, _, _),) = await d.ended()
+    assert state == "succeeded"
+    assert [request.max_tokens for request in model.requests] == [1_600]
+    assert await value(conn, "select reserved_cost from agent.spend") == Decimal("0.1")
 
 
 async def test_a_budget_that_only_warns_counts_and_refuses_nothing(conn: AsyncConnection) -> None:

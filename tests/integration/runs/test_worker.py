@@ -227,10 +227,23 @@ async def test_an_answer_that_is_none_fails_the_run(
     """It would be the same again."""
     await run_all(conn, DESK + TICKET)
     async with daemon(conn, dsn, [answer], parts=("worker",)) as d:
-        await one(conn)
+        await one(conn, f"{SPEC}, max_output_tokens=512")
         state, why = await reason(d)
     assert state == "failed"
     assert tells in why
+
+
+async def test_a_reply_that_the_default_limit_cuts_off_is_asked_for_again(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """With a higher limit: a model that writes more than expected is no failure."""
+    await run_all(conn, DESK + TICKET)
+    spec = ModelSpec("fake", "scripted", "x", max_output_tokens=10_000)
+    model = ScriptedModel([Reply((Text("I thi"),), Stop.LENGTH), "ok"], spec=spec)
+    async with daemon(conn, dsn, {"fake": model}, parts=("worker",)) as d:
+        await one(conn)
+        assert await worked(d) == ("succeeded", "ok", None)
+    assert [request.max_tokens for request in model.requests] == [4_096, 10_000]
 
 
 async def test_a_model_that_nobody_knows_fails_the_run(conn: AsyncConnection, dsn: str) -> None:

@@ -1,7 +1,7 @@
 """What attaching checks, what it freezes, and what it leaves behind."""
 
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error
 
 from tests.helpers.database import (
     DESK,
@@ -18,6 +18,11 @@ from walagent.attachment import Attachment
 from walagent.change import Op
 from walagent.message import Json
 from walagent.tool_spec import Effect
+
+MODELS = """
+insert into agent.model (name, provider, model_id, input_price, output_price)
+values ('priced', 'scripted', 'x', 1, 20), ('unpriced', 'scripted', 'x', null, null);
+"""
 
 
 async def frozen(conn: AsyncConnection) -> Attachment:
@@ -760,3 +765,76 @@ async def test_a_statement_that_fails_later_takes_the_attach_back(conn: AsyncCon
         assert await value(conn, "select count(*) from pg_publication_rel") == 2
     assert await value(conn, "select count(*) from pg_publication_rel") == 1
     assert await value(conn, "select count(*) from agent.attachment") == 0
+
+
+# Limits that fit.
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("model=priced, max_cost=0.005", "too low: one call of model"),
+        ("model=unpriced, max_cost=5", "max_cost requires a model with prices"),
+    ],
+)
+async def test_a_limit_within_which_no_call_is_possible_is_refused(
+    conn: AsyncConnection, spec: str, said: str
+) -> None:
+    """Each run would fail before its first call."""
+    await run_all(conn, DESK + MODELS)
+    error = await refused(conn, f"select agent.attach('support_tickets', '{spec}')")
+    assert error.sqlstate == "WA014"
+    assert said in message_of(error)
+    assert error.diag.message_hint
+
+
+async def test_a_long_prompt_counts_towards_the_least_cost(conn: AsyncConnection) -> None:
+    """Its bytes are sent with each call."""
+    await run_all(conn, DESK + MODELS)
+    attached = "select agent.attach('support_tickets', 'priced', %s, name => %s, max_cost => 0.05)"
+    await conn.execute(attached, ["Be kind.", "short"])
+    with pytest.raises(Error, match="too low"):
+        await conn.execute(attached, ["Be kind. " * 10_000, "long"])
+
+
+async def test_a_limit_is_checked_when_the_agent_changes(conn: AsyncConnection) -> None:
+    """As when it is attached; a price that is gone is found at the next change."""
+    await run_all(conn, DESK + MODELS)
+    await value(conn, "select agent.attach('support_tickets', 'model=priced, max_cost=0.05')")
+    error = await refused(conn, "update agent.agent set max_cost = 0.0001")
+    assert error.sqlstate == "WA014"
+
+
+# When runs end.
+
+
+@pytest.mark.parametrize(
+    ("spec", "finish"),
+    [
+        ("writes=[status]", "after_call"),
+        ("writes=[status], tools=[do_nothing], tool_choice=required", "after_call"),
+        ("tools=[refund_user], tool_choice=refund_user", "after_call"),
+        ("tools=[refund_user]", "answer"),
+        ("tools=[refund_user], writes=[status]", "answer"),
+        ("tools=[refund_user], finish=after_call", "after_call"),
+        ("writes=[status], finish=answer", "answer"),
+        ("", "answer"),
+    ],
+)
+async def test_runs_end_after_their_calls_where_one_call_is_enough(
+    conn: AsyncConnection, spec: str, finish: str
+) -> None:
+    """Unless the attachment says otherwise."""
+    await run_all(conn, DESK)
+    await attach(conn, spec)
+    assert (await frozen(conn)).agent.finish == finish
+
+
+async def test_a_definition_of_the_first_release_ends_with_an_answer(
+    conn: AsyncConnection,
+) -> None:
+    """As its runs have begun."""
+    await run_all(conn, DESK)
+    await attach(conn, "writes=[status]")
+    old = "select definition - 'finish' from agent.attachment"
+    assert Attachment.from_json(await value(conn, old)).agent.finish == "answer"

@@ -4,10 +4,17 @@ import json
 
 import pytest
 
-from tests.helpers.build import Steps, attachment, tool, wants
+from tests.helpers.build import Steps, attachment, changed, tool, wants
 from walagent.agent.arguments import what_is_wrong
-from walagent.agent.loop import MAX_CORRECTIONS, corrections, must_call, next_move, refuse
-from walagent.agent_spec import RunLimits
+from walagent.agent.loop import (
+    MAX_CORRECTIONS,
+    corrections,
+    must_call,
+    next_move,
+    refuse,
+    times_cut,
+)
+from walagent.agent_spec import Finish, RunLimits
 from walagent.attachment import Attachment
 from walagent.message import Stop, ToolCall
 from walagent.moves import Act, Ask, Call, End, Move, Note, Wait, succeed
@@ -240,7 +247,9 @@ def test_nothing_is_required_of_a_model_that_may_choose() -> None:
 
 def test_a_reply_that_was_cut_off_fails_the_run() -> None:
     """Half a sentence is no result."""
-    assert "max_output_tokens" in failure(Steps().reply("I thi", stop=Stop.LENGTH))
+    assert "max_output_tokens" in failure(
+        Steps().reply("I thi", stop=Stop.LENGTH), limited(max_output_tokens=512)
+    )
 
 
 def test_a_refusal_fails_the_run_with_its_words() -> None:
@@ -266,6 +275,78 @@ def test_no_call_of_a_reply_that_was_not_whole_is_carried_out(stop: Stop, reason
         steps.result(call, "not carried out", is_error=True, correction=True)
     assert failure(steps, limited(max_steps=1)).startswith(reason)
     assert move(steps.retried()) == Ask()
+
+
+def test_a_reply_that_a_default_limit_cut_is_asked_for_again() -> None:
+    """Nobody chose the limit: the model is asked again, with a higher one, at most twice."""
+    call, steps = wants(), Steps()
+    for n in range(MAX_CORRECTIONS):
+        call = wants(call_id=f"c{n}")
+        steps.reply(call, stop=Stop.LENGTH)
+        assert move(steps) == refuse(call, "not carried out: the reply was cut off")
+        steps.result(call, "not carried out", is_error=True, correction=True)
+        found = move(steps)
+        assert isinstance(found, Note)
+        assert "cut off" in found.content["text"]
+        assert move(steps.note(**found.content)) == Ask()
+        assert times_cut(steps) == n + 1
+    assert "max_output_tokens" in failure(steps.reply("I", stop=Stop.LENGTH))
+    assert times_cut(steps.retried()) == 0
+
+
+def test_a_limit_of_the_agent_is_not_exceeded() -> None:
+    """Somebody chose it: the run fails."""
+    steps = Steps().reply("I", stop=Stop.LENGTH)
+    assert "max_output_tokens" in failure(steps, limited(max_output_tokens=512))
+
+
+# One call where one is enough.
+
+ONCE = attachment(REFUND, ESCALATE, tool("look", effect=Effect.READ), finish=Finish.AFTER_CALL)
+
+
+def test_a_run_ends_after_its_calls() -> None:
+    """All calls of a reply have succeeded: nothing is left to ask."""
+    other = wants("escalate", call_id="c2")
+    steps = Steps().reply("Both.", CALL, other).result(CALL)
+    assert move(steps, ONCE) == act(other, ESCALATE)
+    assert move(steps.result(other), ONCE) == succeed("Both.")
+
+
+@pytest.mark.parametrize("correction", [False, True])
+def test_a_failed_call_goes_back_to_the_model(*, correction: bool) -> None:
+    """A refusal of the database, of a person or of the arguments: the model decides again."""
+    steps = Steps().reply(CALL).result(CALL, "no", is_error=True, correction=correction)
+    assert move(steps, ONCE) == Ask()
+    again = wants(call_id="c2")
+    assert move(steps.reply(again).result(again), ONCE) == succeed("")
+
+
+def test_a_model_that_has_only_read_is_asked_again() -> None:
+    """It reads in order to act, unless the tool is the one that it must call."""
+    call = wants("look")
+    steps = Steps().reply(call).result(call)
+    assert move(steps, ONCE) == Ask()
+    assert move(steps, changed(ONCE, tool_choice="look")) == succeed("")
+
+
+def test_to_do_nothing_ends_the_run() -> None:
+    """It is a decision."""
+    nothing = tool("do_nothing", kind="builtin", target="do_nothing", effect=Effect.READ)
+    call = wants("do_nothing")
+    steps = Steps().reply(call).result(call)
+    assert move(steps, attachment(nothing, finish=Finish.AFTER_CALL)) == succeed("")
+
+
+def test_calls_that_end_the_run_go_beyond_no_limit() -> None:
+    """The last allowed reply is enough."""
+    once = changed(ONCE, limits=RunLimits(max_steps=1))
+    assert move(Steps().reply(CALL).result(CALL), once) == succeed("")
+
+
+def test_words_end_the_run_where_no_call_is_needed() -> None:
+    """An answer in words still is one."""
+    assert move(Steps().reply("Nothing to do."), ONCE) == succeed("Nothing to do.")
 
 
 # Tools that a person has to approve.
@@ -466,8 +547,8 @@ def test_corrections_count_anew_after_a_retry() -> None:
 def test_a_reply_that_failed_the_run_is_asked_for_again_after_a_retry(stop: Stop) -> None:
     """The model gets another try."""
     steps = Steps().reply("I", stop=stop)
-    assert isinstance(move(steps), End)
-    assert move(steps.retried()) == Ask()
+    assert isinstance(move(steps, limited(max_output_tokens=512)), End)
+    assert move(steps.retried(), limited(max_output_tokens=512)) == Ask()
 
 
 def test_a_retry_before_anything_happened_starts_the_run() -> None:

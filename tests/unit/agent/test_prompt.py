@@ -6,7 +6,7 @@ from decimal import Decimal
 from tests.helpers.build import Steps, attachment, changed, claim, run_of, tool, wants
 from walagent.agent.prompt import build_request
 from walagent.agent.untrusted import RULE, marker
-from walagent.agent_spec import RunLimits
+from walagent.agent_spec import Finish, RunLimits
 from walagent.attachment import Attachment
 from walagent.message import Example, Json, ModelSpec, Request, Text, ToolChoice, ToolSpec
 
@@ -102,7 +102,7 @@ def test_the_request_says_all_that_the_attachment_says() -> None:
     assert made.examples == (example,)
     assert made.parameters == {"effort": "low"}
     assert made.run_id == 7
-    assert (made.max_tokens, made.timeout) == (4096, 77)
+    assert (made.max_tokens, made.timeout) == (1024, 77)
     assert request(changed(on, limits=RunLimits(max_output_tokens=50))).max_tokens == 50
 
 
@@ -121,3 +121,11 @@ def test_a_choice_holds_until_a_tool_has_answered() -> None:
 def test_nothing_is_required_where_there_are_no_tools() -> None:
     """Providers refuse to be forced into nothing."""
     assert request(attachment(tool_choice="required")).choice == ToolChoice("auto")
+
+
+def test_the_model_is_told_how_its_run_ends() -> None:
+    """One that ends after its calls is not asked for closing words."""
+    assert "one short sentence that says what" in request(attachment()).system
+    once = request(attachment(finish=Finish.AFTER_CALL)).system
+    assert "make all of them in one reply" in once
+    assert "says what you did" not in once

@@ -1,10 +1,12 @@
 """What a call cost, and what the next one can cost at most.  Pure; US dollars."""
 
+from dataclasses import replace
 from decimal import Decimal
+from typing import Final
 
 import orjson
 
-from walagent.message import Json, ModelSpec, Request, Usage
+from walagent.message import Json, ModelSpec, PriceBand, Request, Usage
 
 _MILLION = Decimal(1_000_000)
 
@@ -12,6 +14,7 @@ _MILLION = Decimal(1_000_000)
 # 800 once for tools.
 _AROUND_EACH = 32
 _AROUND_ALL = 1_500
+LEAST_OUTPUT: Final = 256  # tokens; with fewer, few replies are whole
 
 
 def cost_of(usage: Usage, spec: ModelSpec) -> Decimal | None:
@@ -20,11 +23,12 @@ def cost_of(usage: Usage, spec: ModelSpec) -> Decimal | None:
     A usage of nothing at all means that the server did not count, so its cost is unknown too,
     unless the model is free.
     """
+    prices = _prices(spec, usage.total - usage.output_tokens)
     figures = (
-        (usage.input_tokens, spec.input_price),
-        (usage.cached_tokens, spec.cached_input_price),
-        (usage.cache_write_tokens, spec.cache_write_price),
-        (usage.output_tokens, spec.output_price),
+        (usage.input_tokens, prices.input_price),
+        (usage.cached_tokens, prices.cached_input_price),
+        (usage.cache_write_tokens, prices.cache_write_price),
+        (usage.output_tokens, prices.output_price),
     )
     if usage.total == 0:
         return Decimal(0) if is_free(spec) else None
@@ -47,15 +51,68 @@ def worst_case_cost(request: Request, spec: ModelSpec) -> Decimal | None:
 
 def worst_case(request: Request, spec: ModelSpec) -> tuple[int, Decimal | None]:
     """Give the tokens, input and output, and the cost that a call cannot exceed."""
-    bound = input_bound(request, schema=spec.tool_mode == "schema")
-    tokens = min(spec.context_window, bound)
+    tokens = _most_input(request, spec)
     output = min(request.max_tokens, spec.max_output_tokens)
-    if spec.input_price is None or spec.output_price is None:
+    prices = _highest_prices(spec, tokens)
+    if prices is None:
         return tokens + output, None
-    prices = (spec.input_price, spec.cached_input_price, spec.cache_write_price)
-    dearest = max(price for price in prices if price is not None)
-    cost = (tokens * _decimal(dearest) + output * _decimal(spec.output_price)) / _MILLION
-    return tokens + output, cost
+    return tokens + output, (tokens * prices[0] + output * prices[1]) / _MILLION
+
+
+def within(
+    request: Request, spec: ModelSpec, *, cost: Decimal | None = None, tokens: int | None = None
+) -> Request | None:
+    """Lower the output limit so that a call cannot exceed what is left.
+
+    Args:
+        cost: US dollars; None, or a model without prices: no limit.
+        tokens: None: no limit.
+
+    Returns:
+        None if what is left buys fewer than 256 tokens.
+    """
+    wanted = most = min(request.max_tokens, spec.max_output_tokens)
+    used = _most_input(request, spec)
+    if tokens is not None:
+        most = min(most, tokens - used)
+    prices = _highest_prices(spec, used)
+    if cost is not None and prices is not None:
+        rest = cost - used * prices[0] / _MILLION
+        if rest < 0:
+            return None
+        if prices[1]:
+            most = min(most, int(rest * _MILLION / prices[1]))
+    if most < min(wanted, LEAST_OUTPUT):
+        return None
+    return request if most == wanted else replace(request, max_tokens=most)
+
+
+def _most_input(request: Request, spec: ModelSpec) -> int:
+    bound = input_bound(request, schema=spec.tool_mode == "schema")
+    return min(spec.context_window, bound)
+
+
+def _prices(spec: ModelSpec, tokens: int) -> ModelSpec | PriceBand:
+    """Return the prices of a call by the tokens of its input."""
+    return max(
+        (band for band in spec.price_bands if tokens > band.above),
+        key=lambda band: band.above,
+        default=spec,
+    )
+
+
+def _highest_prices(spec: ModelSpec, tokens: int) -> tuple[Decimal, Decimal] | None:
+    """Return the highest prices, of input and output, of a call with up to *tokens* of input."""
+    if spec.input_price is None or spec.output_price is None:
+        return None
+    rows = [spec, *(band for band in spec.price_bands if tokens > band.above)]
+    inputs = [
+        price
+        for row in rows
+        for price in (row.input_price, row.cached_input_price, row.cache_write_price)
+    ]
+    outputs = [row.output_price for row in rows]
+    return max(map(_decimal, inputs)), max(map(_decimal, outputs))
 
 
 def is_free(spec: ModelSpec) -> bool:

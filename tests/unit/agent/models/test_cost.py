@@ -10,10 +10,21 @@ from walagent.agent.models.cost import (
     cost_of,
     input_bound,
     is_free,
+    within,
     worst_case,
     worst_case_cost,
 )
-from walagent.message import Example, Message, ModelSpec, Request, Text, ToolCall, ToolSpec, Usage
+from walagent.message import (
+    Example,
+    Message,
+    ModelSpec,
+    PriceBand,
+    Request,
+    Text,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
 
 SPEC = ModelSpec(
     "m",
@@ -86,3 +97,66 @@ def test_the_input_bound_counts_every_byte_that_is_sent(a: str, b: str, c: str) 
     request = Request(a, messages, tools, examples=(Example(b, "t", {"y": c}),))
     sent = 2 * len(a.encode()) + 2 * len(b.encode()) + 2 * len(c.encode())
     assert input_bound(request) > sent
+
+
+BANDED = replace(
+    SPEC,
+    context_window=1_000_000,
+    price_bands=(PriceBand(2_000, 6.0, 0.6, None, 22.5), PriceBand(50_000, 9.0, 0.9, 9.0, 30.0)),
+)
+
+
+def test_a_long_prompt_has_the_prices_of_its_band() -> None:
+    """All tokens of the call, those from a cache included in its length."""
+    assert cost_of(Usage(2_000, output_tokens=1_000), BANDED) == Decimal("0.021")
+    assert cost_of(Usage(2_001, output_tokens=1_000), BANDED) == Decimal("0.034506")
+    assert cost_of(Usage(1, 2_000), BANDED) == Decimal("0.001206")
+    assert cost_of(Usage(1, 0, 50_000), BANDED) == Decimal("0.450009")
+    assert cost_of(Usage(1, 0, 3_000), BANDED) is None  # the band has no price of writing
+
+
+def test_the_worst_case_has_the_highest_band_that_the_prompt_can_reach() -> None:
+    """The bytes bound the tokens, so the band is not known before the call."""
+    short, long = Request("", (), max_tokens=1_000), Request("x" * 5_000, (), max_tokens=1_000)
+    assert worst_case_cost(short, BANDED) == worst_case_cost(short, SPEC)
+    tokens, cost = worst_case(long, BANDED)
+    assert cost == ((tokens - 1_000) * 6 + 1_000 * Decimal("22.5")) / 1_000_000
+
+
+def test_the_output_limit_is_what_the_money_left_can_buy() -> None:
+    """The worst case of the lowered request fits exactly."""
+    request = Request("x" * 1_000, (), max_tokens=1_000)
+    all_of_it = worst_case_cost(request, SPEC)
+    assert all_of_it is not None
+    assert within(request, SPEC, cost=all_of_it) is request
+    less = within(request, SPEC, cost=all_of_it - Decimal("0.0075"))
+    assert less is not None
+    assert less.max_tokens == 500
+    assert within(request, SPEC, cost=all_of_it - Decimal("0.012")) is None
+    assert within(request, SPEC, cost=Decimal(-1)) is None
+    assert within(replace(request, max_tokens=10), SPEC, cost=all_of_it) is not None
+
+
+def test_the_output_limit_is_within_the_tokens_left() -> None:
+    """Without prices, too."""
+    request = Request("", (), max_tokens=1_000)
+    tokens, _ = worst_case(request, UNPRICED)
+    less = within(request, UNPRICED, tokens=tokens - 300)
+    assert less is not None
+    assert less.max_tokens == 700
+    assert within(request, UNPRICED, tokens=tokens - 800) is None
+    assert within(request, UNPRICED, cost=Decimal(0)) is request
+
+
+def test_a_short_limit_of_the_agent_is_no_reason_to_refuse() -> None:
+    """An agent that needs 16 tokens gets them."""
+    request = Request("", (), max_tokens=16)
+    cost = worst_case_cost(request, SPEC)
+    assert within(request, SPEC, cost=cost) is request
+
+
+def test_a_free_model_fits_in_any_limit() -> None:
+    """Its tokens cost nothing."""
+    free = ModelSpec("m", "openai", "x", input_price=0, output_price=0)
+    request = Request("", ())
+    assert within(request, free, cost=Decimal(0)) is request
