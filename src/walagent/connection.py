@@ -4,7 +4,9 @@ Timeouts and keepalives in the connection string take precedence over the defaul
 """
 
 import os
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from psycopg import AsyncConnection, OperationalError
@@ -95,6 +97,15 @@ async def open_connection(
             raise refusal from error
         words, state = why_refused(error)
         raise lost(f"cannot connect: {words}", sqlstate=state) from error
+
+
+def hang_up(conn: AsyncConnection[Any]) -> None:
+    """Shut a connection down below libpq, which then reports it as lost to whoever waits for it."""
+    with (
+        suppress(OSError, OperationalError),
+        socket.socket(fileno=os.dup(conn.pgconn.socket)) as wire,
+    ):
+        wire.shutdown(socket.SHUT_RDWR)
 
 
 def why_refused(error: OperationalError) -> tuple[str, str | None]:

@@ -100,14 +100,16 @@ async def open_reading(places: Places, settings: AskSettings) -> AsyncGenerator[
     async with AsyncExitStack() as stack:
         with translating():
             # Before the pool, which retries if the server is unreachable or rejects the login.
-            guards = [
-                await stack.enter_async_context(_guard(places.dsn, settings))
-                for _ in range(settings.connections)
-            ]
+            first = await stack.enter_async_context(_guard(places.dsn, settings))
             pool = await stack.enter_async_context(
                 open_pool(places.dsn, size=3, application="walagent ask")
             )
-        statements = Statements(guards, searcher=searcher_of(settings))
+        statements = Statements(
+            [first],
+            searcher=searcher_of(settings),
+            opening=lambda: stack.enter_async_context(_guard(places.dsn, settings)),
+            most=settings.connections,
+        )
         shown = CatalogSettings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples
         )

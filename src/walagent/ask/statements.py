@@ -3,10 +3,13 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
+
+from psycopg import Error
+from psycopg_pool import AsyncConnectionPool
 
 from walagent.ask.analysis import AnalysisLimits, analyze
 from walagent.ask.fanout.repeats import find_repeats
@@ -15,10 +18,16 @@ from walagent.ask.results import StepResult
 from walagent.ask.search import Searcher
 from walagent.ask.search import carry_out as search
 from walagent.ask.verify import check_rows, verify
-from walagent.errors import InvalidCallError, StatementRefusedError, WalagentError
+from walagent.errors import (
+    DatabaseLostError,
+    InvalidCallError,
+    StatementRefusedError,
+    WalagentError,
+)
 from walagent.guard.query import Guard
 from walagent.guard.redact import without_values
 from walagent.rows.rows import Rows
+from walagent.store.errors import translating
 
 _FAILURES: Final = 5  # statements that failed …
 _WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for a while
@@ -32,10 +41,20 @@ class Statements:
         guards: Sequence[Guard],
         limits: AnalysisLimits | None = None,
         searcher: Searcher | None = None,
+        *,
+        opening: Callable[[], Awaitable[Guard]] | None = None,
+        most: int = 0,
     ) -> None:
-        """Take guards, each with a connection of its own, and what searches the web, if any."""
-        self._free: asyncio.Queue[Guard] = asyncio.Queue()
-        for guard in guards:
+        """Take guards, each with a connection of its own, and what searches the web, if any.
+
+        Args:
+            opening: opens another guard, and one in place of a guard whose connection is closed.
+            most: guards at once.
+        """
+        self._opening = opening
+        # The guard that was used last is used next: others need not be opened.
+        self._free: asyncio.LifoQueue[Guard | None] = asyncio.LifoQueue()
+        for guard in (*[None] * (most - len(guards)), *guards):
             self._free.put_nowait(guard)
         self._limits = limits or AnalysisLimits()
         self._failures: deque[float] = deque(maxlen=_FAILURES)
@@ -50,6 +69,8 @@ class Statements:
         """Execute a step, or its fallback if it fails; the result contains the error."""
         try:
             return await self._once(step, results)
+        except DatabaseLostError:  # no plan changes that
+            raise
         except WalagentError as error:
             failed = StepResult(step.id, step.type, query=_asked(step), error=without_values(error))
         if step.fallback is None:
@@ -59,6 +80,8 @@ class Statements:
         )
         try:
             return replace(await self._once(instead, results), fallback=True)
+        except DatabaseLostError:
+            raise
         except WalagentError as error:
             return replace(failed, error=f"{failed.error}; fallback: {without_values(error)}")
 
@@ -108,12 +131,34 @@ class Statements:
 
     @asynccontextmanager
     async def guard(self) -> AsyncGenerator[Guard]:
-        """Lend a guard that nobody uses; wait until there is one."""
+        """Lend a guard that nobody uses; wait until there is one.
+
+        Raises:
+            DatabaseLostError: there is no connection for it.
+        """
         guard = await self._free.get()
         try:
+            if guard is None or not await _is_usable(guard):
+                guard = None
+                guard = await self._open()
             yield guard
         finally:
             self._free.put_nowait(guard)
+
+    async def _open(self) -> Guard:
+        if self._opening is None:
+            raise DatabaseLostError("database lost: the analyst's connection is closed")
+        with translating():
+            return await self._opening()
+
+
+async def _is_usable(guard: Guard) -> bool:
+    """Return whether a guard's connection is open at both ends: it might be idle for hours."""
+    try:
+        await AsyncConnectionPool.check_connection(guard.conn)
+    except Error:
+        return False
+    return True
 
 
 def _asked(step: PlanStep) -> str:

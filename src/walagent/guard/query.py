@@ -1,22 +1,23 @@
 """Run a checked statement: read-only, with limits of cost, time, rows and bytes."""
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from psycopg import AsyncConnection, Error, sql
 
 from walagent.errors import StatementRefusedError
 from walagent.guard.analysis import Allowlist, HiddenRows, analyze, describe, refused_by_server
+from walagent.guard.deadline import within
 from walagent.guard.statement import Statement, read_statement
 from walagent.message import Json
 from walagent.rows.rows import ResultColumn, Rows, Texts
 from walagent.store.errors import is_passing
 
 Connection = AsyncConnection[Any]
+T = TypeVar("T")
 
 _BATCH: Final = 50  # rows per fetch
 _TEXT: Final = 25  # OID of type text
@@ -86,7 +87,23 @@ class Guard:
         Raises:
             StatementRefusedError: it must not run.
         """
-        statement = read_statement(text)
+        return await self.within(self.limits.seconds, self._evaluate(read_statement(text)))
+
+    async def read(self, text: str) -> Rows:
+        """Check and run a statement.
+
+        Raises:
+            StatementRefusedError: it must not run, or it took too long; if PostgreSQL could not
+                cancel it, the connection is closed.
+        """
+        return await self.within(self.limits.seconds, self._read(read_statement(text)))
+
+    async def within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
+        """Await what uses this guard's connections; see `deadline.within`."""
+        conns = [self.conn] if self.analyst is None else [self.conn, self.analyst]
+        return await within(conns, seconds, work)
+
+    async def _evaluate(self, statement: Statement) -> "CheckedStatement":
         try:
             async with _RolledBack(self, self.conn, "read only"):
                 columns = await describe(self.conn, statement)
@@ -101,19 +118,13 @@ class Guard:
             raise refused_by_server(error) from error
         return CheckedStatement(statement, columns, scope)
 
-    async def read(self, text: str) -> Rows:
-        """Check and run a statement.
-
-        Raises:
-            StatementRefusedError: it must not run, or PostgreSQL canceled it.
-        """
-        evaluated = await self.evaluate(text)
-        statement = evaluated.statement
+    async def _read(self, statement: Statement) -> Rows:
+        evaluated = await self._evaluate(statement)
         try:
             async with _RolledBack(self, self.conn, "read only"):
                 if statement.explain is not None:
                     return await self._explain(statement)
-                return evaluated.within_scope(await self._read(statement, evaluated.columns))
+                return evaluated.within_scope(await self._rows(statement, evaluated.columns))
         except Error as error:
             if is_passing(error) and error.sqlstate != "57014":  # its own timeout
                 raise
@@ -138,7 +149,7 @@ class Guard:
         rows = [(line if isinstance(line, str) else json.dumps(line),) async for (line,) in stream]
         return Rows([ResultColumn("QUERY PLAN", _TEXT)], rows)
 
-    async def _read(self, statement: Statement, columns: Sequence[ResultColumn]) -> Rows:
+    async def _rows(self, statement: Statement, columns: Sequence[ResultColumn]) -> Rows:
         """Run the statement as a subquery, so that the server truncates long values."""
         names = [f"c{n}" for n in range(len(columns))]
         wanted = ", ".join(f"left({name}::text, {self.limits.cell + 1})" for name in names)
@@ -223,5 +234,5 @@ class _RolledBack:
         )
 
     async def __aexit__(self, *_: object) -> None:
-        async with asyncio.timeout(10):
+        if not self._conn.closed:
             await self._conn.rollback()

@@ -12,16 +12,13 @@ terminated by the same check; one whose host has disappeared ends by the server'
 """
 
 import asyncio
-import os
-import socket
-from contextlib import suppress
 from typing import Any, Final, Self, TypeVar
 
 from psycopg import AsyncConnection, OperationalError
 from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
-from walagent.connection import open_connection
+from walagent.connection import hang_up, open_connection
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.log import log
 
@@ -74,7 +71,7 @@ class WatchedConnection(AsyncConnection[Any]):
         while await self._is_at_work():  # noqa: ASYNC110 - no event reports its end
             await asyncio.sleep(PATIENCE)
         log.warning("connection.stalled", application=self._reached[1])
-        self._hang_up()
+        hang_up(self)
 
     async def _is_at_work(self) -> bool:
         """Return whether the backend is active, or the server is up and cannot tell."""
@@ -107,11 +104,3 @@ class WatchedConnection(AsyncConnection[Any]):
             if exists and state in _AT_REST:
                 await other.execute(_END, {"pid": pid})  # its transaction might be open
             return exists and state not in _AT_REST
-
-    def _hang_up(self) -> None:
-        """Shut the connection down below libpq, which then reports it as lost."""
-        with (
-            suppress(OSError, OperationalError),
-            socket.socket(fileno=os.dup(self.pgconn.socket)) as wire,
-        ):
-            wire.shutdown(socket.SHUT_RDWR)

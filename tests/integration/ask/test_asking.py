@@ -21,7 +21,12 @@ from walagent.ask.options import Options
 from walagent.ask.outcome import QuestionEvent, QuestionResult, SessionWaiting
 from walagent.ask.search import Searcher
 from walagent.ask.statements import Statements
-from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
+from walagent.errors import (
+    ConfigError,
+    DatabaseLostError,
+    ModelUnauthorizedError,
+    PreconditionError,
+)
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.message import Json
@@ -356,3 +361,14 @@ async def test_a_missing_analyst_is_named_with_how_to_make_it(
     with pytest.raises(PreconditionError, match='role "nobody_here" does not exist') as caught:
         await become(conn, "nobody_here")
     assert "create role nobody_here" in caught.value.hint
+
+
+async def test_a_lost_connection_is_one_error_and_no_group(conn: AsyncConnection, dsn: str) -> None:
+    """Also where two steps run at once: their author is a person, who sees one line."""
+    replies = [plan(step("a", COUNT), step("b", COUNT)), answer("Twenty in each.")]
+    async with scene(conn, dsn, replies) as on:
+        async with on.resources.statements.guard() as one, on.resources.statements.guard() as two:
+            await one.conn.close()
+            await two.conn.close()
+        with pytest.raises(DatabaseLostError):
+            await on.ask("How many?")

@@ -59,7 +59,7 @@ async def find_repeats(guard: Guard, text: str, rows: Rows) -> Sequence[str]:
     if not (worth and _JOIN.search(text)) or read_statement(text).explain is not None:
         return ()
     try:
-        return await _find(guard, text, doubled=doubled)
+        return await guard.within(2 * _SECONDS, _find(guard, text, doubled=doubled))
     except (Error, StatementRefusedError, RecursionError):
         return ()  # too slow, or too deep; the statement did run, so nothing is wrong with it
 
@@ -97,7 +97,8 @@ async def _undone(conn: Connection, search_path: str, mode: str) -> AsyncGenerat
         )
         yield
     finally:
-        await conn.rollback()
+        if not conn.closed:
+            await conn.rollback()
 
 
 async def _rule(conn: Connection, text: str) -> Sequence[Item]:
