@@ -4,7 +4,9 @@ import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from io import StringIO
+from pathlib import Path
 
+from bench.sampling import Sampler
 from walagent import log
 from walagent.agent.model import Model
 from walagent.agent.models import build_model
@@ -25,6 +27,9 @@ from walagent.store.checkpoint import take_checkpoint
 from walagent.store.connections import connect, open_pool
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import open_stream
+
+if path := os.environ.get("BENCH_PROFILE"):
+    Sampler(Path(path)).start()
 
 REPLICATION = Replication()
 STREAM = StreamOptions(REPLICATION.slot, publications=PUBLICATIONS)
