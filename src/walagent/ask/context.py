@@ -23,7 +23,8 @@ class SchemaContext:
     """A description of the schema, fit for a prompt.
 
     Args:
-        text: for the model.
+        fixed: the part that is the same for each question, for a prompt's beginning: it is cached.
+        fitted: the part that fits the question.
         tables: `schema.name` of those that are described.
         whole: whether all readable tables are.
         version: of the server, as it prints it.
@@ -31,11 +32,17 @@ class SchemaContext:
             nobody's instructions: they are not part of the text.
     """
 
-    text: str
+    fixed: str = ""
+    fitted: str = ""
     tables: tuple[str, ...] = ()
     whole: bool = True
     version: str = ""
     values: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        return _blocks(self.fixed, self.fitted)
 
 
 def describe_schema(  # noqa: PLR0913 - the schema, the question, and what people have added
@@ -60,7 +67,8 @@ def describe_schema(  # noqa: PLR0913 - the schema, the question, and what peopl
     """
     whole = _size(tables) <= most
     shown = tables if whole else list(_likely(tables, question, most, index or Index(tables), near))
-    parts = [describe_table(table) for table in shown] or ["There are no tables."]
+    described = _blocks(*map(describe_table, shown)) or "There are no tables."
+    parts = [] if whole else [described]
     if len(shown) < len(tables):
         parts.append(f"{len(tables) - len(shown)} more tables are not shown; these fit best.")
     if lines := _fitting((f"  {term}: {meaning}" for term, meaning in terms), _MOST_TERMS):
@@ -69,8 +77,18 @@ def describe_schema(  # noqa: PLR0913 - the schema, the question, and what peopl
     if lines := _fitting(written, _MOST_EXAMPLES):
         parts.append("\n".join(["Questions whose statements were found right:", *lines]))
     names = tuple(title(table) for table in shown)
-    whole = len(shown) == len(tables)
-    return SchemaContext("\n\n".join(parts), names, whole, version, tuple(_values(shown)))
+    return SchemaContext(
+        described if whole else "",
+        _blocks(*parts),
+        names,
+        len(shown) == len(tables),
+        version,
+        tuple(_values(shown)),
+    )
+
+
+def _blocks(*parts: str) -> str:
+    return "\n\n".join(filter(None, parts))
 
 
 def _fitting(lines: Iterable[str], most: int) -> Sequence[str]:

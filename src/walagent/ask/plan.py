@@ -38,7 +38,8 @@ class PlanStep(BaseModel):
     tool_input: Mapping[str, Json] | None = Field(
         default=None,
         description='SQL: {"query": "select …"}; ANALYZE: {"sql": "select … from <step id>"} or'
-        ' {"operation": "sum", "column": "…"}; SEARCH: {"query": "…"}; VERIFY: null.',
+        ' {"operation": "sum", "column": "…"} or {"operation": "calculate", "expression": "…"};'
+        ' SEARCH: {"query": "…"}; VERIFY: null.',
     )
     depends_on: Sequence[str] = Field(default=(), description="Steps whose results it needs.")
     fallback: "PlanStep | None" = Field(
@@ -168,6 +169,9 @@ def _mistakes_of_input(step: PlanStep) -> Iterator[str]:
             yield f'step "{step.id}" needs tool_input.query, words to search for'
         case StepType.ANALYZE if not (step.text("sql").strip() or step.text("operation")):
             yield f'step "{step.id}" needs tool_input.sql or tool_input.operation'
+        case StepType.ANALYZE if step.text("operation") == "calculate":
+            if not step.text("expression").strip():
+                yield f'step "{step.id}" needs tool_input.expression'
         case StepType.ANALYZE | StepType.VERIFY if not step.depends_on:
             yield f'step "{step.id}" needs the steps it is about in depends_on'
         case _:

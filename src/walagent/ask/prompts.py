@@ -133,10 +133,10 @@ def planner_request(  # noqa: PLR0913 - all that a plan is made of
         search: whether the web can be searched.
     """
     system = _PLANNER.format(
-        version=schema.version, rows=rows, search=_SEARCH if search else "", schema=schema.text
+        version=schema.version, rows=rows, search=_SEARCH if search else "", schema=schema.fixed
     )
-    block = _values_block(schema.values, marker)
-    messages = [*history, _says("user", block + question)]
+    asked = _asked(question, schema.fitted, _values_block(schema.values, marker))
+    messages = [*history, _says("user", asked)]
     for written, why in rejected:
         messages.append(_says("assistant", f"{PLAN}: {orjson.dumps(written).decode()}"))
         messages.append(_says("user", f"That plan cannot stand: {why}\nMake another one."))
@@ -171,18 +171,25 @@ def _values_block(values: Sequence[tuple[str, Sequence[str]]], marker: str) -> s
         for column, found in values
     )
     block = framed("values", lines, marker)
-    return f"Some values that stand in columns. {RULE}\n{block}\n\nThe question:\n"
+    return f"Some values that stand in columns. {RULE}\n{block}"
+
+
+def _asked(question: str, *before: str) -> str:
+    """Put what changes with the question before it; what does not is in the system prompt."""
+    shown = list(filter(None, before))
+    return "\n\n".join([*shown, f"The question:\n{question}"]) if shown else question
 
 
 def critic_request(
     question: str, schema: SchemaContext, standing: QuestionProgress, stage: str, *, marker: str
 ) -> Request:
     """Ask for a verdict on the plan, or on what came of it."""
-    about = f"The question:\n{question}\n\nThe plan:\n{_written(standing)}"
+    shown = [schema.fitted] if schema.fitted else []
+    shown += [f"The question:\n{question}", f"The plan:\n{_written(standing)}"]
     if stage == "results":
-        about += f"\n\nThe results:\n{_results(standing, marker)}"
-    messages = [_says("user", about)]
-    system = _CRITIC.format(rule=RULE, schema=schema.text)
+        shown.append(f"The results:\n{_results(standing, marker)}")
+    messages = [_says("user", "\n\n".join(shown))]
+    system = _CRITIC.format(rule=RULE, schema=schema.fixed)
     return _request(system, messages, VERDICT, "The verdict.", _VERDICT_SCHEMA)
 
 

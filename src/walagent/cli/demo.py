@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from walagent.cli.exit_codes import FAILED
-from walagent.cli.output import json_option, print_line
+from walagent.cli.output import json_option, print_line, say
 from walagent.cli.program import program
 
 _INTERRUPTED = 130  # 128 + SIGINT, as in shells
@@ -70,7 +70,7 @@ def demo_(  # noqa: PLR0913 - its options
     from walagent.demo.tickets import tickets as all_tickets
     from walagent.demo.words import words
 
-    load_env_file(Path(".env"), os.environ)
+    load_env_file(Path(".env"), os.environ, warn=say)
     environment = Environment.of_process()
     config = load_config(None, environment)
     chosen = choose_model(config, provider, model, base_url)

@@ -149,7 +149,9 @@ def open_session(where: Where, before: CliSession | None = None) -> CliSession:
     Raises:
         ConfigError: one of them is invalid.
     """
-    names = load_env_file(Path(".env"), os.environ, before.from_env_file if before else ())
+    names = load_env_file(
+        Path(".env"), os.environ, before.from_env_file if before else (), warn=say
+    )
     environment = Environment.of_process()
     config = load_config(where.config, environment)
     choice = choose(

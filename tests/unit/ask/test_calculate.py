@@ -22,6 +22,15 @@ from walagent.errors import ConfigError, InvalidCallError
         ("round(max(1, 2.567), 1)", 2.6),
         ("abs(-3) + floor(2.7) + ceil(2.1) + min(4, 5)", 12),
         ("paid / total * 100", 25.0),
+        ("where(total == 0, 0, paid / total)", 0.25),
+        ("where(paid > 5, 1 / 0, 7)", 7),
+        ("where(paid >= 5, where(total != 20, 1, 2), 3)", 2),
+        ("paid < total", 1),
+        ("(paid == 5) & (total == 5) | ~(paid > 5)", 1),
+        ("not paid == 5 or 1 < 2 < 3", 1),
+        ("paid if paid > total else total", 20),
+        ("arcsin(1) - asin(1) + atan2(0, 1) + arctan2(0, 1)", 0.0),
+        ("sinh(0) + cosh(0) + tanh(0) + asinh(0) + arccosh(1) + atanh(0)", 1.0),
     ],
 )
 def test_arithmetic_is_done(expression: str, value: float) -> None:
@@ -35,8 +44,9 @@ def test_arithmetic_is_done(expression: str, value: float) -> None:
     "expression",
     [
         "9**9**9", "10**5000", "9999999**99999", "(2**4000)*(2**4000)", "1<<100000000", "1e400",
-        "1/0", "sqrt(-1)", "1 == 1", "", "1 +", "'a' * 10**9", "'a'", "[1] * 10**9", "max([1])",
+        "1/0", "sqrt(-1)", "arcsin(2)", "", "1 +", "'a' * 10**9", "'a'", "[1] * 10**9", "max([1])",
         "__import__('os')", "(1).__class__", "(lambda: 1)()", "unknown", "open('/etc/passwd')",
+        "where(1, 2)", "where(1, 9**9**9, 2)", "where(1, x=2)",
         "[x for x in range(10**9)]", "1" * (LONGEST + 1), "(" * 400 + "1" + ")" * 400,
     ],
 )  # fmt: skip

@@ -32,6 +32,12 @@ def test_a_plan_is_read_and_ordered() -> None:
     assert list(waves(found.steps)) == [("b", "a"), ("c",)]
 
 
+def test_a_calculation_of_constants_needs_no_step() -> None:
+    """It has nothing to wait for."""
+    about = {"tool_input": {"operation": "calculate", "expression": "6 * 7"}, "type": "ANALYZE"}
+    assert read_plan(plan(sql("a", **about))).steps[0].depends_on == []
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
@@ -48,6 +54,8 @@ def test_a_plan_is_read_and_ordered() -> None:
         (plan(sql("a", tool_input={"query": " "})), 'step "a" needs tool_input.query'),
         (plan(sql("a", surprise=1)), "steps.0.surprise: Extra inputs"),
         (plan(sql("a"), sql("b", "a", type="ANALYZE", tool_input={})), "tool_input.sql or"),
+        (plan(sql("a", type="ANALYZE", tool_input={"operation": "sum"})), "needs the steps it is"),
+        (plan(sql("a", type="ANALYZE", tool_input={"operation": "calculate"})), "input.expression"),
         (plan(sql("a", type="VERIFY")), "needs the steps it is about"),
         (plan(sql("a", fallback=sql("f", tool_input=None))), 'step "f" needs tool_input.query'),
         (plan(sql("a", fallback=sql("f", fallback=sql("g")))), 'fallback of step "a" has a'),

@@ -4,6 +4,7 @@ import pytest
 
 from tests.helpers.large_schema import QUESTIONS, large_schema
 from walagent.ask.context import describe_schema
+from walagent.ask.prompts import planner_request
 from walagent.ask.retrieval import Index, stem, words
 
 TABLES = large_schema()
@@ -80,3 +81,18 @@ def test_a_question_in_another_language_sees_what_all_others_are_about() -> None
     assert {"sales.customers", "sales.orders", "billing.invoices"} <= set(found.tables)
     copies = ("history.", "staging.", "archive.")
     assert not any(name.startswith(copies) for name in Index(TABLES).central(20))
+
+
+def test_what_changes_with_the_question_comes_last() -> None:
+    """The system prompt is the same for every question, so that a provider can cache it."""
+
+    def asked(question: str, most: int) -> tuple[str, str]:
+        schema = describe_schema(TABLES[:200], question=question, most=most, terms=[(question, "")])
+        request = planner_request(question, schema, (), (), rows=10, marker="m")
+        return request.system, str(request.messages)
+
+    for most in (5000, 10_000_000):
+        (one, said), (other, _) = asked("overdue invoices", most), asked("open tickets", most)
+        assert one == other
+        assert "Words of this business:" in said
+    assert "billing.invoices" in one

@@ -122,6 +122,16 @@ def test_what_failed_and_what_was_found_before_does_not_pass() -> None:
     assert found.findings == ("a: no such column", "b: odd")
 
 
+def test_what_was_found_on_the_web_passes() -> None:
+    """Its source is a note, not a fault; a search that found nothing is one."""
+    step = PlanStep(id="v", type=StepType.VERIFY, description="", depends_on=["a", "b"])
+    note = ("it comes from the web, and nobody vouches for it",)
+    found = StepResult("a", StepType.SEARCH, rows("title", ("x",), kind=TEXT), findings=note)
+    nothing = StepResult("b", StepType.SEARCH, findings=("nothing was found on the web",))
+    said = verify(step, {"a": found, "b": nothing})
+    assert said.findings == ("b: nothing was found on the web",)
+
+
 VALUES = st.one_of(
     st.none(),
     st.text(max_size=20),

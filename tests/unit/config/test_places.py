@@ -138,23 +138,61 @@ def test_an_env_file_sets_what_is_not_set(tmp_path: Path) -> None:
         (r"K='a\'b\n'", r"a'b\n"),
         ("K='a\nb'", "a\nb"),
         ("K=first\nK=second", "second"),
-        ("K=a$HOME${HOME}", "a$HOME${HOME}"),
+        ("K=a$HOME$${HOME}", "a$HOME${HOME}"),
+        ("K='a${HOME}'", "a${HOME}"),
+        ("K=${A-B}", "${A-B}"),
+        ("K=${NONE:-other}", "other"),
+        ("my-key=x", {"my-key": "x"}),
         ("K=postgresql://u:p@h/d?x=1", "postgresql://u:p@h/d?x=1"),
     ],
 )
-def test_lines_of_an_env_file_are_read_as_shells_write_them(line: str, value: str) -> None:
-    """Without expansion: a password may hold a dollar."""
-    assert read_assignments(f"# comment\n\n{line}\n") == {"K": value}
+def test_lines_of_an_env_file_are_read_as_shells_write_them(
+    line: str, value: str | dict[str, str]
+) -> None:
+    """A password may hold a dollar; only ${NAME} is filled in, and not in single quotes."""
+    expected = value if isinstance(value, dict) else {"K": value}
+    assert read_assignments(f"# comment\n\n{line}\n") == expected
+
+
+def test_a_value_of_an_env_file_refers_to_others() -> None:
+    """The environment counts first, as it does for whole variables."""
+    said: list[str] = []
+    text = "USER=ada\nPORT=5432\n\nURL=postgresql://${USER}@${HOST}:${PORT}/${NONE}\n"
+    found = read_assignments(text, environ={"USER": "root", "HOST": "db"}, warn=said.append)
+    assert found["URL"] == "postgresql://root@db:5432/"
+    assert said == [".env:4: variable NONE is not set"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_an_env_file_of_windows_is_read(tmp_path: Path, encoding: str) -> None:
+    """Its editors and shells put a byte order mark in front."""
+    (tmp_path / ".env").write_text("K=ü\nB=1\n", encoding=encoding)
+    environ: dict[str, str] = {}
+    load_env_file(tmp_path / ".env", environ)
+    assert environ == {"K": "ü", "B": "1"}
+
+
+def test_a_key_of_several_lines_stops_no_command(tmp_path: Path) -> None:
+    """In quotes it is a value; without, its first line is one, and the others are warned of."""
+    pem = "-----BEGIN KEY-----\nMIIabc+/\n-----END KEY-----"
+    assert read_assignments(f'K="{pem}"\nB=1')["K"] == pem
+    said: list[str] = []
+    (tmp_path / ".env").write_text(f"K={pem}\nB=1")
+    environ: dict[str, str] = {}
+    load_env_file(tmp_path / ".env", environ, warn=said.append)
+    assert environ == {"K": "-----BEGIN KEY-----", "B": "1"}
+    assert [each.split(" ")[0] for each in said] == [".env:2:", ".env:3:"]
 
 
 @pytest.mark.parametrize(
-    "line", ["hunter22", "  two words", "1K=hunter22", "K='hunter22", "K='hunter'22", "=hunter22"]
+    "line", ["hunter22", "  two words", "K='hunter22", "K='hunter'22", "=hunter22", "K=a\0b"]
 )
 def test_a_line_that_is_no_assignment_is_named_by_its_number(line: str) -> None:
-    """Not by its text, for that may be a secret."""
-    with pytest.raises(ConfigError) as caught:
-        read_assignments(f"A=1\n\n# comment\n\n{line}\nB=2\n")
-    assert str(caught.value) == ".env:5: expected NAME=value"
+    """Not by its text, for that may be a secret; the other lines count."""
+    said: list[str] = []
+    found = read_assignments(f"A=1\n\n# comment\n\n{line}\nB=2\n", warn=said.append)
+    assert found == {"A": "1", "B": "2"}
+    assert said == [".env:5: ignored: expected NAME=value"]
 
 
 async def test_an_embedded_database_is_not_made_by_a_question(tmp_path: Path) -> None:
