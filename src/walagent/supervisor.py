@@ -6,7 +6,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from walagent.ask.answering import GEMINI
+from walagent.ask.model_choice import GEMINI
 from walagent.ask.options import MOST_RETRIES, Options
 from walagent.ask.outcome import QuestionResult
 from walagent.ask.plan import Plan

@@ -1,6 +1,6 @@
 """Build what answers questions: connections, the analyst role, a model, the schema."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -8,9 +8,10 @@ from typing import Final
 from walagent.agent.model import Model
 from walagent.agent.models import build_model, make_model
 from walagent.agent.models.limits import ModelLimits
-from walagent.agent.models.registry import can_plan, load_embedder
-from walagent.ask.asking import Asker
+from walagent.agent.models.registry import load_embedder
+from walagent.ask.asking import Asker, asking_as
 from walagent.ask.catalog import Catalog, CatalogSettings
+from walagent.ask.model_choice import choose_model
 from walagent.ask.options import Options
 from walagent.ask.question import AskResources
 from walagent.ask.search import Searcher, SearchSpec, make_searcher
@@ -29,17 +30,6 @@ from walagent.store.errors import translating
 from walagent.store.process_name import process_name
 from walagent.store.roles import set_role
 
-# Models without a row of `agent.model`; a row of the same name takes precedence.
-GEMINI: Final = ModelSpec(
-    "gemini",
-    "openai",
-    "gemini-2.5-flash",
-    base_url="https://generativelanguage.googleapis.com/v1beta/openai/",
-    credential="GEMINI_API_KEY",
-    context_window=1_000_000,
-    max_output_tokens=8192,
-)
-_BUILT_IN: Final = {GEMINI.name: GEMINI}
 _SEARCH_KEYS: Final = {"brave": "BRAVE_API_KEY", "tavily": "TAVILY_API_KEY"}
 
 
@@ -75,7 +65,8 @@ async def open_asker(
         if not isinstance(model, ModelSpec):
             with translating():
                 async with reading.pool.connection() as conn:
-                    specs = await attachments.load_models(conn)
+                    with asking_as(conn.info.user):
+                        specs = await attachments.load_models(conn)
             model = choose_model(specs, model or settings.model)
         chosen = ModelLimits().wrap(_made(model, api_key))
         stack.push_async_callback(chosen.aclose)
@@ -151,29 +142,6 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
     return build_model(replace(spec, credential="API_KEY"), environ={"API_KEY": api_key})
 
 
-def choose_model(specs: Mapping[str, ModelSpec], name: str | None) -> ModelSpec:
-    """Choose the named model, or the only one."""
-    if name is not None:
-        known = {**_BUILT_IN, **specs}
-        if name not in known:
-            names = ", ".join(sorted(known))
-            raise ConfigError(f'model "{name}" does not exist; models are: {names}')
-        return known[name]
-    fit = [spec for spec in specs.values() if can_plan(spec)]
-    if len(fit) == 1:
-        return fit[0]
-    if fit:
-        raise PreconditionError(
-            f"no model selected: {len(fit)} are registered",
-            hint="Use --model NAME or set ask.model; walagent models lists them.",
-        )
-    raise PreconditionError(
-        "no registered model can answer questions",
-        hint="insert into agent.model (name, provider, model_id, credential) values"
-        " ('gpt-4o', 'openai', 'gpt-4o', 'OPENAI_API_KEY');",
-    )
-
-
 @asynccontextmanager
 async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
     """Connect, and set the analyst role."""
@@ -188,8 +156,10 @@ async def become(conn: Connection, role: str) -> None:
     """Set the analyst role, unless the login is that role.
 
     Raises:
-        PreconditionError: the role does not exist, or the login is not a member of it.
+        PreconditionError: the role does not exist, or the login is not a member of it; or the
+            database is read-only.
     """
+    await _check_writable(conn)
     found = await conn.execute(
         "select rolname = current_user, pg_has_role(oid, 'member')"
         " from pg_roles where rolname = %s",
@@ -206,6 +176,22 @@ async def become(conn: Connection, role: str) -> None:
         )
     if not is_me:
         await set_role(conn, role)
+
+
+async def _check_writable(conn: Connection) -> None:
+    """Check that questions can be stored, and views be created to analyze statements."""
+    found = await conn.execute(
+        "select pg_is_in_recovery(), current_setting('transaction_read_only')::boolean"
+    )
+    standby, read_only = await found.fetchone() or (False, False)
+    if standby or read_only:
+        why = "server is in recovery" if standby else "transactions are read-only by default"
+        raise PreconditionError(
+            f"cannot ask a read-only database: {why}",
+            hint="Use the primary: questions are stored with their steps."
+            if standby
+            else "Set default_transaction_read_only = off for this login: questions are stored.",
+        )
 
 
 def how_to_make(role: str) -> str:

@@ -4,8 +4,11 @@ When this process dies, the same session goes on where it was.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from typing import Final
+
+from psycopg.errors import InsufficientPrivilege
 
 from walagent.ask.catalog import IndexSummary
 from walagent.ask.context import SchemaContext
@@ -15,6 +18,7 @@ from walagent.ask.question import AskResources, Question
 from walagent.errors import (
     ConfigError,
     LeaseLostError,
+    PreconditionError,
 )
 from walagent.rows.rows import Rows
 from walagent.store import questions
@@ -51,6 +55,24 @@ def check_session(name: str) -> None:
         raise ConfigError(f"a session's name has 1 to {LONGEST_NAME} characters")
 
 
+@contextmanager
+def asking_as(login: str) -> Generator[None]:
+    """Say how the login is allowed to ask, if it is not.
+
+    Raises:
+        PreconditionError: it lacks the grants of `agent.grant_asker`.
+    """
+    try:
+        yield
+    except InsufficientPrivilege as error:
+        quoted = login.replace("'", "''")
+        raise PreconditionError(
+            f'login "{login}" cannot ask questions: {error.diag.message_primary}',
+            hint=f"As the owner of schema agent, run select agent.grant_asker('{quoted}');",
+            sqlstate=error.sqlstate,
+        ) from error
+
+
 class Asker:
     """Answers questions; one at a time for each session."""
 
@@ -81,7 +103,8 @@ class Asker:
         check_session(session)
         with translating():
             async with self._resources.pool.connection() as conn, conn.transaction():
-                question = await questions.ask(conn, session, text, self._options.to_json())
+                with asking_as(conn.info.user):
+                    question = await questions.ask(conn, session, text, self._options.to_json())
                 asked = await questions.claim_question(
                     conn, question, self._name, self._resources.lease
                 )

@@ -160,7 +160,9 @@ class _Provider:
             async with (
                 asyncio.timeout(self._spec.seconds),
                 httpx2.AsyncClient(
-                    base_url=base_url, headers={"Accept": "application/json"}
+                    base_url=base_url,
+                    headers={"Accept": "application/json"},
+                    timeout=self._spec.seconds,
                 ) as client,
             ):
                 return self._read(await self._asked(client, words))

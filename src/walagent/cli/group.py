@@ -17,6 +17,7 @@ from walagent.errors import WalagentError
 
 # Flags of a command that are also accepted before its name, for scripts written for PG Agent.
 AHEAD: Final = frozenset({"--index", "--verbose", "-v"})
+_WITHOUT_THEM: Final = frozenset({"setup"})  # a command of PG Agent that has none of them here
 
 
 class Commands(click.Group):
@@ -44,6 +45,8 @@ class Commands(click.Group):
         """Move flags from before the command to behind it; the command validates them."""
         ahead = list(takewhile(AHEAD.__contains__, args))
         command, rest = args[len(ahead) : len(ahead) + 1], args[len(ahead) + 1 :]
+        if not _WITHOUT_THEM.isdisjoint(command):
+            ahead = []
         return super().parse_args(ctx, command + ahead + rest)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's

@@ -10,7 +10,7 @@ from walagent.ask.analyst_role import make_analyst
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import CliSession, Connection, Where, open_session, where_options
 from walagent.config.dsn import Places
-from walagent.errors import SlotBusyError
+from walagent.errors import PreconditionError, SlotBusyError
 from walagent.intake.gap_plan import GapPlan
 from walagent.intake.recovery import RowRecovery
 from walagent.replication.bootstrap import ensure_slot
@@ -48,17 +48,23 @@ def setup_(where: Where, *, no_slot: bool) -> None:
     """Prepare the database as init does, and create the role for questions.
 
     The role can read the tables that exist now, and nothing else.  An existing role is not changed.
-    setup is idempotent.
+    If the server does not meet the requirements for a slot, setup prepares questions and prints
+    what is missing for agents.  setup is idempotent.
     """
     session = open_session(where)
-    asyncio.run(_prepared(session, analyst=True, slot=not no_slot))
-    agents = "" if no_slot else "walagent run, and "
+    missing = asyncio.run(_prepared(session, analyst=True, slot=not no_slot))
+    agents = "" if no_slot or missing else "walagent run, and "
     say(f'ready: {agents}walagent ask "…", which reads as role {session.config.ask.role}')
+    if missing is not None:
+        say(f"not ready: walagent run: {missing}")
+        if missing.hint:
+            say(f"hint: {missing.hint}")
 
 
 async def _prepared(
     session: CliSession, *, slot: bool = True, new_slot: bool = False, analyst: bool = False
-) -> None:
+) -> PreconditionError | None:
+    """Prepare the database; for questions, return what is missing for a slot."""
     async with session.places(create=True) as places, session.connect(places) as conn:
         await migrate(conn, _applied)
         if places.embedded:
@@ -67,8 +73,15 @@ async def _prepared(
         if analyst and await make_analyst(conn, settings.role, settings.schemas):
             tables = ", ".join(settings.schemas or ("public",))
             say(f"role {settings.role} can read the present tables of {tables}")
-        if slot:  # last: if the server refuses it, questions still work
+        if not slot:
+            return None
+        try:  # last: if the server refuses it, questions still work
             await _slot(session, conn, places, new=new_slot)
+        except PreconditionError as error:
+            if not analyst:
+                raise
+            return error
+    return None
 
 
 @click.command("migrate")

@@ -178,6 +178,13 @@ async def test_a_provider_that_is_silent_is_left() -> None:
     assert time.monotonic() - started < 10
 
 
+async def test_a_slow_provider_has_the_time_that_is_set() -> None:
+    """The HTTP client has no shorter limit of its own."""
+    async with desk(Outgoing(200, body(entry()), stall=5.5)) as at:
+        found = await make_searcher(at.spec(seconds=30.0)).search("x")
+        assert [each.title for each in found] == ["Title 1"]
+
+
 async def test_an_answer_names_its_sources(conn: AsyncConnection, dsn: str) -> None:
     """Rows of the database beside what was found; the addresses stand in the answer."""
     replies = [

@@ -347,6 +347,7 @@ async def test_where_there_are_many_models_a_person_says_which(
             conn,
             "insert into agent.model (name, provider, model_id) values ('n', 'openai', 'n')",
         )
+        on.user.writes(f"OPENAI_API_KEY={on.provider.key}-other\n", ".env")
         ended = await on.types("ask", QUESTION)
         assert ended.code == 3
         assert "no model selected: 2 are registered" in ended.err

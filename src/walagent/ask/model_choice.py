@@ -1,0 +1,81 @@
+"""Choose the model that answers: the named one, the only one, or the one that has a key."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Final
+
+from walagent.agent.models.credentials import NO_KEY, Secrets, find_endpoint
+from walagent.agent.models.registry import can_plan, find_provider
+from walagent.errors import ConfigError, ModelUnauthorizedError, PreconditionError
+from walagent.message import ModelSpec
+
+# Models without a row of `agent.model`; a row of the same name takes precedence.
+GEMINI: Final = ModelSpec(
+    "gemini",
+    "openai",
+    "gemini-2.5-flash",
+    base_url="https://generativelanguage.googleapis.com/v1beta/openai/",
+    credential="GEMINI_API_KEY",
+    context_window=1_000_000,
+    max_output_tokens=8192,
+)
+_BUILT_IN: Final = {GEMINI.name: GEMINI}
+# Of the registered models of one key, the one that is used unless another is named.
+_PREFERRED: Final = frozenset({GEMINI.model_id, "claude-sonnet-5", "gpt-5"})
+
+
+def choose_model(
+    specs: Mapping[str, ModelSpec], name: str | None, secrets: Secrets | None = None
+) -> ModelSpec:
+    """Choose the named model, else the only one, else the one whose key alone is set.
+
+    Args:
+        secrets: where keys are looked for; default: this process.
+    """
+    if name is not None:
+        known = {**_BUILT_IN, **specs}
+        if name not in known:
+            near = ", ".join(get_close_matches(name, known, n=3))
+            raise ConfigError(
+                f'model "{name}" does not exist',
+                hint=(f"Did you mean {near}? " if near else "")
+                + f"Run walagent models to list all {len(specs)}.",
+            )
+        return known[name]
+    fit = [spec for spec in specs.values() if can_plan(spec)]
+    if len(fit) == 1:
+        return fit[0]
+    if fit:
+        return _with_a_key(fit, secrets or Secrets.of_process())
+    raise PreconditionError(
+        "no registered model can answer questions",
+        hint="insert into agent.model (name, provider, model_id, credential) values"
+        " ('gpt-4o', 'openai', 'gpt-4o', 'OPENAI_API_KEY');",
+    )
+
+
+def _with_a_key(specs: Sequence[ModelSpec], secrets: Secrets) -> ModelSpec:
+    """Choose the model whose key alone is set; of several with the same key, the preferred one."""
+    keys = {spec.name: key for spec in specs if (key := _key_of(spec, secrets))}
+    usable = [spec for spec in specs if spec.name in keys]
+    if len(usable) > 1 and len(set(keys.values())) == 1:
+        usable = [spec for spec in usable if spec.name in _PREFERRED] or usable
+    if len(usable) == 1:
+        return usable[0]
+    raise PreconditionError(
+        f"no model selected: {len(specs)} are registered, and {len(usable) or 'none'} of them"
+        f" {'have' if len(usable) > 1 else 'has'} a key",
+        hint="Use --model NAME or set ask.model; walagent models lists them."
+        if usable
+        else "Set GEMINI_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY, or use --model NAME.",
+    )
+
+
+def _key_of(spec: ModelSpec, secrets: Secrets) -> str | None:
+    """Return the key that a model would be called with; None if there is none."""
+    api = find_provider(spec.provider).api
+    try:
+        key = None if api is None else find_endpoint(spec, api, secrets).key
+    except (ConfigError, ModelUnauthorizedError):
+        return None
+    return None if key == NO_KEY else key
