@@ -282,6 +282,172 @@ begin
     execute format('grant execute on function agent_internal.publication_trouble() to %I', role);
 end;
 $$;
+-- The identity of the database.  A copy of the files or of the rows has the runs of the original, but must not execute
+-- them: the server's system identifier or the OID of the database differs.  A copy of the whole cluster with all its files
+-- has both; a person must see to it that one of the two is not started.
+--
+-- Without a row, the next claim makes an identity.
+create table agent_internal.database (
+    one        boolean primary key default true check (one),
+    id         text not null default left(replace(gen_random_uuid()::text, '-', ''), 16),
+    system_id  text not null,
+    oid        oid not null,
+    adopted_at timestamptz not null default now()
+);
+revoke all on agent_internal.database from public;
+comment on table agent_internal.database is 'Identity of the database, which a copy of it does not match; one row';
+comment on column agent_internal.database.id is 'Part of every idempotency key';
+comment on column agent_internal.database.system_id is 'System identifier of the server; empty if its owner hides it';
+comment on column agent_internal.database.oid is 'OID of the database';
+comment on column agent_internal.database.adopted_at is 'When this database was made the one that executes the runs';
+
+create function agent_internal.present_database(out system_id text, out oid oid)
+    language plpgsql
+    stable
+as $$
+begin
+    system_id := '';
+    if has_function_privilege('pg_catalog.pg_control_system()', 'execute') then
+        system_id := (select c.system_identifier::text from pg_catalog.pg_control_system() c);
+    end if;
+    oid := (select d.oid from pg_catalog.pg_database d where d.datname = current_database());
+end;
+$$;
+
+insert into agent_internal.database (system_id, oid) select system_id, oid from agent_internal.present_database();
+
+-- Return the identity of the database.  Raises WA017 in a copy of it.
+create function agent_internal.check_database()
+    returns text
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _stored  agent_internal.database;
+    _present record;
+begin
+    select * into _stored from agent_internal.database;
+    select * into _present from agent_internal.present_database();
+    if _stored.id is null then
+        insert into agent_internal.database (system_id, oid) values (_present.system_id, _present.oid)
+        on conflict do nothing;
+        select * into _stored from agent_internal.database;
+    elsif (_stored.system_id, _stored.oid) is distinct from (_present.system_id, _present.oid) then
+        raise exception 'this database is a copy: it has OID % on the server with system identifier %, expected OID % on %',
+            _present.oid, _present.system_id, _stored.oid, _stored.system_id
+            using errcode = 'WA017',
+                  hint = 'Use walagent adopt --moved if the original is not used any more, or walagent adopt --copy if it is.';
+    end if;
+    return _stored.id;
+end;
+$$;
+comment on function agent_internal.check_database() is 'Identity of the database; raises WA017 in a copy';
+
+-- Let a copy execute runs.
+--
+-- Args: _moved: the original is not used any more: all runs continue, and calls have the keys that they had.  Otherwise
+-- the unfinished runs are cancelled, because the original executes them, and keys are different from now on.
+-- Returns the number of cancelled runs; NULL: it is no copy, and nothing was done.
+create function agent_internal.adopt_database(_moved boolean)
+    returns bigint
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _present record;
+    _count   bigint := 0;
+begin
+    select * into _present from agent_internal.present_database();
+    perform from agent_internal.database d
+      where (d.system_id, d.oid) is distinct from (_present.system_id, _present.oid) for update;
+    if not found then
+        return null;
+    end if;
+    if not _moved then
+        update agent.approval set state = 'cancelled', decided_at = agent_internal.now() where state = 'pending';
+        update agent.run
+           set state = 'cancelled', lease_expires_at = null, next_attempt_at = null, not_before = null, blocked_by = null,
+               cancel_requested = false, finished_at = agent_internal.now(),
+               error = jsonb_build_object('reason', 'this database is a copy: the original continues the run')
+         where state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review');
+        get diagnostics _count = row_count;
+        perform agent_internal.release_lost();
+        delete from agent.worker;
+    end if;
+    update agent_internal.database
+       set id = case when _moved then id else left(replace(gen_random_uuid()::text, '-', ''), 16) end,
+           system_id = _present.system_id, oid = _present.oid, adopted_at = agent_internal.now();
+    return _count;
+end;
+$$;
+comment on function agent_internal.adopt_database(boolean) is 'Let a copy of the database execute runs';
+
+-- Raise 42501 unless the caller may claim from these queues: a worker from any, another login only from the
+-- queue of one of its sessions.  Raise WA017 in a copy of the database.
+create or replace function agent_internal.check_claim(_kinds text[], _queue bigint, _done_queues bigint[])
+    returns void
+    language plpgsql
+as $$
+begin
+    perform agent_internal.check_database();
+    if agent_internal.is_runner()
+       or _kinds = '{question}' and _done_queues <@ array[_queue]
+          and exists (select from agent_internal.queue q join agent.session s on s.id = q.session_id
+                       where q.id = _queue and s.owner = agent.current_principal()) then
+        return;
+    end if;
+    raise exception 'role "%" may not claim these runs', agent.current_principal()
+        using errcode = '42501', hint = 'Without grant_runner, a role can claim only from the queue of one of its sessions.';
+end;
+$$;
+
+
+-- The idempotency key of a call: the same for each attempt, and for no other call of any database.
+create function agent_internal.call_key(_run bigint, _call_id text)
+    returns text
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select format('walagent-%s-%s-%s', d.id, _run, _call_id) from agent_internal.database d $$;
+comment on function agent_internal.call_key(bigint, text) is 'Idempotency key of a tool call';
+
+-- Record that a call outside the database is about to be made, unless that is recorded already.
+--
+-- Returns its idempotency key: as recorded, so that it stays the same after an upgrade.
+-- Raises as agent_internal.record_step() does.
+create function agent_internal.begin_call(
+    _run bigint, _lease bigint, _seq integer, _call_id text, _name text, _again boolean
+)
+    returns text
+    language plpgsql
+as $$
+declare
+    _key text;
+begin
+    perform agent_internal.fence(_run, _lease);
+    if _again then
+        select s.content ->> 'idempotency_key' into _key
+          from agent.step s
+         where s.run_id = _run and s.kind = 'intent' and s.content ->> 'call_id' = _call_id
+         order by s.seq desc limit 1;
+    end if;
+    _key := coalesce(_key, agent_internal.call_key(_run, _call_id));
+    if not _again then
+        perform agent_internal.insert_step(_run, _seq, 'intent', jsonb_build_object(
+            'call_id', _call_id, 'name', _name, 'idempotency_key', _key));
+    end if;
+    return _key;
+end;
+$$;
+comment on function agent_internal.begin_call(bigint, bigint, integer, text, text, boolean)
+    is 'Record that a call outside the database is about to be made; return its idempotency key';
+revoke all on function agent_internal.present_database(), agent_internal.check_database(),
+    agent_internal.adopt_database(boolean), agent_internal.call_key(bigint, text),
+    agent_internal.begin_call(bigint, bigint, integer, text, text, boolean) from public;
+
 -- Allow the roles that may call *_old* to call *_new*, too: they were granted by an earlier version.
 create function agent_internal.grant_as(_new regprocedure, _old regprocedure)
     returns void
@@ -303,3 +469,6 @@ comment on function agent_internal.grant_as(regprocedure, regprocedure) is 'Allo
 revoke all on function agent_internal.grant_as(regprocedure, regprocedure) from public;
 
 select agent_internal.grant_as('agent_internal.runs_in_circles()', 'agent_internal.first_checked_run()');
+select agent_internal.grant_as(f, 'agent_internal.tick()')
+  from unnest('{agent_internal.check_database(), agent_internal.adopt_database(boolean), "agent_internal.call_key(bigint,text)",
+                "agent_internal.begin_call(bigint,bigint,integer,text,text,boolean)"}'::regprocedure[]) f;

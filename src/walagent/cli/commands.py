@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("init", "walagent.cli.init", "Prepare the database: schema, publication, slot."),
         Command("setup", "walagent.cli.init", "Like init, and create the role for questions."),
         Command("migrate", "walagent.cli.init", "Upgrade the schema."),
+        Command("adopt", "walagent.cli.adopt", "Let a copy of a database execute runs."),
         Command("doctor", "walagent.cli.doctor", "Check the installation and print fixes."),
         Command("demo", "walagent.cli.demo", "Run a demo on an embedded PostgreSQL."),
     ),

@@ -13,6 +13,7 @@ from walagent.cli.session import CliSession, Where, open_session
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError
+from walagent.store.identity import check_database
 
 
 async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
@@ -91,6 +92,7 @@ async def _prepare(session: CliSession, places: Places) -> None:
                 f"{len(due)} migrations are pending, the first is {due[0].name}",
                 hint="Run walagent migrate.",
             )
+        await check_database(conn)
 
 
 def configure_log(config: Config) -> None:

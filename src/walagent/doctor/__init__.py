@@ -30,6 +30,7 @@ from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.store import attachments, budgets, gaps, listings, server
 from walagent.store import checkpoint as checkpoints
 from walagent.store.errors import translated
+from walagent.store.identity import check_database
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
 
@@ -97,6 +98,7 @@ async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[F
     published = await published_tables(conn, PUBLICATIONS[0])
     return [
         await _migrations(conn),
+        await _database(conn),
         *check_privileges(facts, ()),
         *check_tables(await server.attached_tables(conn), facts.role),
         *check_publications(missing, published, await gaps.publication_trouble(conn)),
@@ -131,6 +133,15 @@ async def _migrations(conn: Connection) -> Finding:
         text = f"{len(due)} migrations are pending, first {due[0].name}"
         return problem(text, "walagent migrate")
     return ok("the schema is up to date")
+
+
+async def _database(conn: Connection) -> Finding:
+    try:
+        await check_database(conn)
+    except Error as error:
+        refusal = translated(error)
+        return problem(str(refusal), refusal.hint)
+    return ok("the database is not a copy")
 
 
 async def _models(conn: Connection) -> Mapping[str, Model | WalagentError]:

@@ -37,7 +37,7 @@ from walagent.errors import (
 from walagent.guard.query import ReadLimits
 from walagent.message import Json, ToolCall
 from walagent.moves import Call, RunLog
-from walagent.run import Claim, RunSpec, StepKind
+from walagent.run import RunSpec, StepKind
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
 from walagent.runs.tool_slots import Gate
@@ -51,6 +51,7 @@ from walagent.tool_spec import Effect, Tool
 # one, the run waits without a slot.
 _PATIENCE = 2.0
 _MARGIN = 5.0  # seconds beyond a tool's timeout for which its transaction can be idle
+_STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
 _LONG = 1.0  # seconds; the next heartbeat extends the lease after a shorter call
 _MOST_TEXT = 65_536  # characters of a result that are kept
 
@@ -194,9 +195,9 @@ class Toolbox:
         async with self._within(work) as conn, conn.transaction():
             faults.hit("tool.started")
             rest, started = work.tool.timeout + _MARGIN, time.monotonic()
-            transaction = await tool_calls.begin_write(conn, claim, rest)
-            content = await self._inside(conn, work, function)
-            if await tool_calls.clean_session(conn) != transaction:
+            begun = await tool_calls.begin_write(conn, claim, work.call.id, rest)
+            content = await self._inside(conn, work, function, begun.key)
+            if await tool_calls.clean_session(conn) != begun.transaction:
                 raise _broken(work.call)
             faults.hit("tool.done")
             step = NewStep(work.seq, StepKind.RESULT, content)
@@ -225,11 +226,11 @@ class Toolbox:
         return function
 
     async def _inside(
-        self, conn: AsyncConnection[Any], work: "_Work", function: PythonTool
+        self, conn: AsyncConnection[Any], work: "_Work", function: PythonTool, key: str
     ) -> dict[str, Json]:
         """Call a function in the step's transaction, within a savepoint."""
         claim, call, authority = work.run.claim, work.call, work.run.authority
-        context = ToolContext(conn, _key(claim, call), claim.run_id, claim.change)
+        context = ToolContext(conn, key, claim.run_id, claim.change)
         began = False
         try:
             async with conn.transaction():  # a savepoint
@@ -258,14 +259,11 @@ class Toolbox:
         """
         claim, call, again, steps = work.run.claim, work.call, work.again, list[NewStep]()
         callee = await self._prepared(work)
+        key = await self._announce(work)
         if not again:
-            content = {"call_id": call.id, "name": call.name, "idempotency_key": _key(claim, call)}
-            intent = NewStep(work.seq, StepKind.INTENT, content)
-            async with self._pool.connection() as conn:
-                await runs.record_step(conn, claim, intent)
-            steps.append(intent)
-        faults.hit("tool.started")
-        context = ToolContext(None, _key(claim, call), claim.run_id, claim.change)
+            content = {"call_id": call.id, "name": call.name, "idempotency_key": key}
+            steps.append(NewStep(work.seq, StepKind.INTENT, content))
+        context = ToolContext(None, key, claim.run_id, claim.change)
         try:
             async with awake_for(work.tool.timeout):
                 text = _text(await callee.call(context, work.arguments))
@@ -282,6 +280,22 @@ class Toolbox:
         faults.hit("tool.done")
         steps.append(await self._record(replace(work, seq=work.seq + len(steps)), result))
         return steps
+
+    async def _announce(self, work: "_Work") -> str:
+        """Record the intent of a call outside the database; return its idempotency key.
+
+        A process that was suspended since the statement was sent checks its lease again: another
+        worker might have the run, or a person might have resolved the call.
+        """
+        again = work.again
+        while True:
+            async with self._pool.connection() as conn:
+                sent = _clock()
+                key = await runs.begin_call(conn, work.run.claim, work.seq, work.call, again=again)
+            faults.hit("tool.started")
+            if _clock() - sent < _STALE:
+                return key
+            again = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,9 +350,9 @@ def _said(error: Error) -> str:
     return f"{words} (SQLSTATE {error.sqlstate})" if error.sqlstate else words
 
 
-def _key(claim: Claim, call: ToolCall) -> str:
-    """The same for each attempt at this call, and for no other call."""
-    return f"walagent-{claim.run_id}-{call.id}"
+def _clock() -> float:
+    """Return seconds that also pass while the process or the machine is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _text(result: object) -> str:

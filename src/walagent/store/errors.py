@@ -36,6 +36,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA013": ConfigError,
     "WA014": ConfigError,
     "WA015": ConfigError,
+    "WA017": PreconditionError,
     "42501": PreconditionError,  # insufficient_privilege
     "3F000": PreconditionError,  # invalid_schema_name: not migrated
     "42P01": PreconditionError,  # undefined_table

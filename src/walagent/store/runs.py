@@ -156,6 +156,25 @@ async def record_step(
     )
 
 
+async def begin_call(
+    conn: Connection, claim: Claim, seq: int, call: ToolCall, *, again: bool
+) -> str:
+    """Record the intent of a call outside the database; return its idempotency key.
+
+    Args:
+        again: the intent is recorded already.
+
+    Raises: as `record_step`.
+    """
+    cursor = await conn.execute(
+        "select agent_internal.begin_call(_run => %(run)s, _lease => %(lease)s, _seq => %(seq)s,"
+        " _call_id => %(call)s, _name => %(name)s, _again => %(again)s)",
+        {**_held(claim), "seq": seq, "call": call.id, "name": call.name, "again": again},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """What one transaction records of a run: a step, the run's end, or both.

@@ -64,23 +64,36 @@ async def call_tool(
     return row[0] if row else {}
 
 
-async def begin_write(conn: Connection, claim: Claim, rest: float = 60.0) -> str:
+@dataclass(frozen=True, slots=True)
+class WriteBegun:
+    """A write-back transaction: its ID, and the idempotency key of the call."""
+
+    transaction: str
+    key: str
+
+
+async def begin_write(
+    conn: Connection, claim: Claim, call_id: str = "", rest: float = 60.0
+) -> WriteBegun:
     """Start a write-back transaction: fence the run, and write the origin marker.
 
     Args:
         rest: seconds for which it may be idle before the server ends it.
-
-    Returns:
-        The transaction ID.
     """
     cursor = await conn.execute(
         "select pg_current_xact_id()::text,"
+        "       agent_internal.call_key(_run => %(run)s, _call_id => %(call)s),"
         "       set_config('idle_in_transaction_session_timeout', %(rest)s, true)"
         "  from agent_internal.begin_write(_run => %(run)s, _lease => %(lease)s)",
-        {"rest": str(round(rest * 1000)), "run": claim.run_id, "lease": claim.lease},
+        {
+            "rest": str(round(rest * 1000)),
+            "run": claim.run_id,
+            "lease": claim.lease,
+            "call": call_id,
+        },
     )
     row = await cursor.fetchone()
-    return row[0] if row else ""
+    return WriteBegun(row[0], row[1]) if row else WriteBegun("", "")
 
 
 async def extend_lease(conn: Connection, claim: Claim, seconds: float) -> None:

@@ -1,10 +1,12 @@
 """Tool calls on a real server: the effect and the step are one, and nothing else is left behind."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
 
+import psycopg
 import pytest
 from psycopg import AsyncConnection
 
@@ -14,7 +16,13 @@ from tests.helpers.queue import add_runs, claim
 from walagent import faults
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.attachment import Attachment
-from walagent.errors import ConflictError, StepBrokenError, ToolBrokenError, ToolFailedError
+from walagent.errors import (
+    ConflictError,
+    LeaseLostError,
+    StepBrokenError,
+    ToolBrokenError,
+    ToolFailedError,
+)
 from walagent.faults import Crash
 from walagent.message import Json, ToolCall
 from walagent.moves import Call
@@ -678,8 +686,47 @@ async def test_an_outside_call_is_announced_before_and_answered_after(
     kinds = [kind for kind, _ in await rows(conn, STEPS)]
     assert kinds == ["intent", "result", "intent", "result"]
     key = await value(conn, "select content ->> 'idempotency_key' from agent.step where seq = 0")
-    assert called[0] == key == "walagent-1-c0"
+    database = await value(conn, "select id from agent_internal.database")
+    assert called[0] == key == f"walagent-{database}-1-c0"
     assert called[1] != key
+
+
+async def test_a_call_that_an_earlier_version_began_keeps_its_key(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The key of the recorded intent is sent again, whatever a new one would be."""
+    called.clear()
+    await run_all(conn, DESK)
+    async with bench(conn, dsn, "tools=[post]", python=PYTHON) as b:
+        with faults.armed("tool.started"), pytest.raises(Crash):
+            await b.call("post")
+        await run_all(
+            conn,
+            'update agent.step set content = content || \'{"idempotency_key": "walagent-1-c0"}\'',
+        )
+        b.log.append(Step(0, StepKind.INTENT, {}))
+        await b.carry_out(ToolCall("c0", "post", {}), again=True)
+    assert called == ["walagent-1-c0"]
+
+
+@pytest.mark.parametrize("name", ["post", "transfer"])
+async def test_a_worker_that_was_frozen_before_a_call_checks_its_lease_again(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Meanwhile another worker has the run, and a person may have said that nothing happened."""
+    called.clear()
+    await run_all(conn, DESK)
+    async with bench(conn, dsn, f"tools=[{name}]", python=PYTHON) as b:
+        later = time.monotonic() + 3600
+
+        def freeze() -> None:
+            with psycopg.connect(dsn, autocommit=True) as other:
+                other.execute("update agent.run set lease = lease + 1")
+            monkeypatch.setattr("walagent.runs.toolbox._clock", lambda: later)
+
+        with faults.armed("tool.started", mode=freeze), pytest.raises(LeaseLostError):
+            await b.call(name)
+    assert called == []
 
 
 @pytest.mark.parametrize("point", ["tool.started", "tool.done"])
@@ -696,7 +743,7 @@ async def test_a_lost_idempotent_call_is_made_again_with_the_same_key(
         b.log.append(Step(0, StepKind.INTENT, {}))
         step = await b.carry_out(ToolCall("c0", "post", {}), again=True)
     assert step.content["content"] == "posted"
-    assert set(called) == {"walagent-1-c0"}
+    assert len(set(called)) == 1
     assert [kind for kind, _ in await rows(conn, STEPS)] == ["intent", "result"]
 
 
