@@ -100,7 +100,7 @@ async def open_connection(
 
 
 def hang_up(conn: AsyncConnection[Any]) -> None:
-    """Shut a connection down below libpq, which then reports it as lost to whoever waits for it."""
+    """Shut a connection down below libpq, which then reports it as lost to its reader."""
     with (
         suppress(OSError, OperationalError),
         socket.socket(fileno=os.dup(conn.pgconn.socket)) as wire,

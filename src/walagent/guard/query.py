@@ -150,9 +150,16 @@ class Guard:
         return Rows([ResultColumn("QUERY PLAN", _TEXT)], rows)
 
     async def _rows(self, statement: Statement, columns: Sequence[ResultColumn]) -> Rows:
-        """Run the statement as a subquery, so that the server truncates long values."""
+        """Run the statement as a subquery, so that the server truncates long values.
+
+        format() calls the output function of a type; a cast could be defined by a user.
+        """
         names = [f"c{n}" for n in range(len(columns))]
-        wanted = ", ".join(f"left({name}::text, {self.limits.cell + 1})" for name in names)
+        wanted = ", ".join(
+            f"case when {name} is distinct from null then"
+            f" pg_catalog.left(pg_catalog.format('%s', {name}), {self.limits.cell + 1}) end"
+            for name in names
+        )
         alias = f"q ({', '.join(names)})" if names else "q"
         text = f"{statement.wrapped(f'select {wanted}', alias)} limit {self.limits.rows + 1}"
         reading = _RowBuffer(columns, self.limits)

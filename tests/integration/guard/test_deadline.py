@@ -71,7 +71,7 @@ async def test_a_canceled_statement_keeps_its_connection(reader: AsyncConnection
 async def test_a_closed_connection_is_replaced(
     reader: AsyncConnection, conn: AsyncConnection, dsn: str
 ) -> None:
-    """By one of its own, whoever closed it; and without one, the database counts as lost."""
+    """By one of its own; and without one, the database counts as lost."""
     opened: list[AsyncConnection] = []
     login = make_conninfo(dsn, user=reader.info.user)
 
