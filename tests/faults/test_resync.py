@@ -283,7 +283,7 @@ async def test_a_gap_is_made_good_while_the_application_writes_on(
     for number, item in found.items():
         check_choice(choice, item, gone=number in app.deleted)
     reruns = sum(len(item.rerun) for item in found.values())
-    assert (reruns > 10) == (choice != "skip")
+    assert (reruns > 0) == (choice != "skip")
     figure(f"rows of the gap worked, {choice}", reruns)
     await effects_are_once(place.conn)
     (await types(place, "check")).worked()
