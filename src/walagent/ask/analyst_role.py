@@ -8,6 +8,7 @@ from psycopg.sql import SQL, Identifier
 
 from walagent.ask.answering import how_to_make
 from walagent.errors import PreconditionError
+from walagent.store.removal import CREATED
 
 Connection = AsyncConnection[Any]
 
@@ -42,6 +43,8 @@ async def make_analyst(conn: Connection, role: str, schemas: Sequence[str] | Non
         )
     async with conn.transaction():
         await conn.execute(SQL("create role {}").format(Identifier(role)))
+        named = SQL("comment on role {} is {}").format(Identifier(role), CREATED)
+        await conn.execute(named)  # for walagent uninstall
         for schema in schemas or ("public",):
             names = Identifier(schema), Identifier(role)
             await conn.execute(SQL("grant usage on schema {} to {}").format(*names))

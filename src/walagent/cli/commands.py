@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("migrate", "walagent.cli.init", "Upgrade the schema."),
         Command("adopt", "walagent.cli.adopt", "Let a copy of a database execute runs."),
         Command("doctor", "walagent.cli.doctor", "Check the installation and print fixes."),
+        Command("new", "walagent.cli.new", "Write a first agents.yaml for a table."),
         Command("demo", "walagent.cli.demo", "Run a demo on an embedded PostgreSQL."),
     ),
     "Agents": (
@@ -70,6 +71,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "More": (
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),
         Command("dsn", "walagent.cli.embedded", "Print the embedded server's connection string."),
+        Command("uninstall", "walagent.cli.uninstall", "Remove walagent from the database."),
         Command("schema", "walagent.cli.schema", "Print the JSON Schema of agents.yaml."),
         Command("completion", "walagent.cli.schema", "Print a shell completion script."),
     ),

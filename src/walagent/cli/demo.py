@@ -9,7 +9,7 @@ import click
 
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_line, say
-from walagent.cli.program import program
+from walagent.cli.program import embedded_options, program
 
 _INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
@@ -60,7 +60,6 @@ def demo_(  # noqa: PLR0913 - its options
     Exit codes: 0 every ticket was processed once, 1 one was not, 3 a person must act.
     """
     from walagent import log
-    from walagent.config.dsn import EMBEDDED, choose
     from walagent.config.environment import Environment, load_env_file
     from walagent.config.loading import load_config
     from walagent.demo.database import DATABASE
@@ -85,9 +84,7 @@ def demo_(  # noqa: PLR0913 - its options
     if as_json:
         print_line(summary.as_json())
     else:
-        # A database that is named elsewhere would be meant otherwise.
-        elsewhere = choose(config, environment) is not None
-        options = f"--dsn {EMBEDDED} -d {DATABASE}" if elsewhere else f"-d {DATABASE}"
+        options = embedded_options(config, environment, DATABASE)
         click.echo("\n".join(words(summary, program(), options)))
     if not summary.holds:
         sys.exit(FAILED)

@@ -41,7 +41,8 @@ def dsn_(where: Where) -> None:
 def psql_(where: Where, arguments: tuple[str, ...]) -> None:
     """Open psql on the database that walagent uses; ARGUMENTS are passed to psql.
 
-    If the embedded server is not running, it is started and stopped with psql.
+    If the embedded server is not running, it is started and stopped with psql; if there is none, it
+    is created.
     """
     session = open_session(where)
     code = asyncio.run(_opened(session, _find_psql(session), arguments))
@@ -49,7 +50,7 @@ def psql_(where: Where, arguments: tuple[str, ...]) -> None:
 
 
 async def _opened(session: CliSession, program: str, arguments: tuple[str, ...]) -> int:
-    async with session.places() as places:
+    async with session.places(create=True) as places:
         command, environ = _command(program, places.dsn, arguments)
         if places.embedded is None or not places.embedded.owned:
             os.execve(program, command, environ)  # noqa: S606 - nothing is left to clean up

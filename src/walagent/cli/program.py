@@ -6,6 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from walagent.config import Config
+from walagent.config.dsn import EMBEDDED, choose
+from walagent.config.environment import Environment
+
 _HOME = "WALAGENT_HOME"
 
 
@@ -16,6 +20,16 @@ def program() -> str:
     """
     home = os.environ.get(_HOME)
     return f"{_HOME}={shlex.quote(home)} {_path()}" if home else _path()
+
+
+def embedded_options(config: Config, environment: Environment, dbname: str | None) -> str:
+    """Return the options that select a database of the embedded server, each after a space.
+
+    If something else names a database, the server must be named.
+    """
+    elsewhere = choose(config, environment) is not None
+    server = f" --dsn {EMBEDDED}" if elsewhere else ""
+    return f"{server} -d {shlex.quote(dbname)}" if dbname else server
 
 
 def _path() -> str:

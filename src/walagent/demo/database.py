@@ -101,9 +101,14 @@ async def _make_database(conn: Connection, dsn: str, prepare: Prepare, *, keep: 
     except BaseException:
         await _drop(conn, _NEXT)
         raise
+    await drop_demo(conn)
+    await conn.execute(f"alter database {_NEXT} rename to {DATABASE}")
+
+
+async def drop_demo(conn: Connection) -> None:
+    """Drop the demo's database and its slots."""
     await conn.execute(_DROP_SLOTS, [DATABASE])
     await _drop(conn, DATABASE)
-    await conn.execute(f"alter database {_NEXT} rename to {DATABASE}")
 
 
 async def _drop(conn: Connection, name: str) -> None:

@@ -29,9 +29,10 @@ def words(summary: Summary, program: str = "walagent", options: str = "") -> Ite
     yield "The database is kept:"
     yield ""
     for command in ("runs", "show 1", "why support_tickets 1"):
-        yield f"  {program} {command} {options}"
+        yield f"  {program} {command}{options}"
     for query in QUERIES:
-        yield f'  {program} psql {options} -c "{query}"'
+        yield f'  {program} psql{options} -c "{query}"'
+    yield f"  {program} uninstall --demo"
 
 
 def _counts(counts: Counts) -> Iterator[str]:

@@ -1,0 +1,141 @@
+"""`walagent uninstall`: everything of walagent goes, and nothing else."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from tests.integration.cli.user import DESK, User, empty_database
+from walagent.config import Embedded
+from walagent.demo.database import open_database
+from walagent.embedded.server import EmbeddedServer
+
+OURS = """
+select (select count(*) from pg_namespace where nspname ~ '^agent')
+       + (select count(*) from pg_publication)
+       + (select count(*) from pg_replication_slots where database = current_database())
+"""
+
+
+@pytest.fixture
+def user(server: str, tmp_path: Path) -> Iterator[User]:
+    """Somebody with a table, and slots and roles of their own."""
+    with empty_database(server) as dsn:
+        own = f"uninstall_{uuid4().hex[:8]}"
+        user = User(tmp_path, dsn)
+        user.writes(
+            f"replication: {{slot: {own}}}\nhttp: {{enabled: false}}\nlog: {{format: json}}\n"
+            f"ask: {{role: {own}}}\n"
+        )
+        with psycopg.connect(dsn, autocommit=True) as conn:
+            conn.execute(DESK)
+            yield user
+            if exists(conn, own):
+                conn.execute(sql.SQL("drop owned by {}").format(sql.Identifier(own)))
+            conn.execute(sql.SQL("drop role if exists {}").format(sql.Identifier(own)))
+
+
+def role_of(user: User) -> str:
+    """The analyst of this test."""
+    return (user.folder / "agents.yaml").read_text().split("role: ")[1].split("}")[0]
+
+
+def exists(conn: psycopg.Connection, role: str) -> bool:
+    """Whether there is such a role."""
+    return conn.execute("select from pg_roles where rolname = %s", [role]).fetchone() is not None
+
+
+def value(dsn: str | None, query: str) -> object:
+    """Ask the database."""
+    with psycopg.connect(dsn or "", autocommit=True) as conn:
+        row = conn.execute(query.encode()).fetchone()
+    return row and row[0]
+
+
+def test_nothing_of_walagent_stays(user: User) -> None:
+    """Slot, publications, schemas, the role that it created, and views on its tables."""
+    user.types("setup").worked()
+    assert value(user.dsn, OURS) != 0
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute("create view my_runs as select id from agent.run")
+        conn.execute("insert into support_tickets (customer, issue) values ('ada', 'slow')")
+        done = user.types("uninstall", "--yes").worked()
+        assert not exists(conn, role_of(user))
+    for name in ("slot", "publication walagent", "schema agent", "role", "view my_runs"):
+        assert name in done.out
+    assert value(user.dsn, OURS) == 0
+    assert value(user.dsn, "select count(*) from support_tickets") == 1
+    again = user.types("uninstall", "--yes").worked()
+    assert "nothing" in again.err
+    user.types("init").worked()
+
+
+def test_it_is_shown_before_it_is_dropped(user: User) -> None:
+    """Without a yes, nothing has happened."""
+    user.types("init").worked()
+    before = value(user.dsn, OURS)
+    refused = user.types("uninstall", stdin="n\n")
+    assert refused.code == 1
+    assert "schema agent" in refused.out
+    assert value(user.dsn, OURS) == before
+
+
+def test_a_daemon_is_not_left_without_its_schema(user: User) -> None:
+    """Exit 3, and which process is in the way."""
+    with user.starts("run") as daemon:
+        daemon.says('"reader.streaming"')
+        before = value(user.dsn, OURS)
+        refused = user.types("uninstall", "--yes")
+    assert refused.code == 3
+    assert "PID" in refused.err
+    assert value(user.dsn, OURS) == before
+
+
+@pytest.mark.parametrize("kind", ["theirs", "member", "elsewhere"])
+def test_a_role_that_somebody_uses_stays(user: User, server: str, kind: str) -> None:
+    """One that walagent did not create, has a member, or has privileges in another database."""
+    role = sql.Identifier(role_of(user))
+    member = sql.Identifier(f"{role_of(user)}_member")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        if kind == "theirs":
+            conn.execute(sql.SQL("create role {}").format(role))
+        user.types("setup", "--no-slot").worked()
+        if kind == "member":
+            conn.execute(sql.SQL("create role {}; grant {} to {}").format(member, role, member))
+        with empty_database(server) as other, psycopg.connect(other, autocommit=True) as there:
+            if kind == "elsewhere":
+                there.execute(sql.SQL("grant usage on schema public to {}").format(role))
+            user.types("uninstall", "--yes").worked()
+            assert exists(conn, role_of(user))
+            there.execute(sql.SQL("drop owned by {}").format(role))
+        conn.execute(sql.SQL("drop role if exists {}").format(member))
+    assert value(user.dsn, OURS) == 0
+
+
+async def test_the_demos_data_is_removed(tmp_path: Path) -> None:
+    """With its folder, unless the server has something else."""
+    user = User(tmp_path, None)
+    home = tmp_path / "home"
+    embedded = Embedded(data_dir=home / "postgres")
+
+    async def nothing(_dsn: str) -> None:
+        pass
+
+    async with open_database(embedded, nothing, keep=False) as dsn:
+        own = conninfo_to_dict(dsn) | {"dbname": "postgres"}
+        with psycopg.connect(make_conninfo("", **own), autocommit=True) as conn:
+            conn.execute("create table mine ()")
+    kept = user.types("uninstall", "--demo", "--yes").worked()
+    assert "stays" in kept.err
+    server = EmbeddedServer(embedded.data_dir)
+    await server.start()
+    with psycopg.connect(server.dsn(), autocommit=True) as conn:
+        assert conn.execute("select from pg_database where datname = 'demo'").fetchone() is None
+        conn.execute("drop table mine")
+    await server.stop()
+    user.types("uninstall", "--demo", "--yes").worked()
+    assert list(home.iterdir()) == []
