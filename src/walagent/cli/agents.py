@@ -1,10 +1,107 @@
 """The commands for agents, models, attachments and budgets."""
 
+from collections.abc import Iterable
+from typing import Final
+
 import click
 
-from walagent.cli.output import json_option, print_rows, say
+from walagent.cli.output import json_option, say
 from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import (
+    WHOLE,
+    Below,
+    Column,
+    Dollars,
+    Row,
+    Screen,
+    column,
+    print_rows,
+    relation_column,
+    state_column,
+)
 from walagent.store import listings, operator
+
+
+def _details(row: Row) -> Iterable[Below]:
+    if row["when"]:
+        yield Below(f"when {row['when']}")
+    if row["backfill"] and row["backfill"] != "done":
+        done = f"{row['backfilled']} of {row['to_backfill']} rows"
+        yield Below(f"backfill {row['backfill']}: {done}")
+    if row["paused_reason"]:
+        yield Below(f"paused: {row['paused_reason']}", "yellow")
+
+
+def _other_name(row: Row) -> str | None:
+    return row["agent"] if row["attachment"] not in {None, row["agent"]} else None
+
+
+_AGENTS: Final = Screen(
+    [
+        Column("attachment", lambda row: row["attachment"] or f"({row['agent']})", 12),
+        relation_column(),
+        column("on"),
+        Column("agent", _other_name),
+        column("model"),
+        column("run_as"),
+        state_column(),
+        column("pending", "pend"),
+        column("running", "run"),
+        column("waiting", "wait"),
+        column("failed", "fail"),
+    ],
+    _details,
+)
+
+
+def _scope(row: Row) -> str:
+    kinds = ("agent", "attachment", "model", "asker")
+    return ", ".join(f"{kind} {row[kind]}" for kind in kinds if row[kind]) or "all runs"
+
+
+def _spent(row: Row, kind: str, unit: type[Dollars] | type[int]) -> str | None:
+    if row[f"max_{kind}"] is None:
+        return None
+    amounts = (row[f"spent_{kind}"], row[f"reserved_{kind}"], row[f"max_{kind}"])
+    spent, reserved, limit = (unit(amount or 0) for amount in amounts)
+    return f"{spent}{f'+{reserved}' if reserved else ''} of {limit}"
+
+
+def _settings(row: Row) -> Iterable[Below]:
+    """Return what differs from the usual."""
+    given = [
+        f"model {row['model_id']}" if row["model_id"] != row["name"] else "",
+        row["base_url"] or "",
+        f"credential {row['credential']}" if row["credential"] else "",
+        f"tool mode {row['tool_mode']}" if row["tool_mode"] != "native" else "",
+    ]
+    if any(given):
+        yield Below(", ".join(filter(None, given)))
+
+
+_MODELS: Final = Screen(
+    [
+        column("name", least=WHOLE),
+        column("provider", least=WHOLE),
+        column("input_price", "input $"),
+        column("output_price", "output $"),
+        Column("enabled", lambda row: None if row["enabled"] else "no"),
+        column("agents"),
+    ],
+    _settings,
+)
+_BUDGETS: Final = Screen(
+    [
+        column("name", least=12),
+        Column("for", _scope),
+        column("period", least=WHOLE),
+        Column("dollars", lambda row: _spent(row, "cost", Dollars), least=WHOLE),
+        Column("tokens", lambda row: _spent(row, "tokens", int), least=WHOLE),
+        column("on_exceeded", "then", least=WHOLE),
+        column("waiting"),
+        column("resets_at"),
+    ]
+)
 
 
 @click.command("attach")
@@ -67,9 +164,8 @@ def agents_(where: Where, *, as_json: bool) -> None:
     columns = ["attachment", "relation", "on", "when", "agent", "model", "run_as", "state"]
     columns += ["pending", "running", "waiting", "failed"]
     columns += [name for name in ("backfill", "paused_reason") if any(row[name] for row in rows)]
-    optional = ["run_as", "model", "backfill", "when", "on", "agent"]
     empty = "no agents; add one with walagent attach or apply"
-    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty=empty, screen=_AGENTS)
 
 
 @click.command("models")
@@ -80,9 +176,8 @@ def models_(where: Where, *, as_json: bool) -> None:
     rows = ask(where, listings.list_models)
     columns = ["name", "provider", "model_id", "base_url", "credential", "tool_mode"]
     columns += ["input_price", "output_price", "enabled", "agents"]
-    optional = ["base_url", "tool_mode", "enabled", "credential", "model_id"]
     empty = "no models; add them to agents.yaml"
-    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty=empty, screen=_MODELS)
 
 
 @click.command("budgets")
@@ -103,13 +198,5 @@ def budgets_(where: Where, *, as_json: bool) -> None:
         if any(row[f"max_{kind}"] for row in rows)
     ]
     columns = ["name", *scopes, "period", *limits, "on_exceeded", "waiting", "resets_at"]
-    optional = [
-        "reserved_cost",
-        "reserved_tokens",
-        "waiting",
-        "resets_at",
-        "on_exceeded",
-        "period",
-    ]
     empty = "no budgets; add them to agents.yaml"
-    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty=empty, screen=_BUDGETS)

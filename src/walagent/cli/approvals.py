@@ -1,10 +1,45 @@
 """The commands for decisions about tool calls."""
 
-import click
+from collections.abc import Iterable, Mapping
+from typing import Final
 
-from walagent.cli.output import json_option, print_rows, say
+import click
+import orjson
+
+from walagent.cli.output import json_option, say
 from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import Below, Row, Screen, column, print_rows, relation_column
 from walagent.store import listings, operator
+
+
+def _call(row: Row) -> Iterable[Below]:
+    """Return the whole call, because that is what a person approves, and the row, shortened."""
+    yield Below(f"{row['tool']}({_pairs({**row['bound'], **row['arguments']})})", "", whole=True)
+    if row["content"]:
+        yield Below(_pairs(row["content"]))
+
+
+def _pairs(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}={_quoted(value)}" for name, value in values.items())
+
+
+def _quoted(value: object) -> str:
+    return orjson.dumps(value).decode()
+
+
+_SCREEN: Final = Screen(
+    [
+        column("id"),
+        column("run_id", "run"),
+        column("attachment"),
+        relation_column(),
+        column("key"),
+        column("tool"),
+        column("asked_at", "age"),
+        column("expires_at"),
+    ],
+    _call,
+)
 
 
 @click.command("approvals")
@@ -13,10 +48,10 @@ from walagent.store import listings, operator
 def approvals_(where: Where, *, as_json: bool) -> None:
     """List pending tool calls, oldest first."""
     rows = ask(where, listings.list_approvals)
-    columns = ["id", "run_id", "attachment", "key", "tool", "arguments", "asked_at", "expires_at"]
-    optional = ["expires_at", "attachment", "run_id", "asked_at"]
+    columns = ["id", "run_id", "attachment", "relation", "key", "tool", "bound", "arguments"]
+    columns += ["asked_at", "expires_at"]
     empty = "no pending approvals"
-    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty=empty, screen=_SCREEN)
 
 
 @click.command("approve")

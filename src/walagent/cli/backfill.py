@@ -1,15 +1,51 @@
 """`walagent backfills`: the progress of runs for rows that existed when attaching."""
 
 import asyncio
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import click
 from psycopg import AsyncConnection
 
-from walagent.cli.output import json_option, print_rows, say
+from walagent.cli.output import json_option, say
 from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import (
+    WHOLE,
+    Below,
+    Column,
+    Row,
+    Screen,
+    column,
+    print_rows,
+    relation_column,
+    state_column,
+)
 from walagent.store import listings
 
+
+def _error(row: Row) -> Iterable[Below]:
+    if row["error"]:
+        yield Below(row["error"], "red")
+
+
+def _progress(row: Row) -> str:
+    known = row["rows_total"]
+    return f"{row['rows_done']} of {known}" if known else f"{row['rows_done']}"
+
+
+_SCREEN: Final = Screen(
+    [
+        column("attachment"),
+        relation_column(),
+        column("after"),
+        state_column(),
+        Column("rows", _progress, least=WHOLE),
+        column("runs"),
+        column("started_at"),
+        column("finished_at"),
+    ],
+    _error,
+)
 _POLL = 0.5  # seconds between polls; a chunk takes about as long
 
 
@@ -26,9 +62,8 @@ def backfills_(where: Where, *, wait: bool, as_json: bool) -> None:
     columns = ["attachment", "relation", "after", "state", "rows_done", "rows_total", "runs"]
     columns += ["started_at", "finished_at"]
     columns += ["error"] if any(row["error"] for row in rows) else []
-    optional = ["started_at", "finished_at", "after", "runs"]
     empty = "no backfills; attach with backfill=true to start one"
-    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty=empty, screen=_SCREEN)
 
 
 async def _follow(conn: AsyncConnection[Any]) -> list[listings.Found]:

@@ -6,7 +6,7 @@ import sys
 import click
 
 from walagent.cli.exit_codes import PERSON
-from walagent.cli.output import clean, json_option, print_json, say
+from walagent.cli.output import clean, json_option, print_json, print_wrapped, say
 from walagent.cli.session import Where, open_session, where_options
 from walagent.doctor import Finding, Severity, examine
 from walagent.mask import mask
@@ -51,7 +51,7 @@ def doctor_(where: Where, *, probe: bool, as_json: bool) -> None:
 
 def _print(finding: Finding) -> None:
     mark, color = _MARKS[finding.level]
-    click.echo(f"{click.style(mark, fg=color)}  {clean(mask(finding.text))}")
+    print_wrapped(f"{mark}  {mask(finding.text)}", hang=4, color=color)
     if finding.fix:
         click.echo(f"      {clean(mask(finding.fix))}")
 

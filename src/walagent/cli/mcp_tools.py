@@ -4,8 +4,9 @@ import asyncio
 
 import click
 
-from walagent.cli.output import json_option, print_rows
+from walagent.cli.output import json_option
 from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.cli.table import print_rows
 from walagent.mcp.clients import list_tools, make_clients
 from walagent.message import Json
 
@@ -23,9 +24,8 @@ def mcp_tools_(where: Where, *, as_json: bool) -> None:
     columns = ["tool", "server", "state", "effect", "fingerprint"]
     if as_json:
         columns += ["description", "input_schema"]
-    optional = ["server", "effect"]
     empty = "no MCP servers; add them to agents.yaml"
-    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty=empty)
 
 
 async def _listed(session: CliSession) -> list[dict[str, Json]]:

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from walagent.cli.init import tell_blockers
-from walagent.cli.output import json_option, print_json, print_rows, say
+from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.cli.table import print_rows
 from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
 from walagent.intake.gap_plan import OVERLAP, SKIP, GapPlan, check_choice

@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import click
-
-from walagent.cli.output import cell, clean
+from walagent.cli.output import cell, clean, print_wrapped
 
 _HEAD = (
     "attachment", "session", "question", "principal", "agent", "model", "run_as", "key",
@@ -20,12 +18,12 @@ _INDENT = "     "
 def print_run(run: Mapping[str, Any]) -> None:
     """Print *run*, a result of `store.listings.show_run`."""
     for line in lines(run):
-        click.echo(line)
+        print_wrapped(line)
 
 
 def lines(run: Mapping[str, Any]) -> Iterator[str]:
     """Format a run as lines of text."""
-    yield f"run {run['id']}: {run['state']}"
+    yield f"run {run['id']} ({run['kind']}): {run['state']}"
     for name in _HEAD:
         if run[name] not in {None, ""} and (name, run[name]) not in _USUAL:
             yield f"  {name.replace('_', ' ')}: {cell(run[name])}"

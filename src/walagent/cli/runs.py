@@ -1,14 +1,56 @@
 """The commands for runs: runs, show, retry and cancel."""
 
+import asyncio
+import sys
+from collections.abc import Iterable
+from typing import Final
+
 import click
 
-from walagent.cli.output import json_option, print_json, print_rows, say
+from walagent.cli.output import json_option, print_json, say
 from walagent.cli.run_filters import run_filters
 from walagent.cli.run_view import print_run
-from walagent.cli.session import Where, ask, where_options
+from walagent.cli.session import CliSession, Where, ask, open_session, where_options
+from walagent.cli.signals import until_stopped
+from walagent.cli.table import (
+    WHOLE,
+    Below,
+    Column,
+    LiveTable,
+    Row,
+    Screen,
+    column,
+    dollars_column,
+    print_rows,
+    relation_column,
+    state_column,
+)
 from walagent.errors import ConfigError
 from walagent.store import listings, operator
 from walagent.store.run_filter import RunFilter
+
+
+def _error(row: Row) -> Iterable[Below]:
+    if row["error"]:
+        yield Below(row["error"], "red" if row["state"] in {"failed", "dead"} else "dim")
+
+
+_PERIOD: Final = 2.0  # seconds between two readings of --watch
+_SCREEN: Final = Screen(
+    [
+        column("id"),
+        Column("attachment", lambda row: row["attachment"] or f"({row['kind']})", 12),
+        state_column(),
+        column("op", least=WHOLE),
+        relation_column(),
+        column("key"),
+        Column("tries", lambda row: row["attempt"] if row["attempt"] > 1 else None),
+        column("tokens"),
+        dollars_column("cost", "cost"),
+        column("created_at", "age"),
+    ],
+    _error,
+)
 
 
 @click.command("runs")
@@ -21,15 +63,31 @@ from walagent.store.run_filter import RunFilter
     metavar="N",
     help="Maximum number of runs.",
 )
+@click.option("--watch", is_flag=True, help="Show the list again every 2 s, until Ctrl-C.")
 @json_option()
 @where_options
-def runs_(where: Where, filters: RunFilter, limit: int, *, as_json: bool) -> None:
+def runs_(where: Where, filters: RunFilter, limit: int, *, watch: bool, as_json: bool) -> None:
     """List runs, newest first."""
+    if watch:
+        if as_json or not sys.stdout.isatty():
+            raise ConfigError(
+                "--watch requires a terminal", hint="Use walagent runs --json in a script."
+            )
+        asyncio.run(until_stopped(watch=_watched(open_session(where), filters, limit)))
+        return
     rows = ask(where, lambda conn: listings.list_runs(conn, filters, limit=limit))
     columns = ["id", "attachment", "state", "op", "relation", "key", "attempt", "steps", "tokens"]
     columns += ["cost", "created_at", "error"]
-    optional = ["op", "relation", "steps", "attempt", "tokens", "created_at", "cost"]
-    print_rows(rows, columns, as_json=as_json, empty="no matching runs", optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty="no matching runs", screen=_SCREEN)
+
+
+async def _watched(session: CliSession, filters: RunFilter, limit: int) -> None:
+    with LiveTable(_SCREEN, empty="no matching runs") as table:
+        async with session.connection() as conn:
+            while True:
+                most = min(limit, table.height)
+                table.show(await listings.list_runs(conn, filters, limit=most))
+                await asyncio.sleep(_PERIOD)
 
 
 @click.command("show")

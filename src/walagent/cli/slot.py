@@ -2,17 +2,45 @@
 
 import asyncio
 import sys
+from collections.abc import Iterable
+from typing import Final
 
 import click
 
 from walagent.cli.exit_codes import FAILED
-from walagent.cli.output import json_option, print_rows, say
+from walagent.cli.output import json_option, say
 from walagent.cli.session import Where, ask, open_session, where_options
+from walagent.cli.table import Below, Row, Screen, column, print_rows
 from walagent.errors import ConfigError
 from walagent.store import gaps, listings
 from walagent.wal.slots import drop_slot, inspect_slot
 
 _CHECKED_RUNS = 100_000  # whose steps are read without --all
+
+
+def _gap_details(row: Row) -> Iterable[Below]:
+    yield Below(row["reason"], whole=True)
+    if row["resolution"]:
+        choices = f" ({', '.join(row['choices'])})" if row["choices"] else ""
+        yield Below(f"resolved: {row['resolution']}{choices}", whole=True)
+
+
+def _detail(row: Row) -> Iterable[Below]:
+    yield Below(row["detail"], whole=True)
+
+
+_GAPS: Final = Screen(
+    [
+        column("id"),
+        column("slot"),
+        column("from_lsn", "from"),
+        column("to_lsn", "to"),
+        column("since"),
+        column("found_at"),
+    ],
+    _gap_details,
+)
+_RULES: Final = Screen([column("rule")], _detail)
 
 
 @click.command("gaps")
@@ -42,9 +70,8 @@ def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_js
     rows = ask(where, lambda conn: listings.list_gaps(conn, resolved=resolved))
     columns = ["id", "slot", "from_lsn", "to_lsn", "since", "reason", "found_at"]
     columns += ["resolution", "choices"] if resolved else []
-    optional = ["slot", "found_at", "to_lsn", "choices"]
     empty = "no gaps"
-    print_rows(rows, columns, as_json=as_json, empty=empty, optional=optional)
+    print_rows(rows, columns, as_json=as_json, empty=empty, screen=_GAPS)
 
 
 @click.command("check")
@@ -58,7 +85,9 @@ def check_(where: Where, *, whole: bool, as_json: bool) -> None:
     """
     latest = None if whole else _CHECKED_RUNS
     rows = ask(where, lambda conn: listings.broken_invariants(conn, latest=latest))
-    print_rows(rows, ["rule", "detail"], as_json=as_json, empty="all invariants hold")
+    print_rows(
+        rows, ["rule", "detail"], as_json=as_json, empty="all invariants hold", screen=_RULES
+    )
     if rows:
         sys.exit(FAILED)
 

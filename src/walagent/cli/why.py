@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from walagent.cli.output import clean, json_option, print_json
+from walagent.cli.output import json_option, print_json, print_wrapped
 from walagent.cli.session import Where, open_session, where_options
 from walagent.explain.facts import Explanation, explain, sentences
 
@@ -31,4 +31,4 @@ def why_(where: Where, table: str, key: str, *, as_json: bool) -> None:
         print_json(asdict(explanation))
         return
     for sentence in sentences(explanation):
-        click.echo(clean(sentence))
+        print_wrapped(sentence)
