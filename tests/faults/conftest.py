@@ -41,6 +41,7 @@ def template(server: str) -> Iterator[str]:
 async def _migrate(dsn: str) -> None:
     async with await AsyncConnection.connect(dsn, autocommit=True) as conn:
         await migrate(conn)
+        await conn.execute("delete from agent_internal.database")  # each copy gets an identity
 
 
 @pytest.fixture
