@@ -33,6 +33,9 @@ _DEFAULTS: Final[Mapping[str, int]] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,  # milliseconds that sent bytes can stay unacknowledged
 }
+# Whatever the default of the database or role: each statement must see what is committed, and a
+# statement that waited for a lock must continue.
+_ISOLATION: Final = {"default_transaction_isolation": r"read\ committed"}
 # The server's keepalives: seconds of silence before the first, between two, and their number; 25 s
 # in all, less than a lease.  Its default is two hours, for which an open transaction holds locks.
 _SERVER_KEEPALIVES: Final = {
@@ -58,7 +61,11 @@ def parameters(
     except ProgrammingError as error:
         raise ConfigError("invalid connection string") from error
     asked = given.get("options") or os.environ.get("PGOPTIONS", "")
-    words = [_options(_SERVER_KEEPALIVES), str(asked), _options(settings or {})]
+    words = [
+        _options(_SERVER_KEEPALIVES),
+        str(asked),
+        _options({**_ISOLATION, **(settings or {})}),
+    ]
     return {
         **{name: value for name, value in _DEFAULTS.items() if name not in given},
         "options": " ".join(filter(None, words)),

@@ -6,7 +6,10 @@ from walagent.errors import LoginRefusedError
 
 _LOGIN: Final = "Check user, password, database and the server's pg_hba.conf."
 _REPLICATE: Final = "Grant the right to replicate: ALTER ROLE <login> REPLICATION"
-_POOLER: Final = "Connect to PostgreSQL directly: poolers such as PgBouncer cannot replicate."
+_POOLER: Final = (
+    "Connect to PostgreSQL directly: poolers such as PgBouncer cannot replicate, and reject a"
+    " session's settings."
+)
 _ALLOW: Final = "ALTER DATABASE <name> ALLOW_CONNECTIONS true"
 _SENDERS: Final = (
     "Raise max_wal_senders and restart the server, or end an unused reader: SELECT "

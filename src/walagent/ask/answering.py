@@ -27,6 +27,7 @@ from walagent.message import ModelSpec
 from walagent.store import attachments
 from walagent.store.connections import Pool, connect, open_pool
 from walagent.store.errors import translating
+from walagent.store.pooling import check_pooling
 from walagent.store.process_name import process_name
 from walagent.store.roles import set_role
 
@@ -146,6 +147,7 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
 async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
     """Connect, and set the analyst role."""
     async with await connect(dsn, application="walagent analyst") as conn:
+        await check_pooling(conn, dsn)
         await become(conn, settings.role)
         await check_role(conn)
         limits = ReadLimits(rows=settings.rows, seconds=settings.seconds, cost=settings.cost)

@@ -17,6 +17,7 @@ from walagent.replication.bootstrap import ensure_slot
 from walagent.replication.resync import resync
 from walagent.replication.source import check_source
 from walagent.store.migrations import Migration
+from walagent.store.pooling import check_pooling
 from walagent.wal.slots import Blocker
 
 
@@ -66,6 +67,7 @@ async def _prepared(
 ) -> PreconditionError | None:
     """Prepare the database; for questions, return what is missing for a slot."""
     async with session.places(create=True) as places, session.connect(places) as conn:
+        await check_pooling(conn, places.dsn)
         await migrate(conn, _applied)
         if places.embedded:
             say(f"the embedded database is in {places.embedded.data_dir}")
@@ -93,7 +95,11 @@ def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
     session = open_session(where)
 
     async def migrated() -> list[Migration]:
-        async with session.connection(create=not only_plan) as conn:
+        async with (
+            session.places(create=not only_plan) as places,
+            session.connect(places) as conn,
+        ):
+            await check_pooling(conn, places.dsn)
             return await (plan_migrations(conn) if only_plan else migrate(conn, _applied))
 
     names = [migration.name for migration in asyncio.run(migrated())]

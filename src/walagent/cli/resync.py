@@ -20,6 +20,7 @@ from walagent.matching.document import SizeLimits
 from walagent.replication.resync import ResyncResult, find_gaps, resync
 from walagent.store import resyncing
 from walagent.store.gaps import ChoiceResult, Gap, GapChoice
+from walagent.store.pooling import check_pooling
 from walagent.store.resyncing import ResyncCandidate
 
 _COLUMNS = ["attachment", "choice", "since", "rows", "runs", "undated"]
@@ -92,6 +93,7 @@ async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[ResyncCand
 
 async def _resync(session: CliSession, plan: GapPlan) -> ResyncResult:
     async with session.places() as places, session.connect(places) as conn:
+        await check_pooling(conn, places.dsn)
         settings, recovery = session.config.replication, RowRecovery(places.dsn, plan, say)
         return await resync(conn, places, settings, recovery, waiting=tell_blockers)
 

@@ -14,6 +14,7 @@ from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError
 from walagent.store.identity import check_database
+from walagent.store.pooling import check_pooling
 
 
 async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
@@ -80,6 +81,7 @@ async def _prepared(session: CliSession) -> AsyncGenerator[Places]:
 
 async def _prepare(session: CliSession, places: Places) -> None:
     async with session.connect(places) as conn:
+        await check_pooling(conn, places.dsn)
         due = await plan_migrations(conn)
         if places.embedded is not None or is_new(due):
             await migrate(conn)

@@ -31,6 +31,7 @@ from walagent.store import attachments, budgets, gaps, listings, server
 from walagent.store import checkpoint as checkpoints
 from walagent.store.errors import translated
 from walagent.store.identity import check_database
+from walagent.store.pooling import check_pooling
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
 
@@ -84,6 +85,7 @@ async def _examine_server(
     checkpoint = await checkpoints.read_checkpoint(conn, name) if readable else None
     return [
         *check_server(facts, config, slot, skew),
+        *await _pooling(conn, places),
         *check_reader(await _identity(places), facts.database, checkpoint),
         *(
             check_standby(name, slot)
@@ -133,6 +135,14 @@ async def _migrations(conn: Connection) -> Finding:
         text = f"{len(due)} migrations are pending, first {due[0].name}"
         return problem(text, "walagent migrate")
     return ok("the schema is up to date")
+
+
+async def _pooling(conn: Connection, places: Places) -> list[Finding]:
+    try:
+        await check_pooling(conn, places.dsn)
+    except WalagentError as error:
+        return [problem(str(error), error.hint)]
+    return []
 
 
 async def _database(conn: Connection) -> Finding:

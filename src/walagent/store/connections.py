@@ -61,15 +61,21 @@ async def _configure(conn: AsyncConnection[Any]) -> None:
     A checkpoint that was reported durable and then lost in a crash would lose its changes.
     A stricter setting (remote_apply) is kept.  Times are formatted as psycopg parses them; the
     order of date fields (DMY, MDY) is kept too.
+
+    Behind a pooler, nothing is prepared by name: the next statement can have another session.
     """
     _prepare(conn)
-    await conn.execute(
-        "select set_config('datestyle', %(datestyle)s, false),"
+    cursor = await conn.execute(
+        "select pg_backend_pid(),"
+        "       set_config('datestyle', %(datestyle)s, false),"
         "       set_config('intervalstyle', %(intervalstyle)s, false),"
         "       case when current_setting('synchronous_commit') in ('off', 'local')"
         "            then set_config('synchronous_commit', 'on', false) end",
         TEXT_FORMS,
     )
+    row = await cursor.fetchone()
+    if row is None or row[0] != conn.info.backend_pid:  # a pooler sends a PID of its own
+        conn.prepare_threshold = None
 
 
 async def connect(

@@ -51,12 +51,18 @@ _CONFLICTS = frozenset({"40001", "40P01", "55P03"})
 NOT_MIGRATED = frozenset({"3F000", "42P01", "42883"})
 # The server is read-only: a standby, or by setting.  From a tool, it can be its own transaction.
 _READ_ONLY = "25006"
+# A pooler has sent the statement to a session that does not know what the driver prepared, or has
+# another statement by that name.
+_PREPARED = frozenset({"26000", "42P05"})
+_DRIVERS_NAME = '"_pg3_'  # psycopg's
 
 
 def is_passing(error: Error) -> bool:
     """Return whether the same statement can succeed later."""
     if error.sqlstate is None:
         return isinstance(error, OperationalError | InterfaceError)
+    if error.sqlstate in _PREPARED:
+        return _DRIVERS_NAME in (error.diag.message_primary or "")
     return error.sqlstate.startswith(_PASSING)
 
 
