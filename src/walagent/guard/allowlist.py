@@ -3,6 +3,7 @@
 Sources: pg_proc.dat, parsenodes.h and primnodes.h of PostgreSQL 15 to 18.
 """
 
+import re
 from typing import Final
 
 
@@ -54,20 +55,32 @@ ALLOWED_FUNCTIONS: Final = _words(
     """
 )
 # Functions of pg_catalog that are neither, but not safe: they read relations or settings by name,
-# run SQL given as text, or have a side effect.
+# run SQL given as text, parse a value of a type given as an OID, or have a side effect.
 DENIED_FUNCTIONS: Final = _words(
     """
     current_setting txid_current ts_stat ts_rewrite database_to_xml
     database_to_xml_and_xmlschema database_to_xmlschema schema_to_xml
     schema_to_xml_and_xmlschema schema_to_xmlschema table_to_xml table_to_xml_and_xmlschema
     table_to_xmlschema query_to_xml query_to_xml_and_xmlschema query_to_xmlschema cursor_to_xml
-    cursor_to_xmlschema setseed
+    cursor_to_xmlschema setseed satisfies_hash_partition
+    array_in domain_in enum_in multirange_in range_in record_in
+    array_recv domain_recv enum_recv multirange_recv range_recv record_recv
     """
 )
 # This variant of ts_rewrite takes no SQL; the other functions take samples.
 ALLOWED_SIGNATURES: Final = frozenset(
     {"ts_rewrite(tsquery,tsquery,tsquery)", "bernoulli(internal)", "system(internal)"}
 )
+
+# Functions of pg_catalog that call casts to JSON of the types of what they are given, and those
+# that compare elements, columns or bounds.
+TO_JSON: Final = re.compile(r"(to|row_to|array_to)_json|jsonb?_(agg|build|object)").match
+COMPARING: Final = re.compile(
+    r"array_?(eq|ne|lt|le|gt|ge|larger|smaller|overlap|contain|position|remove|replace|sort)"
+    r"|bt(array|record)|hash_?(array|record|range|multirange)|record|range|multirange"
+    r"|elem_contained|width_bucket"
+).match
+JSON_NODES: Final = _words("JSONCONSTRUCTOREXPR JSONEXPR JSONVALUEEXPR")
 
 # Extensions whose C functions only compute.
 TRUSTED_EXTENSIONS: Final = _words(
@@ -76,6 +89,8 @@ TRUSTED_EXTENSIONS: Final = _words(
     pg_trgm pgcrypto seg unaccent uuid-ossp vector
     """
 )
+# Except those that change the state of the session, although they are declared immutable.
+DENIED_OF_EXTENSIONS: Final = _words("isn_weak set_limit")
 
 CATALOGS: Final = _words(
     """

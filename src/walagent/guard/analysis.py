@@ -1,7 +1,8 @@
 """Check a statement through the rule that PostgreSQL stores for it.
 
-The server parses the statement twice: first in a read-only transaction, because converting a
-literal can already run a domain's CHECK; then as a view, in a transaction that is rolled back.
+The server parses the statement first in a read-only transaction, then as a view, in a transaction
+that is rolled back.  Converting a literal can already run a user's function; in a database where
+this is possible, it is parsed without its literals before, and the types of these are checked.
 The view's stored rule identifies each function, operator, type and relation by OID, however the
 text spells it.  Views inside it and CHECK constraints of domains are analyzed in the same way.
 
@@ -9,6 +10,7 @@ Not checked: row level security policies and masking rules of the administrator,
 adds when the statement runs.
 """
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +24,7 @@ from psycopg.rows import dict_row
 from walagent import pgtypes
 from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
+from walagent.guard.literals import without_literals
 from walagent.guard.querytree import Node, read_nodes
 from walagent.guard.statement import Statement
 from walagent.rows.rows import ResultColumn
@@ -29,6 +32,8 @@ from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 
+_PARAMETER: Final = re.compile(r"\$(\d+)")
+_ANY_TYPE: Final = "42P18"  # indeterminate_datatype
 _VIEW: Final = "walagent_guard"
 _RULE: Final = """
 select ev_class::int8, ev_action::text
@@ -57,6 +62,44 @@ class _Found:
     operators: set[int] = field(default_factory=set[int])
     types: set[int] = field(default_factory=set[int])
     relations: set[int] = field(default_factory=set[int])
+    values: set[int] = field(default_factory=set[int])  # types of values, also of columns
+    json: bool = False  # whether a value is converted to JSON
+    comparing: bool = False  # whether values are compared by the default of their type
+
+
+async def check_literals(conn: Connection, statement: Statement, allowed: Allowlist) -> None:
+    """Check the code that converting the literals of a statement would run, without converting any.
+
+    Call it in a read-only transaction.
+
+    Raises:
+        StatementRefusedError: it would run something that is not on the allowlist.
+    """
+    checker = _RuleChecker(conn, allowed)
+    types = [oid for (oid,) in await (await conn.execute(query("guard_parsing"))).fetchall()]
+    try:
+        await checker.check_types(types)
+    except StatementRefusedError:  # some type is unsafe; is it one of a literal?
+        text, count = without_literals(statement.text)
+        await _RuleChecker(conn, allowed).check_types(await _types_of(conn, text, count))
+
+
+async def _types_of(conn: Connection, text: str, count: int) -> Sequence[int]:
+    """Return the types of a statement's parameters; one that could be of any type is text."""
+    types = [0] * count
+    await conn.execute("savepoint literals")
+    for _ in range(count + 1):
+        try:
+            await _ask(conn, "prepare", text, types)
+            break
+        except StatementRefusedError as error:
+            known = _PARAMETER.search(str(error)) if error.sqlstate == _ANY_TYPE else None
+            if known is None or not count:
+                raise
+            types[int(known[1]) - 1] = pgtypes.TEXT
+            await conn.execute("rollback to literals")
+    described = await _ask(conn, "describe", "")
+    return [described.param_type(n) for n in range(described.nparams)]
 
 
 async def describe(conn: Connection, statement: Statement) -> Sequence[ResultColumn]:
@@ -112,14 +155,13 @@ async def analyze(conn: Connection, statement: Statement, allowed: Allowlist) ->
 class _RuleChecker:
     """Checks rules and everything that they refer to, each once."""
 
-    def __init__(self, conn: Connection, allowed: Allowlist, view: int) -> None:
+    def __init__(self, conn: Connection, allowed: Allowlist, view: int = 0) -> None:
         self._conn = conn
         self._allowed = allowed
         self._relations = {(view, 0)}  # (relation, role that reads it)
         self._read: dict[tuple[int, int], str] = {}  # the same with names, without views
         self._views: list[str] = []
         self._functions: set[int] = set()
-        self._operators: set[int] = set()
         self._types: set[int] = set()
 
     async def look_into(self, rule: str, where: str, reader: int = 0) -> None:
@@ -132,14 +174,21 @@ class _RuleChecker:
         found = _Found()
         for node in read_nodes(rule):
             _check_node(node, where)
+            found.json |= node.kind in allowlist.JSON_NODES
+            found.comparing |= node.kind == "MINMAXEXPR"
+            found.values.update(node.numbers("vartype", *allowlist.TYPE_FIELDS))
             found.functions.update(node.numbers(*allowlist.FUNCTION_FIELDS))
             found.operators.update(node.numbers(*allowlist.OPERATOR_FIELDS))
             if node.kind != "VAR":
                 found.types.update(node.numbers(*allowlist.TYPE_FIELDS))
             if node.kind in {"RANGETBLENTRY", "RTEPERMISSIONINFO"}:
                 found.relations.update(node.numbers("relid"))
-        await self._check_functions(found.functions, found.operators, where)
-        await self._check_types(found.types, where)
+        names = await self._check_functions(found.functions, found.operators, where)
+        await self.check_types(found.types, where)
+        if found.json or any(map(allowlist.TO_JSON, names)):
+            await self._check_values(found.values, "casts", where)
+        if found.comparing or any(map(allowlist.COMPARING, names)):
+            await self._check_values(found.values, "comparisons", where)
         await self._check_relations(found.relations, where, reader)
 
     async def scope(self) -> HiddenRows:
@@ -163,16 +212,24 @@ class _RuleChecker:
 
     async def _check_functions(
         self, functions: Collection[int], operators: Collection[int], where: str
-    ) -> None:
-        functions = set(functions) - self._functions
-        operators = set(operators) - self._operators
-        self._functions |= functions
-        self._operators |= operators
+    ) -> Collection[str]:
+        """Check functions and operators; return the names of the functions in pg_catalog."""
         if not (functions or operators):
-            return
-        for row in await self._rows("guard_functions", functions=functions, operators=operators):
+            return ()
+        rows = await self._rows("guard_functions", functions=functions, operators=operators)
+        for row in rows:
+            if row["oid"] in self._functions:
+                continue
+            self._functions.add(row["oid"])
             if reason := self._against_function(row):
                 raise StatementRefusedError(f"{where}{reason}")
+        return [row["name"] for row in rows if row["of_catalog"]]
+
+    async def _check_values(self, types: Collection[int], code: str, where: str) -> None:
+        """Check what is called for the types of values that a function of PostgreSQL is given."""
+        if types := [oid for oid in types if oid >= pgtypes.FIRST_OF_USERS]:
+            for row in await self._rows("guard_types", types=types):
+                await self._check_functions(row[code], (), f"{where}type {row['name']}: ")
 
     def _against_function(self, row: dict[str, Any]) -> str:
         signature: str = row["signature"]
@@ -180,12 +237,16 @@ class _RuleChecker:
             return ""
         if row["oid"] < pgtypes.FIRST_OF_USERS and row["of_catalog"]:
             return _against_catalog_function(row)
-        trusted = row["extension"] in allowlist.TRUSTED_EXTENSIONS
+        trusted = (
+            row["extension"] in allowlist.TRUSTED_EXTENSIONS
+            and row["name"] not in allowlist.DENIED_OF_EXTENSIONS
+        )
         if trusted and (row["aggregate"] or (row["compiled"] and not row["volatile"])):
             return ""
         return f"function {signature} is not on the allowlist"
 
-    async def _check_types(self, types: Collection[int], where: str) -> None:
+    async def check_types(self, types: Collection[int], where: str = "") -> None:
+        """Check the code that building a value of these types can run."""
         types = set(types) - self._types
         self._types |= types
         if not types:
@@ -249,7 +310,7 @@ def _against_catalog_function(row: dict[str, Any]) -> str:
     return f"function {signature} is volatile" if row["volatile"] else ""
 
 
-async def _ask(conn: Connection, what: str, text: str) -> PGresult:
+async def _ask(conn: Connection, what: str, text: str, types: Sequence[int] = ()) -> PGresult:
     """Send one message of the extended protocol, which accepts a single statement.
 
     psycopg uses the simple protocol for a statement without parameters, which accepts several.
@@ -258,7 +319,7 @@ async def _ask(conn: Connection, what: str, text: str) -> PGresult:
     async with conn.lock:
         match what:
             case "prepare":
-                pgconn.send_prepare(b"", text.encode())
+                pgconn.send_prepare(b"", text.encode(), list(types))
             case "describe":
                 pgconn.send_describe_prepared(b"")
             case _:

@@ -9,7 +9,14 @@ from typing import Any, Final, TypeVar, cast
 from psycopg import AsyncConnection, Error, sql
 
 from walagent.errors import StatementRefusedError
-from walagent.guard.analysis import Allowlist, HiddenRows, analyze, describe, refused_by_server
+from walagent.guard.analysis import (
+    Allowlist,
+    HiddenRows,
+    analyze,
+    check_literals,
+    describe,
+    refused_by_server,
+)
 from walagent.guard.deadline import within
 from walagent.guard.statement import Statement, read_statement
 from walagent.message import Json
@@ -106,6 +113,7 @@ class Guard:
     async def _evaluate(self, statement: Statement) -> "CheckedStatement":
         try:
             async with _RolledBack(self, self.conn, "read only"):
+                await check_literals(self.conn, statement, self.allowed)
                 columns = await describe(self.conn, statement)
             analyst = self.analyst or self.conn
             async with _RolledBack(self, analyst, "read write"):

@@ -58,6 +58,7 @@ create sequence trace;
 create table written (what text);
 create function spring(what text) returns integer language plpgsql volatile as $$
 begin
+    perform pg_advisory_lock_shared(1);  -- also in a read-only transaction
     perform nextval('trace');
     return 1;
 end $$;
@@ -95,6 +96,7 @@ create cast (wrapped as integer) with function spring_cast(wrapped) as implicit;
 
 create function spring_check(text) returns boolean language plpgsql volatile as $$
 begin
+    perform pg_advisory_lock_shared(1);
     perform nextval('trace');
     return true;
 end $$;
@@ -108,6 +110,18 @@ insert into held (id, value) values (1, 7);
 create function spring_step(integer, integer) returns integer language sql volatile as $$ select spring('aggregate') $$;
 create aggregate spring_all(integer) (sfunc = spring_step, stype = integer, initcond = '0');
 create aggregate spring_window(integer) (sfunc = spring_step, stype = integer, initcond = '0', msfunc = spring_step, minvfunc = spring_step, mstype = integer, minitcond = '0');
+
+-- What functions of PostgreSQL call for the types of their arguments.
+create type colour as enum ('red', 'blue');
+create function spring_json(colour) returns json language sql volatile as $$ select to_json(spring('json')) $$;
+create cast (colour as json) with function spring_json(colour);
+create table paint (id integer, colour colour, many colour[]);
+insert into paint values (1, 'red', '{red,blue}');
+create function spring_rank(wrapped, wrapped) returns integer language sql volatile as $$ select spring('rank') - 1 $$;
+create operator class wrapped_rank default for type wrapped using btree as function 1 spring_rank(wrapped, wrapped);
+create type range_of_wrapped as range (subtype = wrapped, subtype_opclass = wrapped_rank);
+create table ranked (id integer, value wrapped, span range_of_wrapped);
+insert into ranked (id, value) values (1, row('a')), (2, row('b'));
 
 create view trapped as select spring('view') as x, id from customer;
 create view trapped_twice as select * from trapped;

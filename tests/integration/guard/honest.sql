@@ -173,3 +173,10 @@ select width_bucket(total, array[100, 500, 1000]::numeric[]) as bucket, count(*)
 select lead(issued_at) over (partition by customer_id order by issued_at) - issued_at as gap, nth_value(total, 2) over (partition by customer_id order by issued_at), cume_dist() over (order by total), dense_rank() over (order by total) from invoice
 select * from (select customer_id, issued_at, issued_at - lag(issued_at) over (partition by customer_id order by issued_at) > interval '30 days' as new_session from invoice) s where new_session
 select country || ': ' || count(*) as label from customer group by country order by count(*) desc, country
+select to_jsonb(i), json_agg(c) from invoice i join customer c on c.id = i.customer_id group by i
+select id, colour, many from paint where colour = 'red' and 'blue' = any(many) order by colour
+select distinct tags from customer where visits && '[1,5)' or visits is null
+select jsonb_object_agg(name, joined_on) from customer where joined_on >= date '2024-01-01' and name not in ('a', 'b')
+select row_to_json(q) from (select id, value from held) q
+select concat('a', 'b', 1), format('%s of %s', 1, 'x'), json_build_object('a', 1, 'b', 'x'), num_nulls('a', null)
+select array_position(tags, 'a'), tags @> '{a}', row(id, name) < row(5, 'x'), greatest(name, 'x') from customer

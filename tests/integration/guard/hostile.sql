@@ -249,3 +249,53 @@ select gin_clean_pending_list('customer_pkey')
 select currtid2('customer', '(0,1)')
 select $1
 select :x
+select to_jsonb(colour) from paint
+select to_json(many) from paint
+select array_to_json(many) from paint
+select row_to_json(p) from paint p
+select json_agg(q) from (select colour from paint) q
+select jsonb_agg(colour) from paint
+select json_build_object('a', colour) from paint
+select jsonb_object_agg(id, colour) from paint
+select json_build_array(p) from paint p
+select json_object('a': colour) from paint
+select json_arrayagg(colour) from paint
+select json_array(select colour from paint)
+select '[(a),(b)]'::range_of_wrapped
+select range_of_wrapped '[(a),(b)]'
+select range_of_wrapped(row('a')::wrapped, row('b')::wrapped)
+select * from ranked where span = '[(a),(b)]'
+select * from ranked where span && '[(a),(b)]'
+select * from ranked where value = value
+select * from ranked order by value
+select max(value) from ranked
+select greatest(value, value) from ranked
+select distinct row(value, 1) from ranked
+select array[value] = array[value] from ranked
+select row(value) = row(value) from ranked
+select array_position(array[value], value) from ranked
+select record_in('(x)', 'holder'::regtype, -1)
+select domain_in('x', 'checked'::regtype, -1)
+select array_in('{x}', 'checked'::regtype, -1)
+select range_in('[(a),(b)]', 'range_of_wrapped'::regtype, -1)
+select * from held where one in ('(x)')
+select * from held where '(x)' = one
+select coalesce(one, '(x)') from held
+select case when id = 1 then one else '(x)' end from held
+select one from held union all select '(x)'
+select array[one, '(x)'] from held
+select E'\x28x)'::holder
+select U&'!0028x)' uescape '!'::holder
+select $a$(x)$a$::holder
+select $a$(x)$a$::public."holder"
+select public.holder '(x)'
+select "holder" '(x)'
+select holder/**/'(x)'
+select '('/**/::holder
+select interval '1 day', '(x)'::holder
+select cast('(x)' as holder)
+select nullif('(x)', one) from held
+select * from held where one is not distinct from '(x)'
+select (values ('(x)'::holder))
+select * from jsonb_populate_record('(x)'::holder, '{}')
+select row('x')::holder is null

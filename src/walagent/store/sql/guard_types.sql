@@ -1,5 +1,6 @@
--- Types and their component types, with the code that parsing a value from text runs: CHECK
--- constraints of domains as stored rules, functions of types and ranges as OIDs.
+-- Types and their component types, with the code of users that their values can execute: `checks` and
+-- `functions` when one is parsed or built, `casts` when it becomes JSON, `comparisons` when it is
+-- compared inside an array, row or range.
 with recursive made (oid) as (
     select unnest(%(types)s::oid[])
     union
@@ -14,6 +15,13 @@ with recursive made (oid) as (
                select r.rngsubtype from pg_range r where t.oid in (r.rngtypid, r.rngmultitypid)
            ) as part (oid)
      where part.oid <> 0
+), opclass (oid, family, of) as (
+    -- Default operator classes, and those of ranges.
+    select o.oid, o.opcfamily, o.opcintype from pg_opclass o
+     where o.opcmethod in (403, 405) and o.opcdefault and o.opcintype in (select oid from made)
+    union
+    select o.oid, o.opcfamily, r.rngtypid from pg_range r join pg_opclass o on o.oid = r.rngsubopc
+     where r.rngtypid in (select oid from made)
 )
 select t.oid::regtype::text as name,
        array(select c.conbin::text from pg_constraint c where c.contypid = t.oid and c.conbin is not null) as checks,
@@ -22,5 +30,15 @@ select t.oid::regtype::text as name,
                         case when t.typtype = 'b' then t.typinput end, case when t.typtype = 'b' then t.typoutput end,
                         (select r.rngcanonical from pg_range r where r.rngtypid = t.oid),
                         (select r.rngsubdiff from pg_range r where r.rngtypid = t.oid)]) as f
-              where f is not null and f <> 0) as functions
+              where f >= 16384
+              union
+             select p.amproc::int8 from opclass o join pg_amproc p on p.amprocfamily = o.family
+              where o.of = t.oid and t.typtype = 'r' and p.amproc >= 16384) as functions,
+       array(select c.castfunc::int8 from pg_cast c
+              where c.castsource = t.oid and c.casttarget in (114, 3802) and c.castfunc >= 16384) as casts,
+       array(select p.amproc::int8 from opclass o join pg_amproc p on p.amprocfamily = o.family
+              where o.of = t.oid and p.amproc >= 16384
+              union
+             select m.oprcode::int8 from opclass o join pg_amop a on a.amopfamily = o.family join pg_operator m on m.oid = a.amopopr
+              where o.of = t.oid and m.oprcode >= 16384) as comparisons
   from made join pg_type t using (oid)
