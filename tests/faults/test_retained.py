@@ -206,7 +206,7 @@ async def test_a_standby_gives_nothing_up(place: Place) -> None:
     options = StreamOptions(place.slot, publications=PUBLICATIONS)
     other = await connect_replication(place.dsn, sender_timeout=0)
     try:
-        await start_replication(other, options)
+        transport = await start_replication(other, options)
         with running(daemon(place, LIMIT)) as standby:
             await standby.has_said("reader.waiting")
             await fill(place, 32 * MB)
@@ -214,6 +214,7 @@ async def test_a_standby_gives_nothing_up(place: Place) -> None:
             standby.is_alive()
             (kept,) = (each for each in standby.events if each["event"] == "slot.drop_skipped")
             assert "another reader holds the checkpoint" in str(kept["error"])
+        transport.close()
     finally:
         await other.close()
     assert await fetch(place.conn, HAS_SLOT, place.slot)

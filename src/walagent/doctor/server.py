@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from psycopg.sql import Identifier
+
 from walagent.config import Config
 from walagent.config.base import in_bytes
 from walagent.doctor.finding import Finding, ok, problem, warning
@@ -44,6 +46,23 @@ def check_server(
     yield from _keeping(facts, slot)
     yield from _clock(skew)
     yield from _connections(facts, config)
+    yield from check_messages(facts)
+
+
+def check_messages(facts: ServerFacts) -> Iterator[Finding]:
+    """Check who can write logical messages: the reader receives each of them, up to 1 GB."""
+    role, functions = Identifier(facts.role).as_string(), facts.message_functions
+    if not facts.role_may_send:
+        yield problem(
+            f'role "{facts.role}" cannot call pg_logical_emit_message, which marks its own writes',
+            f"grant execute on function {functions} to {role}; -- as superuser",
+        )
+    elif facts.anyone_may_send:
+        yield warning(
+            "any role can call pg_logical_emit_message: the reader has to receive each message",
+            f"revoke execute on function {functions} from public;"
+            f" grant execute on function {functions} to {role}; -- as superuser, in this database",
+        )
 
 
 def _room(facts: ServerFacts, slot: SlotState | None) -> Iterator[Finding]:

@@ -78,8 +78,8 @@ async def _stream(dsn: str, tail: TailOptions) -> AsyncGenerator[ReplicationStre
     try:
         await _make_slot(conn, options)
         transactions = await prepare_transactions(conn, options, lambda _: True)
-        await start_replication(conn, options)
-        stream = ReplicationStream(conn, options, transactions)
+        transport = await start_replication(conn, options)
+        stream = ReplicationStream(transport, options, transactions)
         try:
             yield stream
         finally:

@@ -32,6 +32,10 @@ class ServerFacts:
     superuser: bool
     migrated: bool
     standby_slots: str | None = None  # synchronized_standby_slots; None: no such setting
+    # The functions that write a logical message, and whether anyone, and this role, may call them.
+    message_functions: str = ""
+    anyone_may_send: bool = False
+    role_may_send: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from walagent.connection import TEXT_FORMS, open_connection
 from walagent.errors import StreamLostError
 from walagent.wal.options import StreamOptions, start_command
 from walagent.wal.refusals import refused
+from walagent.wal.transport import Transport, start_copy
 
 # The walsender formats values with the settings of its session.  With this search path, names
 # inside values (regclass) include their schema.
@@ -68,8 +69,8 @@ def server_encoding(conn: AsyncConnection) -> str:
     return conn.info.parameter_status("server_encoding") or "UTF8"
 
 
-async def start_replication(conn: AsyncConnection, options: StreamOptions) -> None:
-    """Start streaming.
+async def start_replication(conn: AsyncConnection, options: StreamOptions) -> Transport:
+    """Start streaming; from then on only the result uses *conn*, and the caller closes it.
 
     Raises:
         SlotBusyError: another reader has the slot.
@@ -80,7 +81,7 @@ async def start_replication(conn: AsyncConnection, options: StreamOptions) -> No
     try:
         async with answering():
             await take_bytes(conn)
-            await conn.execute(start_command(options).encode())
+            return await start_copy(conn, start_command(options))
     except Error as error:
         raise refused(error, options.slot) from error
 

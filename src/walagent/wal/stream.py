@@ -29,6 +29,7 @@ from walagent.wal.feedback import Feedback, Pulse
 from walagent.wal.options import StreamOptions
 from walagent.wal.protocol import status_update
 from walagent.wal.transactions import PgoutputTransactions, Transactions
+from walagent.wal.transport import Transport
 from walagent.wal.wal2json import Wal2jsonTransactions
 from walagent.wal.wire import Wire
 
@@ -67,8 +68,8 @@ async def open_stream(
     )
     try:
         transactions = await prepare_transactions(conn, options, wanted)
-        await start_replication(conn, options)
-        stream = ReplicationStream(conn, options, transactions)
+        transport = await start_replication(conn, options)
+        stream = ReplicationStream(transport, options, transactions)
         try:
             yield stream
         finally:
@@ -101,11 +102,11 @@ class ReplicationStream:
 
     def __init__(
         self,
-        conn: AsyncConnection,
+        transport: Transport,
         options: StreamOptions,
         transactions: Transactions,
     ) -> None:
-        """Take ownership of *conn*, which streams already, within the running event loop."""
+        """Take ownership of *transport* within the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._transactions = transactions
         self._buffer: list[Item] = []
@@ -124,9 +125,9 @@ class ReplicationStream:
         self._tick = options.tick
         self._stall = options.stall_timeout
         self._timer = self._loop.call_later(self._tick, self._on_time)
-        self._wire = Wire(conn.pgconn, options.slot, self._on_readable)
+        self._wire = Wire(transport, options.slot, self._on_readable)
         self._wire.start()
-        self._deadman = Deadman(conn.pgconn.socket, options.stall_timeout)
+        self._deadman = Deadman(transport.fd, options.stall_timeout)
         self._loop.call_soon(self._read)
 
     # Called by the consumer.

@@ -7,15 +7,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from psycopg import Error, OperationalError
-from psycopg.errors import error_from_result
-from psycopg.pq.abc import PGconn
+from psycopg import Error
 
 from walagent.errors import StreamLostError, WalagentError
 from walagent.wal.refusals import refused
+from walagent.wal.transport import Transport
 
 # The most frames per call, so that the event loop runs other tasks every few milliseconds.
-# libpq's buffer bounds their bytes: it holds one read, or one larger message.
+# The transport bounds their bytes: it holds one read, or one larger message.
 _FRAMES: Final = 1000
 _SHORT: Final = 50
 
@@ -27,18 +26,17 @@ class Wire:
         on_readable: called when data has arrived, while reading is on.
     """
 
-    def __init__(self, pgconn: PGconn, slot: str, on_readable: Callable[[], None]) -> None:
-        self._pgconn = pgconn
+    def __init__(self, transport: Transport, slot: str, on_readable: Callable[[], None]) -> None:
+        self._transport = transport
         self._slot = slot
         self.on_readable = on_readable
         self._loop = asyncio.get_running_loop()
-        self._socket = pgconn.socket
+        self._socket = transport.fd
         self.reading = False
         self.ended = False  # the server has ended the stream
-        pgconn.nonblocking = 1
 
     def start(self) -> None:
-        """Watch the socket.  Data buffered in libpq does not trigger it: also call `receive`."""
+        """Watch the socket.  Data that was buffered does not trigger it: also call `receive`."""
         self.reading = True
         self._loop.add_reader(self._socket, self.on_readable)
 
@@ -59,11 +57,11 @@ class Wire:
         frames = list[bytes]()
         try:
             dry = False
-            self._drain(frames)
+            self.ended = self._transport.drain(frames, _FRAMES)
             while not dry and not self.ended and len(frames) < _FRAMES:
                 before = len(frames)
-                self._pgconn.consume_input()
-                self._drain(frames)
+                self._transport.fill()
+                self.ended = self._transport.drain(frames, _FRAMES)
                 # A short read means that the server is slower than the reader.  Decoding first is
                 # cheaper than reading the few bytes that have arrived since.
                 dry = len(frames) - before < _SHORT
@@ -71,26 +69,13 @@ class Wire:
             raise self._lost(error) from error
         return frames, dry or self.ended
 
-    def _drain(self, frames: list[bytes]) -> None:
-        """Take what libpq has buffered: one read of the socket returns many small frames."""
-        get, append = self._pgconn.get_copy_data, frames.append
-        for _ in range(_FRAMES - len(frames)):
-            length, data = get(1)
-            if length <= 0:
-                self.ended = length < 0
-                return
-            append(data.tobytes())
-
     def farewell(self) -> WalagentError:
         """Return the reason why the server ended the stream."""
         try:
-            result = self._pgconn.get_result()
-            words = result.error_message.decode(errors="replace").strip() if result else ""
+            said = self._transport.farewell()
         except Error as error:
             return self._lost(error)
-        if result is None or not words:
-            return StreamLostError("the server ended the stream")
-        return self._lost(error_from_result(result))
+        return self._lost(said) if said else StreamLostError("the server ended the stream")
 
     def send(self, message: bytes) -> None:
         """Send a message now, or when the socket is writable.
@@ -99,7 +84,7 @@ class Wire:
             WalagentError: the connection was lost.
         """
         try:
-            self._pgconn.put_copy_data(message)
+            self._transport.put(message)
             self._flush()
         except Error as error:
             raise self._lost(error) from error
@@ -107,20 +92,20 @@ class Wire:
     def send_end(self) -> None:
         """Send the end of the stream."""
         try:
-            self._pgconn.put_copy_end()
+            self._transport.put_end()
             self._flush()
         except Error as error:
             raise self._lost(error) from error
 
     def _flush(self) -> None:
-        if self._pgconn.flush():
+        if self._transport.flush():
             self._loop.add_writer(self._socket, self._flush_more)
 
     def _flush_more(self) -> None:
         try:
-            if self._pgconn.flush():
+            if self._transport.flush():
                 return
-        except OperationalError:
+        except Error:
             pass  # reading fails in the same way and reports it
         self._loop.remove_writer(self._socket)
 
@@ -129,7 +114,7 @@ class Wire:
         self.reading = False
         self._loop.remove_reader(self._socket)
         self._loop.remove_writer(self._socket)
-        self._pgconn.finish()
+        self._transport.close()
 
     def _lost(self, error: Error) -> WalagentError:
         return refused(error, self._slot, streaming=True)

@@ -62,11 +62,11 @@ class Intaker:
         )
         replication = await connect_replication(self._dsn)
         self._conns.append(replication)
-        await start_replication(replication, options)
+        transport = await start_replication(replication, options)
         transactions = PgoutputTransactions(
             lambda _: True, start=options.start, prefixes=options.prefixes
         )
-        self.stream = ReplicationStream(replication, options, transactions)
+        self.stream = ReplicationStream(transport, options, transactions)
         checkpoint = await checkpoints.take_checkpoint(conn, self._settings.slot, "test")
         key = await attachments.secret_key(conn)
         evaluator, settings = Evaluator(evaluate), IntakeSettings()

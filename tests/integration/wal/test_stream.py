@@ -35,8 +35,11 @@ from walagent.change import Begin, Commit, Idle, Item, Relation
 from walagent.embedded.server import EmbeddedServer
 from walagent.errors import GapError, PreconditionError, SlotBusyError, StreamLostError
 from walagent.lsn import Lsn
-from walagent.wal.options import StreamOptions
+from walagent.wal.connection import connect_replication
+from walagent.wal.options import StreamOptions, start_command
 from walagent.wal.stream import ReplicationStream, open_stream
+from walagent.wal.transactions import PgoutputTransactions
+from walagent.wal.transport import LibpqTransport
 
 ROWS = "create table rows (id int primary key, t text)"
 WIDE = "insert into rows select n, repeat('x', 1000) from generate_series(1, 20000) n"
@@ -354,14 +357,16 @@ async def main(dsn, slot, protocol, end):
                 break
             if isinstance(item, Idle) and item.wal_end >= end:
                 break
-    print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    del item
+    (now,) = (line for line in open("/proc/self/status") if line.startswith("VmRSS:"))
+    print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, now.split()[1])
 
 asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3]), Lsn.parse(sys.argv[4])))
 """
 
 
-async def memory(dsn: str, options: StreamOptions, end: Lsn) -> tuple[int, int]:
-    """Rows read and kilobytes used by a process of its own."""
+async def memory(dsn: str, options: StreamOptions, end: Lsn) -> tuple[int, int, int]:
+    """Rows read by a process of its own, and the kilobytes that it used at most and at last."""
     words = [dsn, options.slot, str(options.protocol), str(end)]
     path = os.pathsep.join(["src", *sys.path])
     process = await asyncio.create_subprocess_exec(
@@ -376,8 +381,8 @@ async def memory(dsn: str, options: StreamOptions, end: Lsn) -> tuple[int, int]:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    rows, used = out.split()
-    return int(rows), int(used)
+    rows, most, last = out.split()
+    return int(rows), int(most), int(last)
 
 
 @pytest.mark.parametrize("protocol", [1, 2])
@@ -396,11 +401,88 @@ async def test_a_large_transaction_does_not_grow_the_reader(
         "insert into rows select n, repeat('x', 100) from generate_series(1001, 300000) n"
     )
     large = replace(small, slot=f"{small.slot}_large", protocol=protocol)
-    rows, before = await memory(dsn, replace(small, protocol=protocol), small_end)
+    rows, before, _ = await memory(dsn, replace(small, protocol=protocol), small_end)
     assert rows == 1000
-    rows, after = await memory(dsn, large, await wal_end(conn))
+    rows, after, _ = await memory(dsn, large, await wal_end(conn))
     assert rows == 300_000
     assert after < before * 1.2
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+async def test_a_large_logical_message_does_not_grow_the_reader(
+    conn: AsyncConnection, dsn: str, protocol: Literal[1, 2]
+) -> None:
+    """Any role may send one of up to 1 GB.  Its content is discarded as it arrives, and what comes
+    after it is read.
+    """
+    await conn.execute(ROWS)
+    small = await follow(conn, dsn, "rows", slot=f"{conn.info.dbname}_small")
+    await conn.execute(
+        "select pg_copy_logical_replication_slot(%s, %s)", [small.slot, f"{small.slot}_large"]
+    )
+    await conn.execute("insert into rows values (1, 'x')")
+    end = await wal_end(conn)
+    for transactional in (True, False):
+        async with conn.transaction():
+            await conn.execute(
+                "select pg_logical_emit_message(%s, 'any', repeat('x', 100000000))",
+                [transactional],
+            )
+            await conn.execute("insert into rows values (%s, 'x')", [3 + transactional])
+    _, before, _ = await memory(dsn, replace(small, protocol=protocol), end)
+    large = replace(small, slot=f"{small.slot}_large", protocol=protocol)
+    rows, after, _ = await memory(dsn, large, await wal_end(conn))
+    assert rows == 3
+    assert after < before + 20_000  # kilobytes
+
+
+async def test_the_memory_of_a_large_value_is_freed(conn: AsyncConnection, dsn: str) -> None:
+    """It is needed while the row is decoded, and no longer."""
+    await conn.execute(ROWS)
+    small = await follow(conn, dsn, "rows", slot=f"{conn.info.dbname}_small")
+    await conn.execute(
+        "select pg_copy_logical_replication_slot(%s, %s)", [small.slot, f"{small.slot}_large"]
+    )
+    await conn.execute("insert into rows values (1, 'x')")
+    _, _, before = await memory(dsn, small, await wal_end(conn))
+    await conn.execute("insert into rows values (2, repeat('x', 60000000))")
+    await conn.execute("insert into rows select n, 'x' from generate_series(3, 1000) n")
+    large = replace(small, slot=f"{small.slot}_large")
+    rows, most, last = await memory(dsn, large, await wal_end(conn))
+    assert rows == 1000
+    assert most > before + 60_000
+    assert last < before + 20_000
+
+
+async def test_libpq_reads_the_same_as_the_socket(conn: AsyncConnection, dsn: str) -> None:
+    """Which encrypted connections need."""
+    await conn.execute(ROWS)
+    options = await follow(conn, dsn, "rows")
+    for transactional in (True, False):
+        async with conn.transaction():
+            await conn.execute(
+                "select pg_logical_emit_message(%s, 'any', repeat('x', 100000))", [transactional]
+            )
+            await conn.execute(
+                "insert into rows select n, repeat('x', 100)"
+                " from generate_series(%s::int, %s::int) n",
+                [1 + 500 * transactional, 500 + 500 * transactional],
+            )
+    await conn.execute("insert into rows values (0, repeat('x', 1000000))")
+    end = await wal_end(conn)
+    items = await read_all(conn, dsn, options)
+    await until(conn, FREE, options.slot)
+    replication = await connect_replication(dsn)
+    try:
+        await replication.execute(start_command(options).encode())
+        transport = LibpqTransport(replication.pgconn)
+        stream = ReplicationStream(transport, options, PgoutputTransactions(lambda _: True))
+        found = await read_to(stream, end)
+        await stream.close()
+    finally:
+        await replication.close()
+    assert changes(found) == changes(items)
+    assert len(changes(items)) == 1001
 
 
 async def test_protocol_2_tells_the_same_as_protocol_1(conn: AsyncConnection, dsn: str) -> None:

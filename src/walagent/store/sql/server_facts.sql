@@ -17,4 +17,12 @@ select current_setting('server_version_num')::integer as version,
        (select rolsuper from pg_roles where rolname = current_user) as superuser,
        exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
                 where n.nspname = 'agent' and c.relname = 'run') as migrated,
-       (select setting from pg_settings where name = 'synchronized_standby_slots') as standby_slots
+       (select setting from pg_settings where name = 'synchronized_standby_slots') as standby_slots,
+       messages.functions as message_functions,
+       messages.anyone as anyone_may_send,
+       messages.role as role_may_send
+  from (select string_agg(p.oid::regprocedure::text, ', ' order by p.oid) as functions,
+               bool_or(has_function_privilege('public', p.oid, 'execute')) as anyone,
+               bool_and(has_function_privilege(p.oid, 'execute')) as role
+          from pg_proc p
+         where p.pronamespace = 'pg_catalog'::regnamespace and p.proname = 'pg_logical_emit_message') messages
