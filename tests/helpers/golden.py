@@ -18,6 +18,10 @@ _VARIABLE = (
     (re.compile(r"\bPID \d+"), "PID N"),
     (re.compile(r"\bworker: \S+"), "worker: NAME"),
     (re.compile(r"\b(PostgreSQL) \d+(\.\d+)*\b"), r"\1 N"),
+    (
+        re.compile(r" \bpg_logical_emit_message\([a-z,]+\)(, pg_logical_emit_message\([a-z,]+\))*"),
+        " MESSAGES",
+    ),
 )
 
 

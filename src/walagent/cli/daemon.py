@@ -7,7 +7,14 @@ from typing import NoReturn
 import click
 
 from walagent.cli.output import say
-from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.cli.session import (
+    CliSession,
+    Where,
+    http_option,
+    open_session,
+    slot_option,
+    where_options,
+)
 from walagent.errors import ConfigError
 
 
@@ -15,6 +22,8 @@ from walagent.errors import ConfigError
 @click.option("--check", is_flag=True, help="Validate the file, without connecting.")
 @click.option("--no-apply", is_flag=True, help="Do not apply the file's agents and models.")
 @where_options
+@slot_option
+@http_option
 def run_(where: Where, *, check: bool, no_apply: bool) -> None:
     """Read the WAL and execute runs, until SIGTERM or Ctrl-C.
 
@@ -41,6 +50,7 @@ def run_(where: Where, *, check: bool, no_apply: bool) -> None:
 )
 @click.option("--process", "index", type=int, hidden=True, help="Index of a child process.")
 @where_options
+@http_option
 def worker_(where: Where, processes: int, index: int | None) -> None:
     """Execute runs without reading the WAL.
 

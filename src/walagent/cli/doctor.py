@@ -7,7 +7,7 @@ import click
 
 from walagent.cli.exit_codes import PERSON
 from walagent.cli.output import clean, json_option, print_json, print_wrapped, say
-from walagent.cli.session import Where, open_session, where_options
+from walagent.cli.session import Where, open_session, slot_option, where_options
 from walagent.doctor import Finding, Severity, examine
 from walagent.mask import mask
 
@@ -22,6 +22,7 @@ _MARKS = {
 @click.option("--probe", is_flag=True, help="Also request one tool call from each model in use.")
 @json_option()
 @where_options
+@slot_option
 def doctor_(where: Where, *, probe: bool, as_json: bool) -> None:
     """Check server, roles, tables, slot and models, without changing anything.
 

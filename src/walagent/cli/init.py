@@ -8,8 +8,16 @@ import click
 from walagent.app.migrate import migrate, plan_migrations
 from walagent.ask.analyst_role import make_analyst
 from walagent.cli.output import json_option, print_json, say
-from walagent.cli.session import CliSession, Connection, Where, open_session, where_options
+from walagent.cli.session import (
+    CliSession,
+    Connection,
+    Where,
+    open_session,
+    slot_option,
+    where_options,
+)
 from walagent.config.dsn import Places
+from walagent.doctor.server import check_messages
 from walagent.errors import PreconditionError, SlotBusyError
 from walagent.intake.gap_plan import GapPlan
 from walagent.intake.recovery import RowRecovery
@@ -18,6 +26,8 @@ from walagent.replication.resync import resync
 from walagent.replication.source import check_source
 from walagent.store.migrations import Migration
 from walagent.store.pooling import check_pooling
+from walagent.store.server import read_server
+from walagent.wal.refusals import WAL_LEVEL
 from walagent.wal.slots import Blocker
 
 
@@ -28,6 +38,7 @@ from walagent.wal.slots import Blocker
     help="Replace the slot; changes between old and new slot start no run.",
 )
 @where_options
+@slot_option
 def init_(where: Where, *, new_slot: bool) -> None:
     """Prepare the database: create or upgrade the schema, the publication and the slot.
 
@@ -45,6 +56,7 @@ def init_(where: Where, *, new_slot: bool) -> None:
     help="Create no slot: for questions only. An unread slot retains WAL.",
 )
 @where_options
+@slot_option
 def setup_(where: Where, *, no_slot: bool) -> None:
     """Prepare the database as init does, and create the role for questions.
 
@@ -68,6 +80,12 @@ async def _prepared(
     """Prepare the database; for questions, return what is missing for a slot."""
     async with session.places(create=True) as places, session.connect(places) as conn:
         await check_pooling(conn, places.dsn)
+        facts = await read_server(conn)
+        if not analyst and facts.wal_level != "logical":  # before anything is changed
+            raise PreconditionError(
+                f"wal_level is {facts.wal_level}, expected logical",
+                hint=f"{WAL_LEVEL} For questions only: walagent setup --no-slot.",
+            )
         await migrate(conn, _applied)
         if places.embedded:
             say(f"the embedded database is in {places.embedded.data_dir}")
@@ -79,6 +97,9 @@ async def _prepared(
             return None
         try:  # last: if the server refuses it, questions still work
             await _slot(session, conn, places, new=new_slot)
+            if not places.embedded:
+                for finding in check_messages(facts):
+                    say(f"{finding.text}\nhint: {finding.fix}")
         except PreconditionError as error:
             if not analyst:
                 raise

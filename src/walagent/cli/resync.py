@@ -10,7 +10,7 @@ import click
 
 from walagent.cli.init import tell_blockers
 from walagent.cli.output import json_option, print_json, say
-from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, open_session, slot_option, where_options
 from walagent.cli.table import print_rows
 from walagent.config.base import to_seconds
 from walagent.errors import ConfigError
@@ -46,6 +46,7 @@ _FORM = "skip, all or since:COLUMN"
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option()
 @where_options
+@slot_option
 def resync_(  # noqa: PLR0913 - the options
     where: Where,
     named: Sequence[str],

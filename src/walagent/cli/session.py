@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import os
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,9 @@ from walagent.store.connections import connect
 from walagent.store.errors import NOT_MIGRATED, translating
 from walagent.store.listings import Connection
 
+_SLOT_NAME = re.compile("[a-z0-9_]{1,63}")
+_HTTP_ADDRESS = re.compile(r"(.+:)?\d{1,5}")
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -39,6 +43,8 @@ class Where:
     dsn: str | None = field(default=None, repr=False)
     replication_dsn: str | None = field(default=None, repr=False)
     dbname: str | None = None
+    slot: str | None = None
+    http: str | None = None  # a port, HOST:PORT, or off
 
     @property
     def options(self) -> list[str]:
@@ -48,6 +54,7 @@ class Where:
             "--dsn": self.dsn,
             "--replication-dsn": self.replication_dsn,
             "--dbname": self.dbname,
+            "--http": self.http,
         }
         return [word for name, value in given.items() if value for word in (name, str(value))]
 
@@ -140,6 +147,69 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
     return wrapped
 
 
+def slot_option(command: Callable[Concatenate[Where, P], T]) -> Callable[Concatenate[Where, P], T]:
+    """Add --slot to a command that reads the WAL or manages the slot; see `where_options`."""
+
+    @click.option(
+        "--slot",
+        metavar="NAME",
+        envvar="WALAGENT_SLOT",
+        callback=_slot_name,
+        help="Replication slot of this database.  [default: replication.slot]",
+    )
+    @functools.wraps(command)
+    def wrapped(where: Where, *args: P.args, **kwargs: P.kwargs) -> T:
+        slot: Any = kwargs.pop("slot")
+        return command(replace(where, slot=slot), *args, **kwargs)
+
+    return wrapped
+
+
+def _slot_name(_context: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not _SLOT_NAME.fullmatch(name):
+        raise click.BadParameter(f'"{name}" is not a slot name: use a-z, 0-9 and _, up to 63')
+    return name
+
+
+def http_option(command: Callable[Concatenate[Where, P], T]) -> Callable[Concatenate[Where, P], T]:
+    """Add --http to a command that serves HTTP; see `where_options`."""
+
+    @click.option(
+        "--http",
+        metavar="[HOST:]PORT",
+        callback=_http_address,
+        help="Where to serve HTTP, or off.  [default: http.host and http.port]",
+    )
+    @functools.wraps(command)
+    def wrapped(where: Where, *args: P.args, **kwargs: P.kwargs) -> T:
+        http: Any = kwargs.pop("http")
+        return command(replace(where, http=http), *args, **kwargs)
+
+    return wrapped
+
+
+def _http_address(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> str | None:
+    if text is not None and text != "off" and not _HTTP_ADDRESS.fullmatch(text):
+        raise click.BadParameter(f'"{text}" is not an address: use PORT, HOST:PORT, or off')
+    return text
+
+
+def _overridden(config: Config, where: Where) -> Config:
+    """Return the configuration with what the command line names."""
+    if where.slot is not None:
+        replication = config.replication.model_copy(update={"slot": where.slot})
+        config = config.model_copy(update={"replication": replication})
+    if where.http is not None:
+        host, _, port = where.http.rpartition(":")
+        update: dict[str, Any] = {"enabled": where.http != "off"}
+        update |= {"host": host.strip("[]")} if host else {}
+        update |= {"port": int(port)} if port != "off" else {}
+        config = config.model_copy(update={"http": config.http.model_copy(update=update)})
+    return config
+
+
 def open_session(where: Where, before: CliSession | None = None) -> CliSession:
     """Read `.env` and the configuration file, and select the database.
 
@@ -153,7 +223,7 @@ def open_session(where: Where, before: CliSession | None = None) -> CliSession:
         Path(".env"), os.environ, before.from_env_file if before else (), warn=say
     )
     environment = Environment.of_process()
-    config = load_config(where.config, environment)
+    config = _overridden(load_config(where.config, environment), where)
     choice = choose(
         config,
         environment,

@@ -9,7 +9,7 @@ import click
 
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, say
-from walagent.cli.session import Where, ask, open_session, where_options
+from walagent.cli.session import Where, ask, open_session, slot_option, where_options
 from walagent.cli.table import Below, Row, Screen, column, print_rows
 from walagent.errors import ConfigError
 from walagent.store import gaps, listings
@@ -95,6 +95,7 @@ def check_(where: Where, *, whole: bool, as_json: bool) -> None:
 @click.command("drop-slot")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
+@slot_option
 def drop_slot_(where: Where, *, yes: bool) -> None:
     """Drop the replication slot; the server no longer retains WAL for walagent.
 

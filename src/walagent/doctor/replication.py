@@ -59,7 +59,7 @@ def check_slot(
     elif slot.database != database:
         yield problem(
             f'slot "{name}" belongs to database "{slot.database}"; all databases share slot names',
-            f"replication: {{slot: {name}_{database}}}",
+            f"replication: {{slot: {name}_{database}}}, or --slot {name}_{database}",
         )
     elif slot.wal_status == "lost" or slot.invalidated:
         yield problem(

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from walagent.errors import ConfigError
 from walagent.log import log
 
+_NEAR = 20  # ports that are tried
 _GRACE = 2  # seconds for open requests after a stop; systemd kills after 90
 
 _HINTS = {
@@ -26,12 +27,31 @@ _HINTS = {
 
 
 async def serve_http(app: ASGIApp, host: str, port: int) -> None:
-    """Serve *app* until cancelled; open requests then have two seconds to end.
+    """Serve *app* until cancelled, on *port* or, if it is in use, on one of the next ones.
+
+    Open requests then have two seconds to end.
 
     Raises:
         ConfigError: the address is not available; the hint has the fix.
     """
-    await serve_on(app, await listen(host, port))
+    await serve_on(app, await listen_near(host, port))
+
+
+async def listen_near(host: str, port: int) -> Sequence[socket.socket]:
+    """Listen on *port*; if it is in use, on the next free one: it must not prevent a standby.
+
+    Raises:
+        ConfigError: as `listen`.
+    """
+    for other in range(port, min(port + _NEAR, 65_536)):
+        try:
+            return await listen(host, other)
+        except ConfigError as error:
+            cause = error.__cause__
+            if not isinstance(cause, OSError) or cause.errno != errno.EADDRINUSE:
+                raise
+            log.warning("http.port_in_use", host=host, port=other)
+    return await listen(host, port)
 
 
 async def listen(host: str, port: int) -> Sequence[socket.socket]:

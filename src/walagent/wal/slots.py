@@ -154,7 +154,7 @@ async def check_slot(
         raise PreconditionError(
             f'slot "{name}" uses plugin "{state.plugin}" in database "{state.database}", '
             f'expected "{plugin}" in "{conn.info.dbname}"',
-            hint="Use another slot name in the configuration.",
+            hint="All databases of a server share slot names. Use --slot NAME or replication.slot.",
         )
     if state.wal_status == "lost" or state.invalidated:
         why = state.invalidated or "WAL lost"

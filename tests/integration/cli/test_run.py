@@ -1,5 +1,6 @@
 """The daemon as it is started: from an empty database to a worked row, and its exit codes."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,8 +11,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.integration.cli.user import AGENTS, DESK, PATIENCE, User, empty_database, until
+from tests.servers import SETTINGS
+from walagent.embedded.server import EmbeddedServer
 
 SCRIPT = {"replies": [{"call": "update_row", "arguments": {"status": "seen"}}, "Done."]}
 
@@ -257,6 +261,43 @@ def test_init_does_no_harm_beside_a_daemon(user: User) -> None:
         assert "Stop the process that reads it" in refused.err
         assert user.types("drop-slot", "--yes").code == 1
         assert daemon.ends(signal.SIGTERM) == 0
+
+
+def test_each_database_of_a_server_has_a_slot_of_its_own(user: User, empty: str) -> None:
+    """Another one has the name: the error names the option, which the daemon also takes."""
+    slot = conninfo_to_dict(empty)["dbname"]
+    user.types("init").worked()
+    with empty_database(empty) as other:
+        refused = user.types("init", "--dsn", other)
+        assert refused.code == 3
+        assert "--slot NAME" in refused.err
+        name = f"{slot}_2"
+        assert (
+            f"slot {name} is ready"
+            in user.types("init", "--dsn", other, "--slot", name).worked().err
+        )
+        options = ("--dsn", other, "--slot", name)
+        with user.starts("run", *options, "--http", "off", "--no-apply") as daemon:
+            daemon.says(f'"slot": "{name}"')
+            assert daemon.ends(signal.SIGTERM) == 0
+        assert user.types("init", "--slot", "no-slot").code == 2
+        user.types("drop-slot", "--yes", "--dsn", other, "--slot", name).worked()
+
+
+def test_init_changes_nothing_on_a_server_without_logical_wal(tmp_path: Path) -> None:
+    """And says what to do, or how to go without."""
+    server = EmbeddedServer(tmp_path / "pg", settings=SETTINGS | {"wal_level": "replica"})
+    asyncio.run(server.start())
+    try:
+        user = User(tmp_path, server.dsn())
+        refused = user.types("init")
+        assert refused.code == 3
+        assert "setup --no-slot" in refused.err
+        with psycopg.connect(server.dsn()) as conn:
+            there = "select to_regnamespace('agent') is null"
+            assert conn.execute(there).fetchone() == (True,)
+    finally:
+        asyncio.run(server.stop())
 
 
 def test_a_slot_is_dropped_only_when_somebody_says_so(user: User, empty: str) -> None:

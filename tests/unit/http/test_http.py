@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from walagent.errors import ConfigError
 from walagent.http.health import unready_reasons
 from walagent.http.routes import build_app
-from walagent.http.server import listen, serve_http, serve_on
+from walagent.http.server import listen, listen_near, serve_on
 
 
 @dataclass
@@ -146,9 +146,19 @@ async def test_a_port_in_use_is_a_configuration_error_with_a_hint() -> None:
     (taken,) = await listen("127.0.0.1", 0)
     port: int = taken.getsockname()[1]
     with pytest.raises(ConfigError, match=f"127.0.0.1 port {port}: Address already") as caught:
-        await serve_http(build_app(State(), CollectorRegistry()), "127.0.0.1", port)
+        await listen("127.0.0.1", port)
     taken.close()
     assert "ss -ltnp" in caught.value.hint
+
+
+async def test_a_daemon_takes_another_port_than_one_in_use() -> None:
+    """A standby on the same machine starts, and the log has its port."""
+    (taken,) = await listen("127.0.0.1", 0)
+    port: int = taken.getsockname()[1]
+    (other,) = await listen_near("127.0.0.1", port)
+    assert port < other.getsockname()[1] < port + 20
+    other.close()
+    taken.close()
 
 
 async def test_an_unknown_host_is_a_configuration_error() -> None:
