@@ -144,7 +144,7 @@ BUGS = (
         (
             Catch(
                 APART + "test_a_commit_right_after_another_is_neither_lost_nor_repeated"
-                "[intake.confirmed]",
+                "[intake.committed]",
                 r"COUNT_OF_ALL\) == \[\(LARGE \+ 2,\)\]",
                 "the commit that begins there is lost",
             ),
