@@ -233,7 +233,7 @@ begin
     elsif _row.kind = 'builtin' and _row.target = 'query' then
         _tool := agent_internal.query_tool(_name, coalesce(_attachment.query_as, 'walagent_analyst'));
     elsif _row.kind = 'http' then
-        _tool := jsonb_build_object('http', _row.http, 'input_schema', agent_internal.template_schema(_row.target, _row.http));
+        _tool := jsonb_build_object('http', _row.http, 'input_schema', agent_internal.json_schema_of(_row.target, _row.http));
     elsif _row.kind in ('builtin', 'python', 'mcp') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else

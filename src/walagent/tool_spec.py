@@ -8,12 +8,12 @@ from typing import Any, Self
 
 from walagent.message import Json, ToolSpec
 
-_TOOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+TOOL_NAME = "[A-Za-z_][A-Za-z0-9_]{0,63}"
 
 
 def is_tool_name(name: str) -> bool:
     """Return whether every provider accepts *name* as a tool name."""
-    return _TOOL_NAME.fullmatch(name) is not None
+    return re.fullmatch(TOOL_NAME, name) is not None
 
 
 def mcp_tool_name(server: str, tool: str) -> str:
@@ -35,7 +35,7 @@ class Tool:
     """A tool of an agent.  `bind` maps arguments that the model does not see to columns."""
 
     name: str
-    kind: str  # sql, python, mcp or builtin; other kinds of runs define their own
+    kind: str  # sql, python, mcp, http or builtin; other kinds of runs define their own
     target: str
     description: str
     input_schema: Mapping[str, Json]
@@ -49,6 +49,7 @@ class Tool:
     returns_set: bool = False
     fingerprint: str = ""  # kind mcp: of the accepted version
     role: str = ""  # builtin query: the role that reads
+    http: Mapping[str, Json] = field(default_factory=dict[str, Json])  # kind http: the request
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -69,6 +70,7 @@ class Tool:
             returns_set=raw.get("returns_set", False),
             fingerprint=raw.get("fingerprint", ""),
             role=raw.get("role", ""),
+            http=raw.get("http") or {},
         )
 
     @property

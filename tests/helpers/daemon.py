@@ -180,6 +180,7 @@ async def daemon(
     *,
     python: Iterable[PythonTool] = (),
     servers: Servers | None = None,
+    http: Servers | None = None,
     parts: tuple[str, ...] = ("worker", "reader"),
     login: str = "",
     plugin: str = "pgoutput",
@@ -191,6 +192,7 @@ async def daemon(
         answers: of the one model, or models by name.
         python: tools written in Python; they are registered.
         servers: MCP servers, whose tools are registered already.
+        http: calls tools over HTTP.
         parts: what to start at once.
         login: a connection string for both, where it is not the superuser's.
         settings: of the worker.
@@ -200,7 +202,8 @@ async def daemon(
     await registered.register_python_tools(conn, found.values())
     key = await attachments.secret_key(conn)
     async with open_pool(login or dsn, size=10, application="walagent test") as pool:
-        shop = agent_resources(pool, Toolbox(pool, found, servers=servers), models.__getitem__, key)
+        toolbox = Toolbox(pool, found, servers=servers, http=http)
+        shop = agent_resources(pool, toolbox, models.__getitem__, key)
         made = Daemon(conn, dsn, shop, login=login or dsn, plugin=plugin)
         try:
             if "worker" in parts:

@@ -17,6 +17,7 @@ from walagent import faults, metrics
 from walagent.agent.models import make_model
 from walagent.agent.models.limits import LimitSettings, ModelLimits
 from walagent.agent.tools.python import PythonTool, find_tools
+from walagent.app.http_tools import http_tools
 from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
@@ -90,7 +91,8 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         ) as pool,
         _signals() as signals,
     ):
-        toolbox = Toolbox(pool, found, _reading(config), clients)
+        http = http_tools(config, Environment.of_process())
+        toolbox = Toolbox(pool, found, _reading(config), clients, http)
         resources = agent_resources(pool, toolbox, models, key, _size_limits(config))
         settings = WorkerSettings(
             name,

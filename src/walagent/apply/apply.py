@@ -13,6 +13,7 @@ from psycopg import AsyncConnection, Error
 
 from walagent.agent.tools.python import find_tools
 from walagent.apply.desired import wanted_agent, wanted_attachment, wanted_budget, wanted_model
+from walagent.apply.http_tools import register_http_tools
 from walagent.config import Config
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, WalagentError
@@ -172,6 +173,7 @@ async def _register_tools(conn: Connection, config: Config) -> None:
     named = {tool for entry in config.agents.values() for tool in entry.tools}
     found = find_tools(config.tools.modules)
     await register_python_tools(conn, [tool for tool in found.values() if tool.name in named])
+    await register_http_tools(conn, config)
     config = with_named(config)
     if (clients := make_clients(config, Environment.of_process())) is None:
         return

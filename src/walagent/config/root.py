@@ -1,6 +1,7 @@
 """The root of agents.yaml."""
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
@@ -12,6 +13,7 @@ from walagent.config.sections import (
     Database,
     Embedded,
     Http,
+    HttpToolEntry,
     LogSettings,
     McpServerEntry,
     Replication,
@@ -19,7 +21,7 @@ from walagent.config.sections import (
     ToolSettings,
     Workers,
 )
-from walagent.tool_spec import is_tool_name, mcp_tool_name
+from walagent.tool_spec import TOOL_NAME, is_tool_name, mcp_tool_name
 
 
 class Config(Part):
@@ -37,6 +39,10 @@ class Config(Part):
     ask: AskSettings = AskSettings()
     mcp_servers: dict[Name, McpServerEntry] = Field(default_factory=dict)
     """MCP servers by name; their tools are available to agents."""
+    http_tools: dict[Annotated[str, Field(pattern=f"^{TOOL_NAME}$")], HttpToolEntry] = Field(
+        default_factory=dict
+    )
+    """Tools that send HTTP requests, by name."""
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     """Models by name."""
     agents: dict[str, AgentEntry] = Field(default_factory=dict)

@@ -3,7 +3,7 @@
 SQL function, update_row     one statement: fence, origin marker, role, call, step
 query                        a read-only transaction as a role that can only read; then the step
 Python, transactional        one transaction around the function
-Python, outside; MCP         intent recorded; the call; result recorded
+Python, outside; MCP; HTTP   intent recorded; the call; result recorded
 
 A transaction that meets a lock or serialization conflict is repeated for up to two seconds.
 """
@@ -65,6 +65,7 @@ class Toolbox:
         python: Mapping[str, PythonTool],
         reading: ReadLimits = LIMITS,
         servers: Servers | None = None,
+        http: Servers | None = None,
     ) -> None:
         """Take what tools need.
 
@@ -72,11 +73,13 @@ class Toolbox:
             python: by target.
             reading: limits of statements that models write.
             servers: of MCP.
+            http: calls tools over HTTP.
         """
         self._pool = pool
         self._python = python
         self._reading = reading
         self._servers = servers or NoServers()
+        self._http = http or NoServers()
         self._gate = Gate(pool.max_size)
 
     async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
@@ -109,7 +112,7 @@ class Toolbox:
         if tool.target == "do_nothing":
             return [await self._record(work, result_to_json(work.call, "ok", is_error=False))]
         outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
-        if tool.kind == "mcp" or (tool.kind == "python" and outside):
+        if tool.kind in {"mcp", "http"} or (tool.kind == "python" and outside):
             return await self._outside(work)
         return [await self._insist(work, min(_PATIENCE, tool.timeout / 2))]
 
@@ -212,13 +215,22 @@ class Toolbox:
         """Return the prepared callee of a call; nothing has started, so no intent is needed."""
         tool = work.tool
         try:
-            found = self._servers.callee(tool) if tool.kind == "mcp" else self._function(tool)
+            found = self._callee(tool)
             await found.prepare()
         except ToolFailedError as error:
             if not work.again:
                 raise
             raise ToolFailedError(f"{error}; the attempt before may have acted") from error
         return found
+
+    def _callee(self, tool: Tool) -> Callee:
+        match tool.kind:
+            case "mcp":
+                return self._servers.callee(tool)
+            case "http":
+                return self._http.callee(tool)
+            case _:
+                return self._function(tool)
 
     def _function(self, tool: Tool) -> PythonTool:
         if (function := self._python.get(tool.target)) is None:

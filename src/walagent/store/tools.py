@@ -52,6 +52,12 @@ async def register_python_tools(conn: Connection, found: Iterable[DescribedTool]
         )
 
 
+async def register_http_tool(conn: Connection, name: str, fields: Mapping[str, Json]) -> bool:
+    """Register a tool over HTTP, or update it; return false if *name* is another tool's."""
+    found = await conn.execute(query("register_http_tool"), {"name": name, "fields": Jsonb(fields)})
+    return await found.fetchone() is not None
+
+
 class PinnedTool(DescribedTool, Protocol):
     """A tool as described by its MCP server."""
 

@@ -24,6 +24,8 @@ from walagent.config import (
     BudgetEntry,
     Config,
     ExampleEntry,
+    HttpHostEntry,
+    HttpToolEntry,
     McpServerEntry,
     McpToolEntry,
     ModelEntry,
@@ -57,6 +59,8 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "attachments": (Attach, AttachmentEntry),
     "budgets": (BudgetEntry,),
     "ask.search": (Search,),
+    "http_tools": (HttpToolEntry,),
+    "tools.http_hosts": (HttpHostEntry,),
     "mcp_servers": (McpServerEntry,),
     "mcp_servers.tools": (McpToolEntry,),
 }
@@ -89,6 +93,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
     given = {key: {"true": True, "false": False}.get(value := shown.strip("`"), _number(value))}
     required = {name: "x" for name, f in model.model_fields.items() if f.is_required()}
     required |= {"max_tokens": 1} if model is BudgetEntry else {}  # it must limit something
+    required |= {"url": "http://x"} if model is HttpToolEntry else {}
     required |= {"url": "http://x", "tools": {}} if model is McpServerEntry else {}
     required |= {"provider": "ddgs"} if model is Search else {}
     return getattr(model.model_validate({**required, **given}), key) == default

@@ -1,4 +1,4 @@
-"""What carries out calls that leave the database: Python functions, tools of MCP servers."""
+"""What carries out calls that leave the database: Python functions, MCP servers, HTTP."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -31,7 +31,7 @@ class Callee(Protocol):
 
 
 class Servers(Protocol):
-    """The MCP servers of this process."""
+    """The MCP servers, or the tools over HTTP, of this process."""
 
     def callee(self, tool: Tool) -> Callee:
         """Give what carries *tool* out.
@@ -43,8 +43,9 @@ class Servers(Protocol):
 
 
 class NoServers:
-    """A process without MCP servers."""
+    """A process without any."""
 
     def callee(self, tool: Tool) -> Callee:
         """Say that there are none."""
-        raise ToolFailedError(f"{tool.target} is not offered on this worker (mcp_servers)")
+        where = "http_tools" if tool.kind == "http" else "mcp_servers"
+        raise ToolFailedError(f"{tool.target} is not offered on this worker ({where})")

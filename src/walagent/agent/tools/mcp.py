@@ -7,7 +7,6 @@ with what a person has accepted, and whether a call may be repeated is said by t
 """
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,16 +21,15 @@ from mcp.types import (
     TextContent,
 )
 
+from walagent.agent.tools.answers import answer
 from walagent.agent.tools.mcp_server import McpConnection, Opened, ServerSpec, code_of
 from walagent.agent.tools.python import ToolContext
-from walagent.agent.untrusted import framed, marker, without_control
 from walagent.errors import OutcomeUnknownError, ToolFailedError
 from walagent.message import Json
 from walagent.tool_spec import Tool, mcp_tool_name
 
 # With these a server says that it did not begin; any other error leaves open what it did.
 _NOT_BEGUN: Final = frozenset({INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND})
-_SECRET: Final = os.urandom(32)  # makes markers
 
 
 @dataclass(slots=True)
@@ -97,17 +95,6 @@ class McpServers:
     async def aclose(self) -> None:
         """Close all."""
         await asyncio.gather(*(server.aclose() for server in self.servers.values()))
-
-
-def answer(server: str, text: str, run_id: int, most: int) -> str:
-    """Put an answer into a block of data, cut to *most* characters.
-
-    The marker is the same for all answers of a run, so that a circle of calls is seen as one.
-    """
-    clean = without_control(text)
-    if len(clean) > most:
-        clean = f"{clean[:most]}\n(cut: the first {most:,} of {len(clean):,} characters)"
-    return framed("answer", clean, marker(_SECRET, run_id), source=server)
 
 
 def _said(result: CallToolResult) -> str:

@@ -1,10 +1,12 @@
--- Agents whose attachments use an earlier form of a tool of an MCP server.
+-- Agents whose attachments use an earlier form of a tool of an MCP server, or over HTTP.
 select distinct a.agent
   from agent.attachment a
        cross join lateral jsonb_array_elements(a.definition -> 'tools') d
-       join agent.tool t on t.name = d ->> 'name' and t.kind = 'mcp'
- where d ->> 'kind' = 'mcp'
+       join agent.tool t on t.name = d ->> 'name' and t.kind = d ->> 'kind'
+ where t.kind in ('mcp', 'http')
    and (d ->> 'fingerprint' is distinct from t.fingerprint
+        or t.kind = 'http' and (d -> 'http', d ->> 'target', d ->> 'description')
+                               is distinct from (t.http, t.target, t.description)
         or d ->> 'effect' is distinct from t.effect
         or (d ->> 'timeout')::numeric is distinct from t.timeout_seconds)
  order by 1

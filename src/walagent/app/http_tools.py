@@ -1,0 +1,26 @@
+"""The rules for tools over HTTP, from the configuration of this process."""
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+from walagent.agent.tools.http import HostRules, HttpTools, host_of
+from walagent.agent.tools.templates import secrets_of
+from walagent.config import Config
+from walagent.config.environment import Environment
+
+
+def http_tools(config: Config, environment: Environment) -> HttpTools:
+    """Allow the hosts of the file's tools, each with their secrets, and those of `http_hosts`."""
+    rules: dict[str, HostRules] = {}
+    for host, each in _rules(config):
+        rules[host] = rules.get(host, HostRules()) | each
+    return HttpTools(rules, environment.find)
+
+
+def _rules(config: Config) -> Iterator[tuple[str, HostRules]]:
+    for host, given in config.tools.http_hosts.items():
+        networks = tuple(ip_network(each) for each in given.networks)
+        yield host, HostRules(frozenset(given.secrets), networks)
+    for entry in config.http_tools.values():
+        secrets = secrets_of(entry.url, entry.headers, entry.body)
+        yield host_of(entry.url), HostRules(secrets, tuple(map(ip_network, entry.networks)))

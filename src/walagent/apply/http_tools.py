@@ -1,0 +1,42 @@
+"""Register the tools over HTTP of a file in `agent.tool`, where agents and workers find them."""
+
+from typing import Any
+
+from psycopg import AsyncConnection
+
+from walagent.config import Config, HttpToolEntry
+from walagent.errors import ConfigError
+from walagent.message import Json
+from walagent.store.tools import register_http_tool
+
+
+async def register_http_tools(conn: AsyncConnection[Any], config: Config) -> None:
+    """Register each tool under `http_tools`.
+
+    Raises:
+        ConfigError: a tool of another kind has its name.
+    """
+    for name, entry in config.http_tools.items():
+        if not await register_http_tool(conn, name, _fields(entry)):
+            raise ConfigError(
+                f'http_tools: tool "{name}" already exists and is not a tool over HTTP',
+                hint="Use another name, or delete the row of agent.tool.",
+            )
+
+
+def _fields(entry: HttpToolEntry) -> dict[str, Json]:
+    return {
+        "target": entry.url,
+        "description": entry.description,
+        "input_schema": entry.input_schema,
+        "effect": entry.effect,
+        "approval": entry.approval,
+        "timeout_seconds": max(1, round(entry.timeout)),
+        "http": {
+            "method": entry.method,
+            "headers": entry.headers,
+            "body": entry.body,
+            "idempotency_header": entry.idempotency_header,
+            "max_bytes": entry.max_bytes,
+        },
+    }
