@@ -170,6 +170,223 @@ begin
 end;
 $$;
 
+-- Locks between transactions of walagent: rows, because anyone who can connect can hold an advisory lock.
+create table agent_internal.lock (
+    name     text primary key,
+    taken_at timestamptz
+);
+insert into agent_internal.lock (name, taken_at) values ('tick', agent_internal.now()), ('start', null), ('budget', null);
+revoke all on agent_internal.lock from public;
+comment on table agent_internal.lock is 'Locks between transactions of walagent: tick, start, budget';
+comment on column agent_internal.lock.taken_at is 'tick: time of the last tick';
+
+-- Take a lock for the rest of the transaction; return false if another transaction has it.
+create function agent_internal.try_lock(_name text)
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform from agent_internal.lock l where l.name = _name for no key update skip locked;
+    return found;
+end;
+$$;
+
+-- Share a lock for the rest of the transaction; waits while another transaction has it.
+create function agent_internal.share_lock(_name text)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform from agent_internal.lock l where l.name = _name for share;
+end;
+$$;
+
+create function agent_internal.begin_tick()
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not agent_internal.try_lock('tick') then
+        return false;
+    end if;
+    update agent_internal.lock l set taken_at = agent_internal.now() where l.name = 'tick';
+    return true;
+end;
+$$;
+
+create function agent_internal.tick_age()
+    returns double precision
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select extract(epoch from agent_internal.now() - taken_at) from agent_internal.lock where name = 'tick' $$;
+comment on function agent_internal.tick_age() is 'Seconds since the last tick of any process';
+revoke all on function agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.begin_tick(),
+    agent_internal.tick_age() from public;
+
+-- Process what is due: expired leases, retries, debounce windows, expired approvals, wrong hints.  One caller at
+-- a time; for the others this does nothing.
+--
+-- Returns the seconds until something is due, or NULL.
+create or replace function agent_internal.tick()
+    returns double precision
+    language plpgsql
+as $$
+declare
+    _queues bigint[];
+begin
+    if not agent_internal.begin_tick() then
+        return null;
+    end if;
+    _queues := agent_internal.expire_leases() || agent_internal.wake_due();
+    perform agent_internal.expire_approvals();
+    if agent_internal.repair_hints(_queues) then
+        perform pg_notify('walagent_runs', '');
+    end if;
+    perform agent_internal.release_lost();
+    return (select extract(epoch from least(
+                       (select min(next_attempt_at) from agent.run where state = 'waiting_retry'),
+                       (select min(not_before) from agent.run where not_before is not null),
+                       (select min(expires_at) from agent.approval where state = 'pending')) - agent_internal.now()));
+end;
+$$;
+
+-- Insert runs for rows that a backfill found.  A row that already has a run is ignored.
+--
+-- Args: _runs: an array of agent.new_run without a position; `key` names the row.
+create or replace function agent_internal.insert_backfill_runs(_generation integer, _runs jsonb)
+    returns void
+    language plpgsql
+as $$
+begin
+    -- As in agent.retry(): until this commits, no run of the same ordering key starts as it is inserted.
+    perform agent_internal.share_lock('start');
+    insert into agent.run (reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
+                           backfill_key, max_attempts, state, error, finished_at)
+    select 'backfill', n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.change, n.key, n.ordering_key,
+           n.key, n.max_attempts, coalesce(n.state, 'pending'), n.error,
+           case when agent_internal.is_final(n.state) then agent_internal.now() end
+      from jsonb_populate_recordset(null::agent.new_run, _runs) n
+    on conflict do nothing;
+end;
+$$;
+
+-- Insert runs and advance the checkpoint, in one round trip.
+--
+-- A run that a worker in the reader's process has a slot for is inserted as already claimed, which saves a
+-- commit.  It must pass over no other run: its queue has no backlog, cap or pause, and its ordering key has no
+-- unfinished run.  The caller sets `start` for at most one run of an ordering key.
+--
+-- No older run may be inserted or requeued between that check and the commit: a claim could start it at the same
+-- time.  agent.retry() and backfills share the lock `start`; while one of them holds it, no run is
+-- started here.
+--
+-- Args: _runs: an array of agent.new_run.
+-- Returns the runs that were started: [[id, lease, attachment, commit LSN, ordinal], ...].
+create or replace function agent_internal.ingest(
+    _slot text, _epoch bigint, _generation integer, _commit_lsn pg_lsn, _end_lsn pg_lsn, _runs jsonb,
+    _queues bigint[], _worker text default null, _lease interval default null, _committed_at timestamptz default null
+)
+    returns jsonb
+    language plpgsql
+as $$
+declare
+    _started jsonb;
+    _waiting bigint[] := _queues;
+begin
+    if _worker is null or not agent_internal.try_lock('start') then
+        perform agent_internal.insert_runs(_generation, _runs);
+    else
+        with given as (
+            -- Each with LIMIT: the planner expects a hundred runs, and would rather read all unfinished ones once.
+            select n.*, coalesce(n.start, false) and coalesce(n.state, 'pending') = 'pending'
+                   and (select true from agent_internal.queue l
+                         where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null
+                         limit 1) is not null
+                   and (select true from agent.run p
+                         where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
+                           and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+                         limit 1) is null
+                   as go
+              from jsonb_populate_recordset(null::agent.new_run, _runs) n
+        ), taken as (
+            insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+                                   change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
+                                   worker, lease, attempt, lease_expires_at, started_at)
+            select g.attachment_id, g.attachment_id, g.attachment_version, _generation, g.commit_lsn, g.ordinal, g.committed_at,
+                   g.change, g.key, g.ordering_key, g.max_attempts, g.cause_run, coalesce(g.depth, 0),
+                   case when g.go then 'running' else coalesce(g.state, 'pending') end, g.error,
+                   case when agent_internal.is_final(g.state) then agent_internal.now() end,
+                   case when g.go then _worker end, case when g.go then agent_internal.next_lease(0) else 0 end, g.go::integer,
+                   case when g.go then agent_internal.now() + _lease end, case when g.go then agent_internal.now() end
+              from given g
+             order by g.commit_lsn, g.ordinal
+            on conflict on constraint run_once_per_change do nothing  -- planted: no-unique-key/insert-and-claim
+            returning id, lease, queue_id, attachment_id, commit_lsn, ordinal, state
+        )
+        select jsonb_agg(jsonb_build_array(t.id, t.lease, t.attachment_id, t.commit_lsn, t.ordinal)) filter (where t.state = 'running'),
+               coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'pending'), '{}')
+          into _started, _waiting
+          from taken t;
+    end if;
+    perform agent_internal.advance_checkpoint(_slot, _epoch, _commit_lsn, _end_lsn, _waiting, _committed_at);
+    return _started;
+end;
+$$;
+
+-- Release a run whose call exceeds a budget until the budget allows it.  With the lock, either a change of the budget is
+-- visible here and the run does not wait, or the transaction that commits it sees the waiting run.
+--
+-- Reservations of other calls of the run are released.
+--
+-- Args: _refusal: the result of agent_internal.reserve().
+create or replace function agent_internal.wait_for_budget(_run bigint, _lease bigint, _refusal jsonb, _tokens bigint, _cost numeric)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _same boolean;
+begin
+    perform agent_internal.fence(_run, _lease);
+    perform agent_internal.share_lock('budget');
+    _same := exists (select from agent.budget where name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
+    perform agent_internal.park_run(_run, _lease, 'waiting_retry',
+                           case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
+                           true, _refusal - '{version,wait}'::text[], _tokens, _cost, true);
+end;
+$$;
+
+-- Notify the workers of changed budgets, and requeue the runs that wait for one.  Deferred, so that the lock is held
+-- only during the commit.
+create or replace function agent_internal.notify_budget()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_op <> 'INSERT' then
+        perform from agent_internal.lock where name = 'budget' for update;
+        update agent.run set next_attempt_at = agent_internal.now()
+         where id in (select id from agent.run
+                       where state = 'waiting_retry' and error ->> 'budget' = old.name
+                       order by id for no key update skip locked);
+        perform pg_notify('walagent_runs', '');
+    end if;
+    perform pg_notify('walagent_budgets', '');
+    return null;
+end;
+$$;
+
 -- Requeue an ended run.  Its steps stay; limits and attempts start again.  For the lock see agent_internal.ingest():
 -- until this commits, no run starts as it is inserted.
 create or replace function agent.retry(run_id bigint)
@@ -192,7 +409,7 @@ begin
                      and not exists (select from agent.attachment a where a.id = q.attachment_id)) then
         raise exception 'run % cannot be retried: its attachment was detached while paused', _run.id using errcode = 'WA003';
     end if;
-    perform pg_advisory_xact_lock_shared(hashtext('walagent.start'));
+    perform agent_internal.share_lock('start');
     perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
         'retry', true, 'by', agent.current_principal()));
     update agent.run
@@ -470,5 +687,6 @@ revoke all on function agent_internal.grant_as(regprocedure, regprocedure) from 
 
 select agent_internal.grant_as('agent_internal.runs_in_circles()', 'agent_internal.first_checked_run()');
 select agent_internal.grant_as(f, 'agent_internal.tick()')
-  from unnest('{agent_internal.check_database(), agent_internal.adopt_database(boolean), "agent_internal.call_key(bigint,text)",
+  from unnest('{agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.begin_tick(), agent_internal.tick_age(),
+                agent_internal.check_database(), agent_internal.adopt_database(boolean), "agent_internal.call_key(bigint,text)",
                 "agent_internal.begin_call(bigint,bigint,integer,text,text,boolean)"}'::regprocedure[]) f;

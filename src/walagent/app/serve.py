@@ -338,10 +338,8 @@ class _Health:
     @property
     def reasons(self) -> Sequence[str]:
         """Why the parts cannot work."""
-        reasons = list(self.reader.reasons) if self.reader is not None else []
-        if self.worker.trouble:
-            reasons.append(f"the worker is waiting: {self.worker.trouble}")
-        return reasons
+        reader = () if self.reader is None else self.reader.reasons
+        return [*reader, *self.worker.reasons]
 
 
 @dataclass(frozen=True, slots=True)

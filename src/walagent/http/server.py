@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from walagent.errors import ConfigError
+from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol
 from walagent.log import log
 
 _NEAR = 20  # ports that are tried
@@ -82,7 +83,8 @@ async def serve_on(app: ASGIApp, sockets: Sequence[socket.socket]) -> None:
     server = _Server(
         uvicorn.Config(
             app,
-            http="h11",
+            http=LimitedProtocol,
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             ws="none",
             lifespan="off",
             log_config=None,

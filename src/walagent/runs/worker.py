@@ -70,6 +70,7 @@ class Worker:
         self._more = False  # whether the last claim left runs
         self._limited = False  # whether it left some because of a model's limit
         self._failures = 0  # consecutive iterations without a database
+        self._tick_age = 0.0  # seconds since the last tick of any process, at the last heartbeat
         self.trouble = ""  # why no run can be executed
         self._turning_at = time.monotonic()
 
@@ -86,6 +87,17 @@ class Worker:
     def beat_at(self) -> float:
         """When the leases were last extended."""
         return self._leases.beat_at
+
+    @property
+    def reasons(self) -> Sequence[str]:
+        """Why runs are not executed, or not on time."""
+        reasons = [f"the worker is waiting: {self.trouble}"] if self.trouble else []
+        if self._tick_age > 2 * self._settings.lease + self._settings.poll:
+            reasons.append(
+                f"no tick for {self._tick_age:.0f} s: leases do not expire, retries do not start;"
+                " a transaction holds agent_internal.lock"
+            )
+        return reasons
 
     @property
     def turned_at(self) -> float:
@@ -291,6 +303,7 @@ class Worker:
     async def _beside(self, conn: AsyncConnection[Any]) -> None:
         """Do what is due, and read the budgets, with each heartbeat."""
         self._due = await runs.tick(conn)
+        self._tick_age = await runs.tick_age(conn)
         self._resources.budgets.replace(await budgets.load_scopes(conn))
 
     def _notified(self, channel: str, payload: str) -> None:

@@ -415,6 +415,12 @@ async def tick(conn: Connection) -> float | None:
     return row[0] if row else None
 
 
+async def tick_age(conn: Connection) -> float:
+    """Return the seconds since the last tick of any process."""
+    row = await (await conn.execute("select agent_internal.tick_age()")).fetchone()
+    return row[0] if row else 0.0
+
+
 async def register_worker(conn: Connection, name: str, slots: int, version: str) -> None:
     """Register a worker."""
     await conn.execute(

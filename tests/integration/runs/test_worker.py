@@ -1,6 +1,7 @@
 """The worker: models that misbehave, crashes, cancellations, limits, people, and stopping."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import Daemon, daemon
-from tests.helpers.database import DESK, attach, column, rows, run_all, value
+from tests.helpers.database import DEADLINE, DESK, attach, column, rows, run_all, session, value
 from tests.helpers.queue import add_runs, one_run, set_clock
 from walagent import faults
 from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, call, in_turn
@@ -624,3 +625,30 @@ async def test_a_row_whose_version_is_gone_fails_its_run_alone(
         conn, "select state::text, error ->> 'reason' from agent.run where id > %s", first
     )
     assert failed == [("failed", f"version 99 of attachment {attached} does not exist")]
+
+
+async def test_a_process_is_not_ready_while_ticks_stand_still(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Leases do not expire and retries do not start; the reason names the lock."""
+    await run_all(conn, DESK)
+    async with session(dsn) as other:
+        await run_all(
+            other,
+            "update agent_internal.lock set taken_at = now() - interval '1 hour';"
+            "begin; select from agent_internal.lock where name = 'tick' for update",
+        )
+        async with daemon(conn, dsn, ["ok"], parts=("worker",), lease=0.3) as d:
+            assert d.worker is not None
+            worker = d.worker
+            await until_true(lambda: bool(worker.reasons))
+            assert "agent_internal.lock" in worker.reasons[0]
+            await run_all(other, "rollback")
+            await until_true(lambda: not worker.reasons)
+
+
+async def until_true(seen: Callable[[], bool]) -> None:
+    """Wait for what a heartbeat changes."""
+    async with asyncio.timeout(DEADLINE):
+        while not seen():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.05)

@@ -3,7 +3,17 @@
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import DESK, attach, column, rows, run_all, session, value
+from tests.helpers.database import (
+    DESK,
+    attach,
+    column,
+    refused,
+    role,
+    rows,
+    run_all,
+    session,
+    value,
+)
 from tests.helpers.queue import (
     NOTHING,
     add_runs,
@@ -148,12 +158,38 @@ async def test_only_one_worker_ticks_at_a_time(conn: AsyncConnection, dsn: str) 
     await claim(conn)
     await set_clock(conn, "1 hour")
     async with session(dsn) as other:
-        await run_all(other, "begin; select pg_advisory_xact_lock(hashtext('walagent.tick'))")
+        await run_all(other, "begin; select agent_internal.tick()")
         assert await runs.tick(conn) is None
         assert await states(conn) == ["running"]
         await run_all(other, "commit")
     await runs.tick(conn)
     assert await states(conn) == ["pending"]
+
+
+async def test_a_login_without_privileges_cannot_stop_ticks(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Advisory locks are open to all logins; the row that a tick locks is not."""
+    await add_runs(conn, await desk(conn), None)
+    await claim(conn)
+    await set_clock(conn, "1 hour")
+    async with role(conn) as name, session(dsn, user=name) as other:
+        for lock in ("tick", "start", "budget"):
+            await value(other, "select pg_advisory_lock(hashtext(%s))", f"walagent.{lock}")
+        await refused(other, "select from agent_internal.lock for update", state="42501")
+        await runs.tick(conn)
+        assert await states(conn) == ["pending"]
+
+
+async def test_the_age_of_the_last_tick_is_known(conn: AsyncConnection, dsn: str) -> None:
+    """Whoever ticked: a transaction that holds the lock and does not end stops them all."""
+    await runs.tick(conn)
+    assert await runs.tick_age(conn) < 5
+    async with session(dsn) as other:
+        await run_all(other, "begin; select agent_internal.tick()")
+        await set_clock(conn, "1 hour")
+        await runs.tick(conn)
+        assert await runs.tick_age(conn) > 3500
 
 
 async def test_hints_that_a_crash_left_wrong_are_mended(conn: AsyncConnection) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
@@ -173,6 +173,61 @@ async def test_cancelling_ends_the_server_and_frees_the_port() -> None:
         assert (await _get(port, "/healthz"))[0] == 200
     (again,) = await listen("127.0.0.1", port)
     again.close()
+
+
+async def test_half_open_requests_do_not_keep_others_out() -> None:
+    """The oldest of them is closed for each new connection, so few file descriptors are in use."""
+    async with _served(State()) as port:
+        half = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
+        for _, writer in half:
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: local")
+        assert (await _get(port, "/healthz"))[0] == 200
+        ended = [reader.at_eof() or await _ended(reader) for reader, _ in half[:150]]
+        assert all(ended)
+        for _, writer in half:
+            writer.close()
+
+
+async def _ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        async with asyncio.timeout(5):
+            return await reader.read(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HT", b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\n1"]
+)
+async def test_a_request_that_takes_too_long_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Also if a byte arrives now and then."""
+    monkeypatch.setattr("walagent.http.limits.REQUEST_SECONDS", 0.3)
+    async with _served(State()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        async with asyncio.timeout(5):
+            with suppress(ConnectionError):
+                while not reader.at_eof():
+                    await reader.read(1000)
+        writer.close()
+
+
+async def test_a_large_header_is_refused() -> None:
+    """Before it fills the memory: the connection is closed while it is being sent."""
+    async with _served(State()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ")
+        async with asyncio.timeout(10):
+            with suppress(ConnectionError):
+                while not reader.at_eof():
+                    writer.write(b"x" * 65_536)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        writer.close()
 
 
 async def test_an_open_connection_does_not_hold_up_the_stop() -> None:

@@ -1,0 +1,72 @@
+"""Limit what clients can hold: connections, and the time and size of a request.
+
+Each connection takes a file descriptor of the process, which its database connections need, too.
+"""
+
+import asyncio
+from typing import Any, Final, cast
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MAX_CONNECTIONS: Final = 200
+MAX_HEADER_BYTES: Final = 16_384
+REQUEST_SECONDS: Final = 10.0  # from the first byte, or the connection, to the end of a request
+
+
+class LimitedProtocol(H11Protocol):
+    """HTTP/1.1 with limits.
+
+    A connection that makes the server wait, for a request or to accept the response, is closed when
+    too many are open, the oldest first; a request that takes too long is not answered.
+    """
+
+    opened = 0.0
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Make room for the connection, and limit the time of its first request."""
+        super().connection_made(transport)
+        self.opened = self.loop.time()
+        if len(self.connections) > MAX_CONNECTIONS:
+            _oldest_waiting(self).transport.abort()
+        self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        self._received()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Limit the time of the request that *data* belongs to."""
+        super().data_received(data)
+        if self.waits_for_request:
+            self._expect_request()
+        else:
+            self._received()
+
+    @property
+    def waits_for_request(self) -> bool:
+        """Whether a request has not arrived completely."""
+        return self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next move is the client's."""
+        return self.waits_for_request or self.flow.write_paused
+
+    def _expect_request(self) -> None:
+        if self._late is None:
+            self._late = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
+
+    def _received(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+
+def _oldest_waiting(newest: LimitedProtocol) -> LimitedProtocol:
+    """Return the connection that has waited longest for its client; else *newest*."""
+    open_now = cast("set[Any]", newest.connections)
+    waiting = [each for each in open_now if each is not newest and each.waits]
+    return min(waiting, key=lambda each: each.opened, default=newest)
