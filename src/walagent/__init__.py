@@ -23,19 +23,28 @@ if TYPE_CHECKING:
     from walagent.ask.results import StepResult
     from walagent.client import AsyncClient, AsyncConversation, Client, Conversation
     from walagent.config import AskSettings
-    from walagent.errors import ToolFailedError, WalagentError
+    from walagent.errors import CircuitBreakerOpenError, ToolFailedError, WalagentError
     from walagent.message import ModelSpec
     from walagent.moves import Actor, Decider, Kind
     from walagent.rows.rows import ResultColumn, Rows
-    from walagent.supervisor import CoordinationPattern, OrchestrationState, Supervisor
+    from walagent.store.question_runs import AnsweredQuestion, SessionSummary
+    from walagent.supervisor import (
+        AgentMessage,
+        CoordinationPattern,
+        OrchestrationState,
+        Supervisor,
+    )
     from walagent.tool_spec import Effect
 
 __version__ = "0.1.0"
 __all__ = [
     "Actor",
+    "AgentMessage",
+    "AnsweredQuestion",
     "AskSettings",
     "AsyncClient",
     "AsyncConversation",
+    "CircuitBreakerOpenError",
     "Client",
     "Conversation",
     "CoordinationPattern",
@@ -54,6 +63,7 @@ __all__ = [
     "QuestionResult",
     "ResultColumn",
     "Rows",
+    "SessionSummary",
     "SessionWaiting",
     "StepDone",
     "StepResult",
@@ -83,11 +93,17 @@ _MODULES = {
     "walagent.ask.results": ("StepResult",),
     "walagent.client": ("AsyncClient", "AsyncConversation", "Client", "Conversation"),
     "walagent.config": ("AskSettings",),
-    "walagent.errors": ("ToolFailedError", "WalagentError"),
+    "walagent.errors": ("CircuitBreakerOpenError", "ToolFailedError", "WalagentError"),
     "walagent.message": ("ModelSpec",),
     "walagent.moves": ("Actor", "Decider", "Kind"),
     "walagent.rows.rows": ("ResultColumn", "Rows"),
-    "walagent.supervisor": ("CoordinationPattern", "OrchestrationState", "Supervisor"),
+    "walagent.store.question_runs": ("AnsweredQuestion", "SessionSummary"),
+    "walagent.supervisor": (
+        "AgentMessage",
+        "CoordinationPattern",
+        "OrchestrationState",
+        "Supervisor",
+    ),
     "walagent.tool_spec": ("Effect",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -11,12 +11,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 from uuid import uuid4
 
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker
 from walagent.ask.catalog import IndexSummary
+from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.ask.outcome import QuestionEvent, QuestionResult
 from walagent.config import AskSettings
@@ -24,6 +25,7 @@ from walagent.config.dsn import Places
 from walagent.errors import ConfigError
 from walagent.message import ModelSpec
 from walagent.rows.rows import Rows
+from walagent.store.question_runs import AnsweredQuestion, SessionSummary
 
 T = TypeVar("T")
 
@@ -31,7 +33,7 @@ T = TypeVar("T")
 class AsyncClient:
     """Answers questions about one database; open it with `async with`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how questions are answered
         self,
         dsn: str,
         *,
@@ -39,6 +41,7 @@ class AsyncClient:
         settings: AskSettings | None = None,
         options: Options | None = None,
         api_key: str | None = None,
+        health: Health | None = None,
     ) -> None:
         """Store the parameters; `async with` connects.
 
@@ -49,12 +52,14 @@ class AsyncClient:
             settings: as in section `ask` of agents.yaml.
             options: the defaults of `ask`.
             api_key: the model's key; by default, from its credential.
+            health: circuit breakers that outlive the client; by default, of its own.
         """
         self._dsn = dsn
         self._model = model
         self._settings = settings or AskSettings()
         self._options = options or Options()
         self._api_key = api_key
+        self._health = health or Health()
         self._stack = AsyncExitStack()
         self._asker: Asker | None = None
 
@@ -84,6 +89,7 @@ class AsyncClient:
         parallel: bool | None = None,
         retries: int | None = None,
         candidates: int | None = None,
+        critic: bool | Literal["always"] | None = None,
         on_event: Callable[[QuestionEvent], None] = lambda _: None,
     ) -> QuestionResult:
         """Answer a question.
@@ -91,20 +97,17 @@ class AsyncClient:
         Args:
             session: later questions of the session refer to earlier ones, and an interrupted one
                 is finished first; by default, a new session.
-            parallel, retries, candidates: override `Options` for this question.
+            parallel, retries, candidates, critic: override `Options` for this question.
 
         Raises:
             ConfigError: the question is empty or too long, or an option is invalid.
             ModelUnauthorizedError, ModelUnavailableError: the model cannot be called.
         """
         said = {"parallel": parallel, "retries": retries, "candidates": candidates}
+        said |= {"critic": critic}
         changed = {name: value for name, value in said.items() if value is not None}
         asker = (await self._open()).with_options(replace(self._options, **changed))
-        if session is not None:
-            resumed = await asker.resume(session, on_event)
-            if resumed is not None and resumed.question == question:
-                return resumed
-        return await asker.ask(question, session or f"client-{uuid4().hex[:12]}", on_event)
+        return await asker.ask_in_turn(question, session or f"client-{uuid4().hex[:12]}", on_event)
 
     async def chat(self, session: str | None = None) -> "AsyncConversation":
         """Start or continue a conversation."""
@@ -123,6 +126,18 @@ class AsyncClient:
         """Refresh the schema index; return what questions can be about."""
         return await (await self._open()).index()
 
+    async def turns(self, session: str) -> Sequence[AnsweredQuestion]:
+        """Return the latest answered questions of a session, oldest first."""
+        return await (await self._open()).turns(session)
+
+    async def sessions(self) -> Sequence[SessionSummary]:
+        """Return the sessions of this login, the latest first."""
+        return await (await self._open()).sessions()
+
+    async def delete_session(self, session: str) -> bool:
+        """Delete a session with its questions, answers and runs; return whether it existed."""
+        return await (await self._open()).delete_session(session)
+
     async def _open(self) -> Asker:
         if self._asker is None:
             if not self._dsn:
@@ -134,6 +149,7 @@ class AsyncClient:
                     self._options,
                     model=self._model,
                     api_key=self._api_key,
+                    health=self._health,
                 )
             )
         return self._asker
@@ -201,6 +217,7 @@ class Client:
         parallel: bool | None = None,
         retries: int | None = None,
         candidates: int | None = None,
+        critic: bool | Literal["always"] | None = None,
         on_event: Callable[[QuestionEvent], None] = lambda _: None,
     ) -> QuestionResult:
         """Answer a question; see `AsyncClient.ask`."""
@@ -211,6 +228,7 @@ class Client:
                 parallel=parallel,
                 retries=retries,
                 candidates=candidates,
+                critic=critic,
                 on_event=on_event,
             )
         )
@@ -226,6 +244,18 @@ class Client:
     def index(self) -> IndexSummary:
         """Refresh the schema index; see `AsyncClient.index`."""
         return self._run(self._client.index())
+
+    def turns(self, session: str) -> Sequence[AnsweredQuestion]:
+        """Return the latest answered questions of a session, oldest first."""
+        return self._run(self._client.turns(session))
+
+    def sessions(self) -> Sequence[SessionSummary]:
+        """Return the sessions of this login, the latest first."""
+        return self._run(self._client.sessions())
+
+    def delete_session(self, session: str) -> bool:
+        """Delete a session; see `AsyncClient.delete_session`."""
+        return self._run(self._client.delete_session(session))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         if asyncio._get_running_loop() is not None:  # noqa: SLF001 - it does not raise

@@ -6,6 +6,7 @@
         ├── SlotBusyError           RETRY       another reader has the slot
         ├── DatabaseLostError       RETRY       a connection was lost or could not be opened
         │   └── ConflictError       RETRY       a lock or serialization conflict
+        ├── CircuitBreakerOpenError RETRY       several failures in a row; not tried for now
         ├── GapError                STOP        unread WAL is no longer available
         ├── PreconditionError       STOP        the server or the role is not configured
         │   └── LoginRefusedError   STOP        the server rejects the login
@@ -97,6 +98,12 @@ class DatabaseLostError(WalagentError):
 
 class ConflictError(DatabaseLostError):
     """A lock or serialization conflict; retried without counting an attempt."""
+
+
+class CircuitBreakerOpenError(WalagentError):
+    """The database or a model failed several times; it is not tried until some time has passed."""
+
+    next = Next.RETRY
 
 
 class GapError(WalagentError):

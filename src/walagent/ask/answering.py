@@ -7,10 +7,10 @@ from typing import Final
 
 from walagent.agent.model import Model
 from walagent.agent.models import build_model, make_model
-from walagent.agent.models.limits import ModelLimits
 from walagent.agent.models.registry import load_embedder
 from walagent.ask.asking import Asker, asking_as
 from walagent.ask.catalog import Catalog, CatalogSettings
+from walagent.ask.health import Breaker, Health
 from walagent.ask.model_choice import choose_model
 from walagent.ask.options import Options
 from walagent.ask.question import AskResources
@@ -44,32 +44,39 @@ class ReadResources:
 
 
 @asynccontextmanager
-async def open_asker(
+async def open_asker(  # noqa: PLR0913 - where, how, with which model
     places: Places,
     settings: AskSettings,
     options: Options,
     *,
     model: str | ModelSpec | None = None,
     api_key: str | None = None,
+    health: Health | None = None,
 ) -> AsyncGenerator[Asker]:
     """Open all resources for answering; they are closed at the end of the block.
 
     Args:
         model: its name, or a model without a row of `agent.model`.
         api_key: the model's key; default: the key that its credential names.
+        health: circuit breakers that outlive the asker.
 
     Raises:
         PreconditionError: the analyst role is missing or can write, or there is no model.
         ConfigError: the model does not exist.
+        CircuitBreakerOpenError: the database failed several times.
     """
-    async with open_reading(places, settings) as reading, AsyncExitStack() as stack:
+    health = health or Health()
+    async with (
+        open_reading(places, settings, health.database) as reading,
+        AsyncExitStack() as stack,
+    ):
         if not isinstance(model, ModelSpec):
             with translating():
                 async with reading.pool.connection() as conn:
                     with asking_as(conn.info.user):
                         specs = await attachments.load_models(conn)
             model = choose_model(specs, model or settings.model)
-        chosen = ModelLimits().wrap(_made(model, api_key))
+        chosen = health.models.wrap(_made(model, api_key))
         stack.push_async_callback(chosen.aclose)
         resources = AskResources(
             reading.pool,
@@ -83,16 +90,20 @@ async def open_asker(
 
 
 @asynccontextmanager
-async def open_reading(places: Places, settings: AskSettings) -> AsyncGenerator[ReadResources]:
+async def open_reading(
+    places: Places, settings: AskSettings, breaker: Breaker | None = None
+) -> AsyncGenerator[ReadResources]:
     """Open the resources for reading, without a model; closed at the end of the block.
 
     Raises:
         PreconditionError: the analyst role is missing or can write, or vectors are unavailable.
     """
+    breaker = breaker or Breaker()
     async with AsyncExitStack() as stack:
         with translating():
             # Before the pool, which retries if the server is unreachable or rejects the login.
-            first = await stack.enter_async_context(_guard(places.dsn, settings))
+            with breaker.watching():
+                first = await stack.enter_async_context(_guard(places.dsn, settings))
             pool = await stack.enter_async_context(
                 open_pool(places.dsn, size=3, application="walagent ask")
             )
@@ -101,6 +112,7 @@ async def open_reading(places: Places, settings: AskSettings) -> AsyncGenerator[
             searcher=searcher_of(settings),
             opening=lambda: stack.enter_async_context(_guard(places.dsn, settings)),
             most=settings.connections,
+            breaker=breaker,
         )
         shown = CatalogSettings(
             settings.schemas, settings.schema_chars, settings.samples, settings.no_samples

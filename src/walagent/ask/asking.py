@@ -18,16 +18,29 @@ from walagent.ask.question import AskResources, Question
 from walagent.errors import (
     ConfigError,
     LeaseLostError,
+    ModelLimitedError,
+    ModelRejectedError,
+    ModelUnavailableError,
     PreconditionError,
 )
 from walagent.rows.rows import Rows
 from walagent.store import questions
 from walagent.store.errors import translating
-from walagent.store.question_runs import AnsweredQuestion, find_answered, last_answered
+from walagent.store.question_runs import (
+    AnsweredQuestion,
+    SessionSummary,
+    answered_in,
+    delete_session,
+    find_answered,
+    last_answered,
+    list_sessions,
+)
 from walagent.store.questions import ClaimedQuestion
 
 LONGEST: Final = 20_000  # characters of a question
 LONGEST_NAME: Final = 200  # characters of a session's name
+_PATIENCE: Final = 60.0  # seconds that a person waits for a provider or a budget
+_BRIEF: Final = 0.05  # the same, for a question that is not the one they ask now
 _LOOK: Final = 1.0  # seconds between two looks at what another process does
 
 
@@ -112,6 +125,41 @@ class Asker:
             raise LeaseLostError("another process has claimed the question")
         return await self._work(asked, session, self._options, on_event)
 
+    async def ask_in_turn(
+        self,
+        text: str,
+        session: str,
+        on_event: Callable[[QuestionEvent], None] = lambda _: None,
+        on_left: Callable[[str, str], None] = lambda _, __: None,
+    ) -> QuestionResult:
+        """Answer a question after the one that an earlier process of the session left unfinished.
+
+        If that is the same question, its answer is the answer.  If the model does not answer the
+        other one, it is given up: it must not block the session.
+
+        Args:
+            on_left: called with the other question, and its answer or why it was given up.
+
+        Raises: as `ask`.
+        """
+        check_question(text)
+        check_session(session)
+        left = await self._claim_left(session, on_event)
+        if left is not None:
+            options = self._options.with_recorded(left.options)
+            try:
+                wait = _PATIENCE if left.text == text else _BRIEF
+                found = await self._work(left, session, options, on_event, wait)
+            except (ModelUnavailableError, ModelLimitedError, ModelRejectedError) as error:
+                if left.text == text:
+                    raise
+                on_left(left.text, f"given up: {error}")
+            else:
+                if left.text == text:
+                    return found
+                on_left(left.text, found.text)
+        return await self.ask(text, session, on_event)
+
     async def resume(
         self, session: str, on_event: Callable[[QuestionEvent], None] = lambda _: None
     ) -> QuestionResult | None:
@@ -120,6 +168,16 @@ class Asker:
         One that another process works on is waited for: the next builds on its answer, and whether
         that process still lives shows when its lease should be extended.
         """
+        asked = await self._claim_left(session, on_event)
+        if asked is None:
+            return None
+        options = self._options.with_recorded(asked.options)
+        return await self._work(asked, session, options, on_event)
+
+    async def _claim_left(
+        self, session: str, on_event: Callable[[QuestionEvent], None]
+    ) -> ClaimedQuestion | None:
+        """Claim the unfinished question of a session, after the process that holds it, if any."""
         with translating():
             asked, wait = await self._left_behind(session)
             if wait is not None:
@@ -127,10 +185,7 @@ class Asker:
             while wait is not None:
                 await asyncio.sleep(min(wait + 0.1, _LOOK))
                 asked, wait = await self._left_behind(session)
-        if asked is None:
-            return None
-        options = self._options.with_recorded(asked.options)
-        return await self._work(asked, session, options, on_event)
+        return asked
 
     async def _left_behind(self, session: str) -> tuple[ClaimedQuestion | None, float | None]:
         """Claim the unfinished question of a session; else give for how long it is held."""
@@ -156,6 +211,24 @@ class Asker:
         with translating():
             async with self._resources.pool.connection() as conn:
                 return await last_answered(conn, session)
+
+    async def turns(self, session: str) -> Sequence[AnsweredQuestion]:
+        """Give the latest answered questions of a session, oldest first."""
+        with translating():
+            async with self._resources.pool.connection() as conn:
+                return await answered_in(conn, session)
+
+    async def sessions(self) -> Sequence[SessionSummary]:
+        """Give the sessions of this login, the latest first."""
+        with translating():
+            async with self._resources.pool.connection() as conn:
+                return await list_sessions(conn)
+
+    async def delete_session(self, session: str) -> bool:
+        """Delete a session with its questions, answers and runs; return whether there was one."""
+        with translating():
+            async with self._resources.pool.connection() as conn:
+                return await delete_session(conn, session)
 
     async def find(self, words: str) -> Sequence[AnsweredQuestion]:
         """Find earlier questions of this login, of any session, by words of them or of answers."""
@@ -200,10 +273,11 @@ class Asker:
         session: str,
         options: Options,
         on_event: Callable[[QuestionEvent], None],
+        patience: float = _PATIENCE,
     ) -> QuestionResult:
         with translating():
             async with self._resources.pool.connection() as conn:
                 past = await questions.past(conn, session)
         question = Question(self._resources, options, past, asked, session)
         with translating():
-            return await question.answer(self._name, on_event)
+            return await question.answer(self._name, on_event, patience)

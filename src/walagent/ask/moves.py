@@ -110,13 +110,13 @@ def next_move(steps: Sequence[Step], options: Options) -> Move:
     if standing.plan.outcome != "steps":
         status = "clarify" if standing.plan.outcome == "clarify" else "refused"
         return _end(status, standing.plan.reply)
-    if options.critic and _wants_critic(standing, "plan"):
+    if _wants_critic(standing, "plan", options):
         return Ask((Prompt("critic", {"stage": "plan"}),))
     if standing.failed is not None:
         return fail(f"step {standing.failed.id} failed: {standing.failed.error}")
     if ready := ready_steps(standing.plan.steps, standing.results):
         return _act(ready if options.parallel else ready[:1], standing.planned_at)
-    if options.critic and _wants_critic(standing, "results"):
+    if _wants_critic(standing, "results", options):
         return Ask((Prompt("critic", {"stage": "results"}),))
     if standing.answer is None and standing.silences < MAX_SILENCES:
         return Ask((Prompt("answer"),))
@@ -281,10 +281,12 @@ def _plan_again(standing: QuestionProgress, why: str, *, keep: bool) -> None:
         standing.results.clear()
 
 
-def _wants_critic(standing: QuestionProgress, stage: Literal["plan", "results"]) -> bool:
-    """Whether the critic reviews: plans of several statements, and results with findings."""
-    if stage in standing.evaluated or standing.plan is None:
+def _wants_critic(
+    standing: QuestionProgress, stage: Literal["plan", "results"], options: Options
+) -> bool:
+    """Whether the critic reviews: plans of several statements, and results with findings or all."""
+    if not options.critic or stage in standing.evaluated or standing.plan is None:
         return False
     if stage == "plan":
         return len(standing.plan.steps) > 1
-    return bool(standing.findings)
+    return options.critic == "always" or bool(standing.findings)

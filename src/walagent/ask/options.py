@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from walagent.ask.candidates import MOST as MOST_CANDIDATES
 from walagent.errors import ConfigError
@@ -18,13 +18,14 @@ class Options:
 
     Args:
         parallel: whether independent steps are carried out side by side.
-        critic: whether the critic reviews plans of several steps, and results with findings.
+        critic: whether the critic reviews plans of several steps, and results with findings;
+            "always": all results.
         retries: maximum replans after failed statements.
         candidates: plans to ask for; the most common result is used.
     """
 
     parallel: bool = True
-    critic: bool = True
+    critic: bool | Literal["always"] = True
     retries: int = MAX_REPLANS
     candidates: int = 1
 
@@ -36,6 +37,8 @@ class Options:
         """
         if not 0 <= self.retries <= MOST_RETRIES:
             raise ConfigError(f"retries must be 0 to {MOST_RETRIES}, not {self.retries}")
+        if self.critic not in {True, False, "always"}:
+            raise ConfigError(f'critic must be true, false or "always", not {self.critic!r}')
         if not 1 <= self.candidates <= MOST_CANDIDATES:
             raise ConfigError(f"candidates must be 1 to {MOST_CANDIDATES}, not {self.candidates}")
 

@@ -68,6 +68,7 @@ class QuestionResult:
     cost: float | None = None
     agreement: str = ""  # of several plans
     question: str = ""
+    objections: Sequence[str] = ()  # of the critic, after the last revision; also among the caveats
 
     @property
     def sql(self) -> Sequence[str]:
@@ -131,6 +132,7 @@ class QuestionResult:
             "sql": list(self.sql),
             "assumptions": list(self.assumptions),
             "caveats": list(self.caveats),
+            "objections": list(self.objections),
             "scope": list(self.scope),
             "agreement": self.agreement,
             "sources": list(self.sources),

@@ -45,7 +45,6 @@ from walagent.store import questions
 from walagent.store.connections import Pool
 from walagent.store.questions import ClaimedQuestion, SessionHistory
 
-_PATIENCE: Final = 60.0  # seconds that a person waits for a provider or a budget
 _LONGEST: Final = 86_400.0  # seconds; a person ends a question, not the clock
 
 
@@ -87,9 +86,12 @@ class Question:
         self._decider = QuestionDecider(options, past, resources.catalog, bounds)
 
     async def answer(
-        self, worker: str, on_event: Callable[[QuestionEvent], None]
+        self, worker: str, on_event: Callable[[QuestionEvent], None], patience: float
     ) -> QuestionResult:
         """Work until there is an answer, or a reason why not.
+
+        Args:
+            patience: seconds that a person waits for a provider or a budget.
 
         Raises:
             LeaseLostError: the question was cancelled, or another process has it.
@@ -98,7 +100,7 @@ class Question:
         leases = Leases(self._resources.pool, worker, self._resources.lease.total_seconds())
         held = leases.active[self._asked.claim.run_id] = Held(self._asked.claim)
         attempt = RunAttempt(
-            self._run_resources(),
+            self._run_resources(patience),
             self._asked.claim,
             self._specify,
             cancelled=lambda: not held.lost,
@@ -117,14 +119,14 @@ class Question:
             raise attempt.error
         return self._read(attempt.steps, self._last_move(attempt.steps))
 
-    def _run_resources(self) -> Resources:
+    def _run_resources(self, patience: float) -> Resources:
         actor = PlanActor(self._resources.statements, self._decider)
         kind = Kind(
             self._decider,
             actor,
             on_reply=self._keep_summary,
             on_end=self._keep_answer,
-            patience=_PATIENCE,
+            patience=patience,
         )
         return Resources(
             self._resources.pool,

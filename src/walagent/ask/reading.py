@@ -18,6 +18,11 @@ def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its step
     steps: Sequence[Step],
 ) -> QuestionResult:
     """Give the outcome with its evidence."""
+    instead = [
+        f"{each.id}: the fallback was used, because the step failed: {each.first_error}"
+        for each in standing.results.values()
+        if each.fallback
+    ]
     costs = [step.cost for step in steps if step.kind == StepKind.REPLY]
     said: Sequence[str] = (standing.answer or {}).get("caveats") or ()
     return QuestionResult(
@@ -27,9 +32,10 @@ def read_outcome(  # noqa: PLR0913, PLR0917 - the question, its end and its step
         asked.claim.run_id,
         standing.plan,
         standing.results,
-        (*said, *standing.objections, *standing.findings, *scope_of(standing.results)),
+        (*said, *instead, *standing.objections, *standing.findings, *scope_of(standing.results)),
         sum(step.tokens for step in steps),
         None if None in costs else sum(cost for cost in costs if cost is not None),
         standing.agreement,
         asked.text,
+        tuple(standing.objections),
     )

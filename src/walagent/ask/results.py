@@ -18,6 +18,7 @@ class StepResult:
         error: why it failed, for the planner and for people; "" when it did not.
         findings: what checks or the kind of the source have to say about it.
         fallback: whether the step's fallback gave it.
+        first_error: why the step itself failed, if its fallback gave it.
     """
 
     id: str
@@ -27,6 +28,7 @@ class StepResult:
     error: str = ""
     findings: Sequence[str] = ()
     fallback: bool = False
+    first_error: str = ""
 
     def to_json(self) -> dict[str, Json]:
         """Write it for the run's step."""
@@ -38,6 +40,7 @@ class StepResult:
             "error": self.error,
             "findings": list(self.findings),
             "fallback": self.fallback,
+            "first_error": self.first_error,
         }
 
     @classmethod
@@ -51,6 +54,7 @@ class StepResult:
             document["error"],
             tuple(document["findings"]),
             document["fallback"],
+            document.get("first_error", ""),
         )
 
 

@@ -2,23 +2,26 @@
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Final
+from itertools import count
 
 from psycopg import Error
 from psycopg_pool import AsyncConnectionPool
 
 from walagent.ask.analysis import AnalysisLimits, analyze
 from walagent.ask.fanout.repeats import find_repeats
+from walagent.ask.health import Breaker
 from walagent.ask.plan import PlanStep, StepType
 from walagent.ask.results import StepResult
 from walagent.ask.search import Searcher
 from walagent.ask.search import carry_out as search
 from walagent.ask.verify import check_rows, verify
+from walagent.backoff import brief
 from walagent.errors import (
+    CircuitBreakerOpenError,
+    ConflictError,
     DatabaseLostError,
     InvalidCallError,
     StatementRefusedError,
@@ -27,16 +30,13 @@ from walagent.errors import (
 from walagent.guard.query import Guard
 from walagent.guard.redact import without_values
 from walagent.rows.rows import Rows
-from walagent.store.errors import translating
-
-_FAILURES: Final = 5  # statements that failed …
-_WINDOW: Final = 60.0  # … within so many seconds: then no more are tried for a while
+from walagent.store.errors import is_conflict, translating
 
 
 class Statements:
     """Runs the statements of steps, as many at once as there are guards."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the kinds of steps need
         self,
         guards: Sequence[Guard],
         limits: AnalysisLimits | None = None,
@@ -44,12 +44,14 @@ class Statements:
         *,
         opening: Callable[[], Awaitable[Guard]] | None = None,
         most: int = 0,
+        breaker: Breaker | None = None,
     ) -> None:
         """Take guards, each with a connection of its own, and what searches the web, if any.
 
         Args:
             opening: opens another guard, and one in place of a guard whose connection is closed.
             most: guards at once.
+            breaker: of the database; by default, one of its own.
         """
         self._opening = opening
         # The guard that was used last is used next: others need not be opened.
@@ -57,7 +59,7 @@ class Statements:
         for guard in (*[None] * (most - len(guards)), *guards):
             self._free.put_nowait(guard)
         self._limits = limits or AnalysisLimits()
-        self._failures: deque[float] = deque(maxlen=_FAILURES)
+        self._breaker = breaker or Breaker()
         self._searcher = searcher
 
     @property
@@ -69,7 +71,7 @@ class Statements:
         """Execute a step, or its fallback if it fails; the result contains the error."""
         try:
             return await self._once(step, results)
-        except DatabaseLostError:  # no plan changes that
+        except (DatabaseLostError, CircuitBreakerOpenError):  # no plan changes that
             raise
         except WalagentError as error:
             failed = StepResult(step.id, step.type, query=_asked(step), error=without_values(error))
@@ -79,11 +81,12 @@ class Statements:
             update={"id": step.id, "depends_on": step.fallback.depends_on or step.depends_on}
         )
         try:
-            return replace(await self._once(instead, results), fallback=True)
-        except DatabaseLostError:
+            found = await self._once(instead, results)
+        except (DatabaseLostError, CircuitBreakerOpenError):
             raise
         except WalagentError as error:
             return replace(failed, error=f"{failed.error}; fallback: {without_values(error)}")
+        return replace(found, fallback=True, first_error=failed.error)
 
     async def read(self, query: str) -> Rows:
         """Run a statement, if the guard lets it.
@@ -110,24 +113,13 @@ class Statements:
                 return await search(step, self._searcher)
 
     async def _query(self, step: PlanStep) -> StepResult:
-        self._refuse_while_open()
         query = step.text("query")
-        try:
-            async with self.guard() as guard:
-                rows = await guard.read(query)
+        async with self.guard() as guard:
+            with self._breaker.watching():
+                rows = await _read(guard, query)
                 repeats = await find_repeats(guard, query, rows)
-        except StatementRefusedError:
-            self._failures.append(time.monotonic())
-            raise
         found = (*check_rows(rows), *repeats)
         return StepResult(step.id, step.type, rows, query, findings=found)
-
-    def _refuse_while_open(self) -> None:
-        full = len(self._failures) == _FAILURES
-        if full and time.monotonic() - self._failures[0] < _WINDOW:
-            raise StatementRefusedError(
-                f"{_FAILURES} statements failed within {_WINDOW:g} s; none is tried for now"
-            )
 
     @asynccontextmanager
     async def guard(self) -> AsyncGenerator[Guard]:
@@ -148,8 +140,27 @@ class Statements:
     async def _open(self) -> Guard:
         if self._opening is None:
             raise DatabaseLostError("database lost: the analyst's connection is closed")
-        with translating():
+        with self._breaker.watching(), translating():
             return await self._opening()
+
+
+async def _read(guard: Guard, query: str) -> Rows:
+    """Run a statement; if a lock is in its way, repeat it for as long as it may run itself.
+
+    Raises:
+        ConflictError: the lock was not released: no other plan would help.
+    """
+    until = time.monotonic() + guard.limits.seconds
+    for attempt in count(1):
+        try:
+            return await guard.read(query)
+        except (Error, StatementRefusedError) as error:
+            if not is_conflict(error):
+                raise
+            if time.monotonic() >= until:
+                raise ConflictError(f"{error}; tried {attempt} times") from error
+            await asyncio.sleep(brief(attempt))
+    raise AssertionError("count() has no end")
 
 
 async def _is_usable(guard: Guard) -> bool:

@@ -179,12 +179,12 @@ async def _answered(opened: CliSession, asked: _Asked, progress: ProgressDisplay
         if asked.index_first:
             say(describe(await asker.index()))
         with progress:
-            resumed = await asker.resume(asked.session, progress.show)
-            if resumed is not None and resumed.question == asked.text:
-                return resumed
-            if resumed is not None:
-                say(f"finished: {resumed.question}\n{resumed.text}\n")
-            return await asker.ask(asked.text, asked.session, progress.show)
+            return await asker.ask_in_turn(
+                asked.text,
+                asked.session,
+                progress.show,
+                lambda question, answer: say(f"finished: {question}\n{answer}\n"),
+            )
 
 
 def _question_and_chart(

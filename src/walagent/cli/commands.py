@@ -64,6 +64,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Questions": (
         Command("ask", "walagent.cli.ask", "Ask the database a question."),
         Command("chat", "walagent.cli.chat", "Ask questions interactively."),
+        Command("sessions", "walagent.cli.sessions", "List or delete sessions of questions."),
         Command("index", "walagent.cli.ask", "Refresh the schema index."),
         Command("guard", "walagent.cli.guard", "Check whether untrusted SQL is allowed."),
         Command("mcp", "walagent.cli.mcp", "Serve questions and runs to MCP clients."),

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker
+from walagent.ask.health import Health
 from walagent.ask.options import Options
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
@@ -100,6 +101,7 @@ class McpTools:
         self._places = places
         self._settings = settings
         self._model = model
+        self._health = Health()
         self._free = asyncio.Semaphore(_AT_ONCE)
 
     async def check(self) -> None:
@@ -119,9 +121,7 @@ class McpTools:
         """
         name = session or f"mcp-{uuid4().hex[:12]}"
         async with self._answering() as asker:
-            found = await asker.resume(name) if session is not None else None
-            if found is None or found.question != question:
-                found = await asker.ask(question, name)
+            found = await asker.ask_in_turn(question, name)
         last = found.last_rows
         return Answer(
             status=found.status,
@@ -168,7 +168,9 @@ class McpTools:
 
     @asynccontextmanager
     async def _asker(self) -> AsyncGenerator[Asker]:
-        async with open_asker(self._places, self._settings, Options(), model=self._model) as asker:
+        async with open_asker(
+            self._places, self._settings, Options(), model=self._model, health=self._health
+        ) as asker:
             yield asker
 
     @asynccontextmanager

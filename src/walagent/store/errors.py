@@ -66,7 +66,7 @@ def is_passing(error: Error) -> bool:
     return error.sqlstate.startswith(_PASSING)
 
 
-def is_conflict(error: Error) -> bool:
+def is_conflict(error: Error | WalagentError) -> bool:
     """Return whether another transaction was in the way."""
     return error.sqlstate in _CONFLICTS
 

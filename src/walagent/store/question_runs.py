@@ -25,6 +25,50 @@ class AnsweredQuestion:
         return list(self.answer.get("sql") or ())
 
 
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """A session, and how many questions it has."""
+
+    session: str
+    made_at: datetime
+    asked_at: datetime
+    questions: int
+
+
+async def list_sessions(conn: Connection, *, most: int = 1000) -> Sequence[SessionSummary]:
+    """Return the caller's sessions, the latest first."""
+    cursor = await conn.execute(
+        "select s.id, s.made_at, s.asked_at, count(q.id)"
+        "  from agent.session s left join agent.question q on q.session_id = s.id"
+        " where s.owner = agent.current_principal()"
+        " group by s.id order by s.asked_at desc, s.id limit %(most)s",
+        {"most": most},
+    )
+    return [SessionSummary(*row) for row in await cursor.fetchall()]
+
+
+async def delete_session(conn: Connection, session: str) -> bool:
+    """Delete a session of the caller with its runs; return whether there was one."""
+    cursor = await conn.execute("select agent.delete_session(%(session)s)", {"session": session})
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def answered_in(
+    conn: Connection, session: str, *, most: int = 1000
+) -> Sequence[AnsweredQuestion]:
+    """Return the latest *most* answered questions of a session, oldest first."""
+    cursor = await conn.execute(
+        "select session_id, asked_at, text, answer from ("
+        "  select q.id, q.session_id, q.asked_at, q.text, q.answer"
+        "    from agent.question q join agent.session s on s.id = q.session_id"
+        "   where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        "     and q.answer is not null order by q.id desc limit %(most)s) latest order by id",
+        {"session": session, "most": most},
+    )
+    return [AnsweredQuestion(*row) for row in await cursor.fetchall()]
+
+
 async def last_answered(conn: Connection, session: str) -> AnsweredQuestion | None:
     """Return the latest answered question of a session; None if it has none."""
     cursor = await conn.execute(

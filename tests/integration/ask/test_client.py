@@ -16,16 +16,15 @@ import walagent
 from tests.helpers.database import run_all, value
 from tests.integration.cli.test_ask import ANSWER, COUNT, KEY, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE
-from walagent import AsyncClient, Client, CoordinationPattern, Supervisor
+from walagent import AsyncClient, Client
 from walagent.config import AskSettings
 from walagent.errors import (
     ConfigError,
     ModelUnauthorizedError,
     StatementRefusedError,
-    WalagentError,
 )
 from walagent.message import ModelSpec
-from walagent.testing import FakeProvider, Fault, call
+from walagent.testing import FakeProvider, Fault
 
 
 def spec(fake: FakeProvider) -> ModelSpec:
@@ -87,36 +86,12 @@ async def test_the_example_of_pg_agent_runs(
         )  # fmt: skip
         assert (ended.returncode, ended.stderr) == (0, "")
         shown = [{"country": country, "n": 20} for country in ("CH", "DE", "FR")]
-        assert ended.stdout.splitlines() == ["Count them.", f"[a] count: {shown}"]
+        found = {"results": shown, "row_count": 3}
+        assert ended.stdout.splitlines() == ["Count them.", f"[a] count: {found}"]
         assert await value(conn, "select session_id from agent.question") == "session-123"
         assert await value(conn, "select (options -> 'parallel')::text from agent.question") == (
             "false"
         )
-
-
-async def test_a_supervisor_works_as_it_is_told(
-    conn: AsyncConnection, dsn: str, tmp_path: Path
-) -> None:
-    """A model of one's own; what cannot be answered is raised, and says why."""
-    broken = call(
-        "plan",
-        reasoning="Look.",
-        steps=[{"id": "a", "type": "SQL", "description": "", "tool_input": {"query": "select no"}}],
-    )
-    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER, broken]) as on:
-        agent = Supervisor(
-            api_key=on.provider.key,
-            db_url=dsn,
-            max_retries=0,
-            model=spec(on.provider),
-            settings=AskSettings(role=on.role),
-        )
-        assert await agent.setup_database() > 5
-        state = await agent.orchestrate("s", CoordinationPattern.PARALLEL, QUESTION)
-        assert state.is_complete
-        assert state.outcome.text == "Twenty in each country."
-        with pytest.raises(WalagentError, match="42703"):
-            await agent.orchestrate("s", question="And now?")
 
 
 async def test_values_come_as_they_are(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:

@@ -496,3 +496,48 @@ async def test_none_that_you_may_see_is_not_none(conn: AsyncConnection, dsn: str
         assert f"Scope: {said}" in str(on.provider.received[-1].body)
         kept = "select answer -> 'scope' ->> 0 from agent.question order by id desc limit 1"
         assert await value(conn, kept) == said
+
+
+# Sessions.
+
+
+async def test_a_session_is_deleted_with_all_that_it_has(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """By its owner alone; the same name begins a new one."""
+    stored = "select (select count(*) from agent.session), (select count(*) from agent.run)"
+    async with (
+        shell(conn, dsn, tmp_path, [PLAN, ANSWER] * 2) as on,
+        role(conn) as login,
+        role(conn) as other,
+    ):
+        for each in (login, other):
+            await run_all(conn, f"select agent.grant_asker('{each}'); grant {on.role} to {each}")
+        theirs = ("--dsn", make_conninfo(dsn, user=login))
+        (await on.types("ask", QUESTION, "--session", "s", *theirs)).worked()
+        assert await rows(conn, stored) == [(1, 1)]
+        not_theirs = ("--dsn", make_conninfo(dsn, user=other))
+        ended = await on.types("sessions", "--delete", "s", *not_theirs)
+        assert (ended.code, "does not exist" in ended.err) == (2, True)
+        assert await rows(conn, stored) == [(1, 1)]
+        assert "s " in (await on.types("sessions", *theirs)).worked().out
+        (await on.types("sessions", "--delete", "s", *theirs)).worked()
+        assert await rows(conn, stored) == [(0, 0)]
+        assert await value(conn, "select count(*) from agent.step") == 0
+        assert await value(conn, "select count(*) from agent_internal.queue") == 0
+        (await on.types("ask", QUESTION, "--session", "s", *theirs)).worked()
+        assert QUESTION not in str(on.provider.received[2].body["messages"][:-1])
+
+
+async def test_a_question_replaces_the_unfinished_one_before_it(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Unless a process holds that: it is waited for, not cancelled."""
+    async with scene(conn, dsn, [Fault(status=401), *TWO]) as at:
+        with pytest.raises(ModelUnauthorizedError):
+            await at.ask("one")
+        assert (await at.ask("two")).status == "answered"
+    states = "select state::text from agent.run order by id"
+    assert await column(conn, states) == ["cancelled", "succeeded"]
+    reason = "select error ->> 'reason' from agent.run order by id limit 1"
+    assert "replaced" in str(await value(conn, reason))

@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.catalog import catalog
-from tests.helpers.database import rows, run_all, value
+from tests.helpers.database import role, rows, run_all, value
 from tests.helpers.queue import claim, finish, ids, states
 from tests.integration.cli.user import empty_database
 from walagent.app import migrate as upgrade
@@ -97,3 +97,19 @@ async def test_an_upgrade_ends_as_a_new_installation(
     await finish(old, held)
     assert await states(old) == ["cancelled", "succeeded", "running", "succeeded"]
     assert await value(old, "select count(*) from pg_proc where proname = 'scratch'") == len(more)
+
+
+async def test_a_login_that_could_ask_can_delete_its_sessions_after_the_upgrade(
+    databases: Sequence[AsyncConnection],
+) -> None:
+    """Nobody has to grant again what a later release adds."""
+    old, _ = databases
+    for migration in find_migrations():
+        if migration.name <= FIRST:
+            async with old.transaction():
+                await apply_migration(old, migration)
+    async with role(old) as login:
+        await run_all(old, f"select agent.grant_asker('{login}')")
+        await upgrade.migrate(old)
+        may = f"select has_function_privilege('{login}', 'agent.delete_session(text)', 'execute')"
+        assert await value(old, may)
