@@ -10,6 +10,7 @@ Not checked: row level security policies and masking rules of the administrator,
 adds when the statement runs.
 """
 
+import asyncio
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.literals import without_literals
 from walagent.guard.querytree import Node, read_nodes
+from walagent.guard.size import Sizes
 from walagent.guard.statement import Statement
 from walagent.rows.rows import ResultColumn
 from walagent.store.queries import query
@@ -34,6 +36,8 @@ Connection = AsyncConnection[Any]
 
 _PARAMETER: Final = re.compile(r"\$(\d+)")
 _ANY_TYPE: Final = "42P18"  # indeterminate_datatype
+_LONG: Final = 100_000  # characters of a rule that is read in a thread; half a second for a million
+_LONGEST: Final = 10_000_000
 _VIEW: Final = "walagent_guard"
 _RULE: Final = """
 select ev_class::int8, ev_action::text
@@ -171,18 +175,10 @@ class _RuleChecker:
             where: the object that has the rule, for messages; "" for the statement itself.
             reader: the role that reads the relations; 0: the current role.
         """
-        found = _Found()
-        for node in read_nodes(rule):
-            _check_node(node, where)
-            found.json |= node.kind in allowlist.JSON_NODES
-            found.comparing |= node.kind == "MINMAXEXPR"
-            found.values.update(node.numbers("vartype", *allowlist.TYPE_FIELDS))
-            found.functions.update(node.numbers(*allowlist.FUNCTION_FIELDS))
-            found.operators.update(node.numbers(*allowlist.OPERATOR_FIELDS))
-            if node.kind != "VAR":
-                found.types.update(node.numbers(*allowlist.TYPE_FIELDS))
-            if node.kind in {"RANGETBLENTRY", "RTEPERMISSIONINFO"}:
-                found.relations.update(node.numbers("relid"))
+        if len(rule) < _LONG:
+            found = _references(rule, where)
+        else:
+            found = await asyncio.to_thread(_references, rule, where)
         names = await self._check_functions(found.functions, found.operators, where)
         await self.check_types(found.types, where)
         if found.json or any(map(allowlist.TO_JSON, names)):
@@ -289,6 +285,26 @@ class _RuleChecker:
         else:
             harmless = kind in "rpmvS" and (listed is None or f"{schema}.{name}" in listed)
         return "" if harmless else f"{row['title']} must not be read"
+
+
+def _references(rule: str, where: str) -> _Found:
+    """Read a rule, check its nodes, and return what they refer to."""
+    if len(rule) > _LONGEST:
+        raise StatementRefusedError(f"{where}the statement is too large: {len(rule):,} bytes")
+    found, sizes = _Found(), Sizes(where)
+    for node in read_nodes(rule):
+        _check_node(node, where)
+        sizes.add(node)
+        found.json |= node.kind in allowlist.JSON_NODES
+        found.comparing |= node.kind == "MINMAXEXPR"
+        found.values.update(node.numbers("vartype", *allowlist.TYPE_FIELDS))
+        found.functions.update(node.numbers(*allowlist.FUNCTION_FIELDS))
+        found.operators.update(node.numbers(*allowlist.OPERATOR_FIELDS))
+        if node.kind != "VAR":
+            found.types.update(node.numbers(*allowlist.TYPE_FIELDS))
+        if node.kind in {"RANGETBLENTRY", "RTEPERMISSIONINFO"}:
+            found.relations.update(node.numbers("relid"))
+    return found
 
 
 def _check_node(node: Node, where: str) -> None:

@@ -1,6 +1,7 @@
 """Run a checked statement: read-only, with limits of cost, time, rows and bytes."""
 
 import json
+import re
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -26,6 +27,7 @@ from walagent.store.errors import is_passing
 Connection = AsyncConnection[Any]
 T = TypeVar("T")
 
+_COST: Final = re.compile(r"\(cost=[\d.]+\.\.([\d.]+) rows=\d+ width=\d+\)$")
 _BATCH: Final = 50  # rows per fetch
 _TEXT: Final = 25  # OID of type text
 
@@ -140,14 +142,18 @@ class Guard:
 
     async def _check_cost(self, statement: Statement) -> None:
         """Check the planner's cost estimate; planning also checks the role's privileges."""
-        text = f"explain (format json)\n{statement.text}"
+        # Not as JSON, whose nesting is that of the statement.
         cursor = self.conn.cursor()
-        async for (plan,) in cursor.stream(text):  # pyright: ignore[reportArgumentType]
-            cost: float = plan[0]["Plan"]["Total Cost"]
-            if cost > self.limits.cost:
-                raise StatementRefusedError(
-                    f"estimated cost {cost:,.0f} exceeds the limit of {self.limits.cost:,.0f}"
-                )
+        text = f"explain (format text)\n{statement.text}"
+        async with aclosing(cursor.stream(text)) as lines:  # pyright: ignore[reportArgumentType]
+            async for (line,) in lines:
+                found = _COST.search(line)
+                cost = float(found[1]) if found else 0.0
+                if cost > self.limits.cost:
+                    raise StatementRefusedError(
+                        f"estimated cost {cost:,.0f} exceeds the limit of {self.limits.cost:,.0f}"
+                    )
+                break
 
     async def _explain(self, statement: Statement) -> Rows:
         options = f" ({', '.join(statement.explain)})" if statement.explain else ""

@@ -180,3 +180,8 @@ select jsonb_object_agg(name, joined_on) from customer where joined_on >= date '
 select row_to_json(q) from (select id, value from held) q
 select concat('a', 'b', 1), format('%s of %s', 1, 'x'), json_build_object('a', 1, 'b', 'x'), num_nulls('a', null)
 select array_position(tags, 'a'), tags @> '{a}', row(id, name) < row(5, 'x'), greatest(name, 'x') from customer
+select repeat('*', count(*)::int), lpad(country, 20), rpad('a', 100, '-') from customer group by country
+select repeat('-', 40), format('%10s|%-5s', name, country), array_fill(0, array[10, 10]) from customer
+select repeat('█', (total / 100)::int), replace(name, ' ', '_') from invoice join customer c on c.id = customer_id
+select repeat('x', least(id, 1000)::int), repeat('*', round(10 * 0.5)::int) from customer
+select n, repeat('#', n) from generate_series(1, 10) n

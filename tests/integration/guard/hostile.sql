@@ -299,3 +299,25 @@ select * from held where one is not distinct from '(x)'
 select (values ('(x)'::holder))
 select * from jsonb_populate_record('(x)'::holder, '{}')
 select row('x')::holder is null
+select length(translate(repeat('a',20000000),repeat('b',2000000),''))
+select repeat(repeat('a',1000000),1000), repeat(repeat('b',1000000),1000), repeat(repeat('c',1000000),1000)
+select length(repeat('x', 1000000000))
+select repeat('x', 1000 * 1000 * 1000)
+select repeat('x', 1e9::int)
+select repeat('x', '1000000000')
+select repeat('x', (select 1000000000))
+select repeat('x', n) from (values (1000000000)) v (n)
+select repeat('x', n) from (select 1000000000 as n offset 0) v
+with v as (select 1000000000 as n) select repeat('x', n) from v
+with v as (select 1000000000 as n) select (select length(repeat('x', v.n)))  from v
+select repeat('x', n) from generate_series(1000000000, 1000000000) n
+select repeat(name, 100000000) from customer
+select lpad('x', 500000000), rpad(name, 500000000, 'ab') from customer
+select array_fill(0, array[30000, 30000])
+select format('%900000000s', 'x')
+select replace(repeat('a', 100000), 'a', repeat('b', 100000))
+select regexp_replace(repeat('a', 100000), 'a', repeat('b', 100000), 'g')
+select repeat('a', 1000000) || repeat('b', 1000000) || name from customer
+select coalesce(name, repeat('x', 900000000)) from customer
+select repeat('x', greatest(1, 900000000))
+select repeat('x', length(repeat('y', 1000000)) * 1000)

@@ -1,5 +1,9 @@
 """The guard: what could write, lock, wait, read files or call out is refused; the rest runs."""
 
+import asyncio
+import contextlib
+import time
+
 import pytest
 from psycopg import AsyncConnection
 
@@ -105,7 +109,7 @@ async def test_what_an_operator_allows_is_allowed(reader: AsyncConnection) -> No
 async def test_rows_and_values_are_bounded(reader: AsyncConnection) -> None:
     """What was left out is said, and types are kept."""
     guard = Guard(reader, limits=ReadLimits(rows=10, cell=20))
-    found = await guard.read("select id, repeat('x', 100000000) as long from customer order by id")
+    found = await guard.read("select id, repeat('x', 1000000) as long from customer order by id")
     assert len(found.values) == 10
     assert found.values[0] == (1, "x" * 20 + "…")
     assert list(found.cut) == ["only the first 10 rows", "long values of long"]
@@ -153,3 +157,46 @@ async def test_the_session_is_as_before(reader: AsyncConnection, conn: AsyncConn
     assert await value(reader, "select current_setting('statement_timeout')") == "0"
     assert await value(conn, "select count(*) from pg_class where relname = 'walagent_guard'") == 0
     await guard.read("select 1")
+
+
+def nested(depth: int) -> str:
+    """A subquery in a subquery, and so on."""
+    text = "select 1 as a"
+    for n in range(depth):
+        text = f"select (select max(a) from ({text}) q{n}) as a"
+    return text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        nested(600),
+        "select " + "+".join(["1"] * 45_000),
+        "select * from (values "
+        + ",".join(["(1)"] * 20_000)
+        + ") v where "
+        + " or ".join(["column1 = 2"] * 800),
+    ],
+)
+async def test_a_large_statement_blocks_nothing(reader: AsyncConnection, text: str) -> None:
+    """It is refused or accepted, and meanwhile other tasks run."""
+    longest = last = 0.0
+
+    async def watch() -> None:
+        nonlocal longest, last
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.01)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+
+    watching = asyncio.create_task(watch())
+    with contextlib.suppress(StatementRefusedError):
+        await Guard(reader).evaluate(text)
+    watching.cancel()
+    assert longest < 0.5
+
+
+async def test_deep_nesting_is_refused(reader: AsyncConnection) -> None:
+    """And the error is one for its author."""
+    with pytest.raises(StatementRefusedError):
+        await Guard(reader).evaluate(nested(3000))

@@ -5,6 +5,7 @@ asked for keys, and the table for two rows that would meet one.  No finding is a
 nobody could prove to be wrong is not mentioned.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -69,7 +70,10 @@ async def _find(guard: Guard, text: str, *, doubled: bool) -> Sequence[str]:
     async with _undone(conn, guard.search_path, "read write"):
         rule = await _rule(conn, text)
         facts, names = await _facts(conn, rule)
-    found = [*suspects(rule, facts), *(listed(rule, facts) if doubled else ())]
+    found = [
+        *await asyncio.to_thread(suspects, rule, facts),
+        *(await asyncio.to_thread(listed, rule, facts) if doubled else ()),
+    ]
     found = [each for each in dict.fromkeys(found) if each.many.relation in names][:_MOST]
     proven: set[Many] = set()
     deadline = time.monotonic() + _SECONDS
@@ -106,7 +110,9 @@ async def _rule(conn: Connection, text: str) -> Sequence[Item]:
     view = read_statement(text).wrapped(f"create temp view {_VIEW} as select")
     await conn.execute(view.encode(), binary=True)  # by the extended protocol: one statement
     row = await (await conn.execute(_RULE)).fetchone()
-    return read_rule(row[0]) if row and len(row[0]) < _LONGEST else ()
+    if row is None or len(row[0]) > _LONGEST:
+        return ()
+    return await asyncio.to_thread(read_rule, row[0])
 
 
 async def _facts(conn: Connection, rule: Sequence[Item]) -> tuple[LevelFacts, Names]:

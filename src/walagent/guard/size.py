@@ -1,0 +1,247 @@
+"""Estimate how large the values are that a statement builds from its constants.
+
+PostgreSQL limits a value to 1 GB and the memory of a session not at all.  It computes what is
+constant when it plans.  What depends on rows is not estimated: time and their number bound it.
+"""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from walagent import pgtypes
+from walagent.errors import StatementRefusedError
+from walagent.guard.querytree import Node
+
+LARGEST: Final = 1 << 20  # bytes of one value
+TOTAL: Final = 16 << 20  # bytes of all values that functions enlarge
+_OF_COLUMN: Final = 32  # bytes, as PostgreSQL assumes of a column without statistics
+
+# OIDs of functions, from pg_proc.dat.
+_REPEAT: Final = frozenset({1622})
+_PAD: Final = frozenset({873, 874, 879, 880})
+_FILL: Final = frozenset({1193, 1286})  # array_fill
+_REPLACE: Final = frozenset({2087, 2284, 2285, 6251, 6252, 6253})
+_FORMAT: Final = frozenset({3539, 3540})
+_LENGTH: Final = frozenset({1317, 1381, 1374, 720})
+_SUM: Final = frozenset({176, 177, 178, 179, 463, 837, 1274, 1278, 181, 464, 1275, 1279,
+                        1724, 1725})  # fmt: skip
+_PRODUCT: Final = frozenset({141, 152, 170, 171, 465, 839, 1276, 1280, 1726})
+_CAST: Final = frozenset({313, 314, 480, 481, 714, 754,  # between integers
+                         1740, 1744, 1779, 1781, 1782, 1783, 1707, 1708, 1397, 1705})  # fmt: skip
+
+_MAX: Final = frozenset({"COALESCEEXPR", "MINMAXEXPR", "CASEEXPR", "CASEWHEN", "ARRAYEXPR"})
+_TEXTS: Final = pgtypes.TEXTS | {pgtypes.BYTEA, 705}  # 705: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Upper bounds of a value.
+
+    Args:
+        number: if it is an integer; None: it depends on rows.
+        width: in bytes.
+    """
+
+    number: float | None = 0
+    width: float = 0
+
+
+class Sizes:
+    """Estimates nodes, inner ones first."""
+
+    def __init__(self, where: str = "") -> None:
+        """Start with no node.
+
+        Args:
+            where: the object that has the rule, for messages.
+        """
+        self._where = where
+        self._total = 0.0
+        self._known: dict[int, Size] = {}  # by the identity of a node, which its tree keeps
+
+    def add(self, node: Node) -> None:
+        """Estimate a node whose inner nodes were added.
+
+        Raises:
+            StatementRefusedError: its value could be too large.
+        """
+        size = self._known[id(node)] = self._size(node)
+        if size.width > LARGEST:
+            raise StatementRefusedError(
+                f"{self._where}a value of up to {_spelled(size.width)} bytes would be computed,"
+                f" the limit is {LARGEST:,}"
+            )
+
+    def _of(self, node: Node | None) -> Size:
+        return Size() if node is None else self._known.get(id(node), Size())
+
+    def _all(self, node: Node) -> list[Size]:
+        return [self._of(each) for nodes in node.nodes.values() for each in nodes]
+
+    def _size(self, node: Node) -> Size:
+        match node.kind:
+            case "CONST":
+                return _constant(node)
+            case "VAR":
+                return self._column(node)
+            case "PARAM" | "AGGREF" | "WINDOWFUNC":
+                return Size(None, _OF_COLUMN)
+            case "FUNCEXPR" | "OPEXPR":
+                return self._call(node)
+            case "SUBLINK":
+                return self._output(node.node("subselect"), 0)
+            case "QUERY":
+                return Size()
+            case kind if kind in _MAX:
+                sizes = self._all(node)
+                width = sum(size.width for size in sizes)
+                return Size(_largest(sizes), width)
+            case _:
+                sizes = self._all(node)
+                return Size(_largest(sizes), max((size.width for size in sizes), default=0))
+
+    def _call(self, node: Node) -> Size:
+        """Estimate what a function or operator returns."""
+        given = [self._of(each) for each in node.nodes.get("args", [])]
+        function = next(node.numbers("funcid", "opfuncid"), 0)
+        width = sum(size.width for size in given)
+        grown = width
+        numbers = [size.number for size in given]
+        count = 0.0 if len(numbers) < 2 or numbers[1] is None else numbers[1]  # noqa: PLR2004 - text, count
+        if function in _REPEAT:
+            grown = given[0].width * max(count, 1)
+        elif function in _PAD:
+            grown = max(width, 4 * count)
+        elif function in _FILL:
+            grown = (given[0].width + 8) * _elements(node)
+        elif function in _REPLACE:
+            grown = given[0].width * max(1, *(size.width for size in given[1:]))
+        elif function in _FORMAT:
+            grown = width + _widest_field(node)
+        if grown > max(width, _OF_COLUMN):
+            self._total += grown
+        if self._total > TOTAL:
+            grown = max(grown, self._total)
+        return Size(_number(function, given, width), grown)
+
+    def _column(self, node: Node) -> Size:
+        """Estimate a column: of a subquery, VALUES or a function by what these compute."""
+        unknown = Size(None, _OF_COLUMN)
+        query = node.query(next(node.numbers("varlevelsup"), 0))
+        place, column = next(node.numbers("varno"), 0), next(node.numbers("varattno"), 0)
+        sources = query.nodes.get("rtable", []) if query else []
+        if not (0 < place <= len(sources) and column):
+            return unknown
+        source = sources[place - 1]
+        match next(source.numbers("rtekind"), 0):
+            case 1:
+                return self._output(source.node("subquery"), column - 1)
+            case 2 | 9 as kind:
+                columns = source.nodes.get("joinaliasvars" if kind == 2 else "groupexprs", [])  # noqa: PLR2004 - RTE_JOIN, RTE_GROUP
+                return self._of(columns[column - 1]) if column <= len(columns) else unknown
+            case 3:
+                called = [self._of(each.node("funcexpr")) for each in source.nodes["functions"]]
+                arguments = [
+                    self._of(argument)
+                    for each in source.nodes["functions"]
+                    for call in each.nodes.get("funcexpr", [])
+                    for argument in call.nodes.get("args", [])
+                ]
+                return Size(_largest(arguments), max((one.width for one in called), default=0))
+            case 5:
+                values = [self._of(each) for each in source.nodes.get("values_lists", [])]
+                return Size(_largest(values), max((one.width for one in values), default=0))
+            case 6:
+                return self._of_cte(source, query, column)
+            case _:
+                return unknown
+
+    def _of_cte(self, source: Node, query: Node | None, column: int) -> Size:
+        name = source.fields.get("ctename")
+        for _ in range(next(source.numbers("ctelevelsup"), 0)):
+            query = query.query(1) if query else None
+        for each in query.nodes.get("cteList", []) if query else []:
+            if each.fields.get("ctename") == name:
+                return self._output(each.node("ctequery"), column - 1)
+        return Size(None, _OF_COLUMN)
+
+    def _output(self, query: Node | None, column: int) -> Size:
+        """Estimate a column of a subquery."""
+        targets = query.nodes.get("targetList", []) if query else []
+        return self._of(targets[column]) if column < len(targets) else Size(None, _OF_COLUMN)
+
+
+def _largest(sizes: list[Size]) -> float | None:
+    numbers = [size.number for size in sizes]
+    return None if None in numbers else max((n for n in numbers if n is not None), default=0)
+
+
+def _number(function: int, given: list[Size], width: float) -> float | None:
+    """Bound an integer; what is constant and not understood counts as infinite."""
+    numbers = [size.number for size in given]
+    if function in _LENGTH:
+        return width
+    known = [number for number in numbers if number is not None]
+    if len(known) < len(numbers):
+        return None
+    if function in _CAST:
+        return known[0]
+    if function in _SUM:
+        return sum(known)
+    if function in _PRODUCT and len(known) > 1:
+        return known[0] * known[1]
+    return inf
+
+
+def _constant(node: Node) -> Size:
+    if node.has("constisnull", "true"):
+        return Size()
+    kind = next(node.numbers("consttype"), 0)
+    octets = _octets(node)
+    if kind in pgtypes.INTEGERS:
+        return Size(float(abs(int.from_bytes(octets[:8], "little", signed=True))), 8)
+    if not node.has("constlen", "-1"):
+        return Size(inf, len(octets))
+    content = octets[4:]  # after the length
+    if kind == pgtypes.NUMERIC:
+        return Size(_magnitude(content), len(content))
+    return Size(0 if kind in _TEXTS else inf, len(content))
+
+
+def _magnitude(numeric: bytes) -> float:
+    """Bound a numeric by the weight of its first digit (numeric.c, NumericChoice)."""
+    head = int.from_bytes(numeric[:2], "little")
+    if head & 0xC000 == 0x8000:  # noqa: PLR2004 - NUMERIC_SHORT
+        weight = (head & 0x3F) - (head & 0x40)
+    else:
+        weight = int.from_bytes(numeric[2:4], "little", signed=True)
+    return 10_000.0 ** min(weight + 1, 9)
+
+
+def _octets(node: Node) -> bytes:
+    words = node.fields.get("constvalue", [])
+    return bytes(int(word) % 256 for word in words[2:-1])
+
+
+def _elements(node: Node) -> float:
+    """Return how many elements array_fill makes: the product of the integers of its dimensions."""
+    args = node.nodes.get("args", [])
+    dimensions = args[1] if len(args) > 1 else None
+    if dimensions is None or dimensions.kind != "ARRAYEXPR":
+        return 1 if dimensions is None or dimensions.kind != "CONST" else inf
+    product = 1.0
+    for each in dimensions.nodes.get("elements", []):
+        product *= max(1.0, _constant(each).number or 1.0) if each.kind == "CONST" else 1.0
+    return product
+
+
+def _widest_field(node: Node) -> float:
+    """Return the largest number in the format of format(), which can be a width."""
+    args = node.nodes.get("args", [])
+    text = _octets(args[0]) if args and args[0].kind == "CONST" else b""
+    digits = "".join(chr(octet) if 48 <= octet <= 57 else " " for octet in text).split()  # noqa: PLR2004 - 0 to 9
+    return float(max((int(word[:12]) for word in digits), default=0))
+
+
+def _spelled(size: float) -> str:
+    return "over 1,000,000,000" if size > 1e9 else f"{size:,.0f}"  # noqa: PLR2004 - PostgreSQL's limit
