@@ -6,20 +6,24 @@ memory limit and a time limit, and forgets everything afterwards.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from walagent import pgtypes
+from walagent.ask.analysis_size import check_size
 from walagent.ask.calculate import Number, calculate
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.errors import ConfigError, InvalidCallError
+from walagent.guard.query import ReadLimits, RowBuffer
 from walagent.rows.rows import ResultColumn, Rows
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
+
+_BATCH: Final = 50  # rows per fetch
 
 # The types of DuckDB that a column can become, best first; where none holds all values: text.
 _TYPES: Final[Mapping[int, Sequence[str]]] = {
@@ -62,6 +66,8 @@ class AnalysisLimits:
     seconds: float = 20.0
     memory: str = "256MB"
     rows: int = 1000
+    cell: int = 10_000  # characters of one value; a longer value is truncated
+    total: int = 4 << 20  # characters of all values together
 
 
 def analyze(
@@ -115,6 +121,7 @@ def _database(limits: AnalysisLimits) -> "DuckDBPyConnection":
             "autoload_known_extensions": "false",
             "memory_limit": limits.memory,
             "max_temp_directory_size": "0KB",
+            "temp_directory": "",  # else DuckDB may read what is in it: .tmp/ where it runs
             "threads": "1",
         },
     )
@@ -129,21 +136,26 @@ def _run(database: "DuckDBPyConnection", query: str, limits: AnalysisLimits) -> 
         statements = database.extract_statements(query)
         if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
             raise InvalidCallError("ANALYZE takes one SELECT")
+        check_size(database, query)
         # As text, which is exact; DuckDB's own values would need modules that may be missing.
         described = database.execute(f"describe {query}").fetchall()
         columns = [ResultColumn(name, _oid(kind)) for name, kind, *_ in described]
         whole = query.strip().rstrip(";")
-        asked = f"select columns(*)::varchar from (\n{whole}\n)"  # noqa: S608 - one SELECT
-        texts = database.execute(asked).fetchmany(limits.rows + 1)
+        asked = f"select left(columns(*)::varchar, {limits.cell + 1}) from (\n{whole}\n)"  # noqa: S608 - one SELECT
+        reading = RowBuffer(columns, ReadLimits(limits.rows, limits.cell, limits.total))
+        found = database.execute(asked)
+        while (batch := found.fetchmany(_BATCH)) and all(map(reading.take, batch)):
+            pass
     except duckdb.InterruptException as error:
         raise InvalidCallError(f"the analysis took more than {limits.seconds:g} s") from error
-    except duckdb.Error as error:
+    except duckdb.OutOfMemoryException as error:
+        raise InvalidCallError(f"the analysis needs more than {limits.memory} of memory") from error
+    except (duckdb.Error, MemoryError, RuntimeError, ValueError) as error:
         raise InvalidCallError(f"the analysis failed: {error}") from error
     finally:
         timer.cancel()
-    cut = (f"only the first {limits.rows:,} rows",) if len(texts) > limits.rows else ()
-    spelled = [_as_postgres(columns, row) for row in texts[: limits.rows]]
-    return Rows(columns, spelled, cut)
+    rows = reading.rows()
+    return replace(rows, texts=[_as_postgres(columns, row) for row in rows.texts])
 
 
 def _oid(kind: str) -> int:

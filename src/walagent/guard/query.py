@@ -145,7 +145,8 @@ class Guard:
         # Not as JSON, whose nesting is that of the statement.
         cursor = self.conn.cursor()
         text = f"explain (format text)\n{statement.text}"
-        async with aclosing(cursor.stream(text)) as lines:  # pyright: ignore[reportArgumentType]
+        stream = cursor.stream(text)  # pyright: ignore[reportArgumentType]
+        async with aclosing(cast("AsyncGenerator[tuple[str]]", stream)) as lines:
             async for (line,) in lines:
                 found = _COST.search(line)
                 cost = float(found[1]) if found else 0.0
@@ -176,7 +177,7 @@ class Guard:
         )
         alias = f"q ({', '.join(names)})" if names else "q"
         text = f"{statement.wrapped(f'select {wanted}', alias)} limit {self.limits.rows + 1}"
-        reading = _RowBuffer(columns, self.limits)
+        reading = RowBuffer(columns, self.limits)
         stream = self.conn.cursor().stream(text, size=_BATCH)  # pyright: ignore[reportArgumentType]
         async with aclosing(cast("AsyncGenerator[Texts]", stream)) as found:
             async for row in found:
@@ -185,7 +186,7 @@ class Guard:
         return reading.rows()
 
 
-class _RowBuffer:
+class RowBuffer:
     """Collects rows up to the limits."""
 
     def __init__(self, columns: Sequence[ResultColumn], limits: ReadLimits) -> None:

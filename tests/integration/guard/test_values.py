@@ -153,16 +153,16 @@ async def test_a_function_of_the_same_name_is_not_called(
             as $$ select spring('format')::text $$;
         create function public."left"(text, bigint) returns text language sql volatile
             as $$ select spring('left')::text $$;
-        create type colour as enum ('red');
-        create function to_text(colour) returns text language sql volatile
+        create type hue as enum ('red');
+        create function to_text(hue) returns text language sql volatile
             as $$ select spring('cast')::text $$;
-        create cast (colour as text) with function to_text(colour);
-        create table paint (colour colour);
-        insert into paint values ('red');
+        create cast (hue as text) with function to_text(hue);
+        create table painted (hue hue);
+        insert into painted values ('red');
         """
-        f"grant select on paint to {reader.info.user}",
+        f"grant select on painted to {reader.info.user}",
     )
     read = await Guard(reader, limits=ReadLimits(cell=5)).read(
-        "select i, p.* from invoice i, paint p"
+        "select i, p.* from invoice i, painted p"
     )
     assert read.texts[0] == ("(1,2,…", "red")

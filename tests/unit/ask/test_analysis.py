@@ -189,3 +189,57 @@ def test_a_wrong_operation_says_what_there_is(given: dict[str, Json], says: str)
     """For the planner's next try."""
     with pytest.raises(InvalidCallError, match=says):
         ran(SALES, **given)
+
+
+def test_no_file_is_read_where_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB allows its temporary directory, which is .tmp there unless it has none."""
+    (tmp_path / ".tmp").mkdir()
+    (tmp_path / ".tmp" / "a.csv").write_text("a\n1\n")
+    monkeypatch.chdir(tmp_path)
+    for source in ("'.tmp/a.csv'", "read_csv('.tmp/a.csv')", "glob('.tmp/*')"):
+        with pytest.raises(InvalidCallError, match=r"(?i)permission|not exist|cannot"):
+            ran(SALES, sql=f"select * from {source}")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select repeat('x', 1000000000)",
+        "select repeat('x', '1000000000')",
+        "select repeat(repeat('x', 100000), 100000)",
+        "select repeat('x', 100000 * 100000)",
+        "select repeat('x', n) from (values (1000000000)) v (n)",
+        "select repeat('x', 1e9::int)",
+        "select lpad('x', 1000000000, ' ')",
+        "select length(repeat('x', 1000000000)) from sales",
+        "select range(1000000000)",
+    ],
+)
+def test_large_values_are_refused(sql: str) -> None:
+    """Before they are computed: the memory limit does not count them."""
+    with pytest.raises(InvalidCallError, match="smaller"):
+        ran(SALES, sql=sql)
+
+
+def test_values_and_results_are_cut() -> None:
+    """As those of a statement, and what was cut is said."""
+    long = ran(SALES, sql="select repeat('x', 20000) as a, 'y' as b from sales limit 2")
+    assert texts(long)[0] == ("x" * 10_000 + "…", "y")
+    assert long.rows.cut == ("long values of a",)
+    limits = AnalysisLimits(total=1000)
+    large = ran(SALES, sql="select repeat('x', 400) as a from sales", limits=limits)
+    assert len(large.rows) == 2
+    assert "large" in large.rows.cut[0]
+    few = ran(SALES, sql="select shop, repeat('#', sold) from sales where sold is not null")
+    assert len(few.rows) == 3
+
+
+def test_too_much_memory_is_an_error_for_the_planner() -> None:
+    """And it says what was too much."""
+    with pytest.raises(InvalidCallError, match="memory"):
+        ran(
+            SALES,
+            sql="select count(distinct hash(i) || 'abcdefghijklmnopqrstuvwxyz')"
+            " from generate_series(1, 1000000) a (i), generate_series(1, 20)",
+            limits=AnalysisLimits(memory="8MB"),
+        )
