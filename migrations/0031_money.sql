@@ -75,6 +75,7 @@ declare
     _compiled text;
     _filter text;
     _finish text;
+    _absent text[] := '{}';
 begin
     select * into _agent from agent.agent where name = _attachment.agent;
     if found then
@@ -83,6 +84,14 @@ begin
     if _attachment.condition is not null then
         select columns, old_columns, whole_row, compiled into _used, _old, _whole, _compiled
           from agent_internal.compile_condition(_attachment.relation, _attachment.condition, _attachment.search_path);
+    end if;
+    if _attachment.ops <> '{insert}' then
+        _absent := array(select unnest(_old) except select unnest(agent_internal.identity_columns(_attachment.relation)) order by 1);
+    end if;
+    if _absent <> '{}' then
+        raise warning 'the condition of "%" reads % from old, which is NULL: the replica identity of % does not include it',
+            _attachment.name, (select string_agg(format('"%s"', c), ', ') from unnest(_absent) c), _attachment.relation
+            using hint = format('alter table %s replica identity full', _attachment.relation);
     end if;
     if _attachment.server_filter then
         _filter := agent_internal.row_filter(_attachment.relation, _compiled);
@@ -117,6 +126,7 @@ begin
         'condition', _compiled, 'condition_columns', _used, 'whole_row', _whole,
         -- What it reads of the old row, and the WAL has: without it, the result would differ.
         'old_columns', array(select unnest(_old) intersect select unnest(agent_internal.identity_columns(_attachment.relation)) order by 1),
+        'missing_old', to_jsonb(_absent),
         'json_columns', agent_internal.json_columns(_attachment.relation),
         'row_filter', _filter,
         'debounce_seconds', extract(epoch from _attachment.debounce),

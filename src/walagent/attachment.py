@@ -16,6 +16,7 @@ class Trigger:
     condition: str | None = None
     condition_columns: tuple[str, ...] = ()
     old_columns: tuple[str, ...] = ()  # that the condition reads of old, and the WAL contained
+    missing_old: tuple[str, ...] = ()  # that it reads of old, and the WAL did not contain
     whole_row: bool = False  # whether the condition reads new or old as a whole
     max_depth: int = 3
     backfill: bool = False
@@ -28,6 +29,7 @@ class Trigger:
             condition=raw["condition"],
             condition_columns=tuple(raw["condition_columns"]),
             old_columns=tuple(raw.get("old_columns", ())),
+            missing_old=tuple(raw.get("missing_old", ())),
             whole_row=raw.get("whole_row", False),
             max_depth=raw["max_depth"],
             backfill=raw["backfill"],

@@ -289,7 +289,7 @@ LOSSES = {
     "replica identity nothing": Loss(
         "on=[insert, delete]",
         "alter table ticket replica identity nothing",
-        "no longer has a replica identity",
+        "has no replica identity",
         "alter table ticket replica identity full",
         refusal="no replica identity",
     ),

@@ -47,6 +47,12 @@ def _check_table(table: AttachedTable, role: str) -> Iterator[Finding]:
             f'the publication\'s owner "{table.schema_owner}" cannot publish {table.relation}',
             f"grant {_name(table.owner or '')} to {_name(table.schema_owner)};",
         )
+    if table.missing_old:
+        yield warning(
+            f"the condition of attachment {table.attachment} reads {', '.join(table.missing_old)}"
+            f" from old, which is NULL: the replica identity of {table.relation} lacks it",
+            f"alter table {table.relation} replica identity full;",
+        )
     yield from _check_role(table, role)
     yield from _check_reading(table, role)
     if table.lost:

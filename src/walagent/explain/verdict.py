@@ -125,6 +125,13 @@ def _possible(attachment: Attachment) -> Iterator[Reason]:
     if attachment.target.columns is not None and Op.UPDATE in attachment.trigger.ops:
         columns = ", ".join(sorted(attachment.target.columns))
         yield Reason("columns", f"an update must change one of {columns}", certain=False)
+    if missing := attachment.trigger.missing_old:
+        columns = ", ".join(missing)
+        yield Reason(
+            "old_row",
+            f"the condition reads {columns} from old: NULL unless the replica identity is full",
+            certain=False,
+        )
     if Op.UPDATE in attachment.trigger.ops or Op.DELETE in attachment.trigger.ops:
         yield Reason("own_write", "the attachment ignores its own runs' writes", certain=False)
     yield Reason(

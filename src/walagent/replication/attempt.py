@@ -3,7 +3,7 @@
 checkpoint → slot checked → sinks opened → stream opened (only one can) → checkpoint held → fed
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Never
@@ -19,7 +19,7 @@ from walagent.replication.bootstrap import PUBLICATIONS, ensure_slot
 from walagent.replication.checkpoint_lock import check_locks
 from walagent.replication.feed import Feed
 from walagent.replication.health import ReaderHealth
-from walagent.replication.publication_watch import watch_publications
+from walagent.replication.publication_watch import watch_identities, watch_publications
 from walagent.replication.requests import keep_requests
 from walagent.replication.sinks import (
     Beside,
@@ -141,7 +141,10 @@ class StreamAttempt:
         self, opened: SinkSet, conn: AsyncConnection[Any], checkpoint: Checkpoint
     ) -> Beside:
         """Return the reader's own work."""
-        work = {"status": watch_status(conn, checkpoint.slot, self._health)}
+        work: dict[str, Coroutine[Any, Any, object]] = {
+            "status": watch_status(conn, checkpoint.slot, self._health),
+            "identities": watch_identities(conn),  # with each plug-in: publications exist
+        }
         if self._settings.plugin == "pgoutput":
             work["publications"] = watch_publications(conn, checkpoint)
             work["requests"] = keep_requests(conn, checkpoint.slot, opened.sinks)

@@ -1,7 +1,8 @@
-"""Check every 5 s, while the stream is read, that the server sends what sinks request.
+"""Check the publications every few seconds while the stream is read.
 
-The stream does not show it: a table that was removed from its publication is as silent as one that
-does not change.
+They must send what sinks request.  The stream does not show it: a table that was removed from its
+publication is as silent as one that does not change.  And they must not send updates that would
+fail in the application, because their table has lost its replica identity since it was published.
 """
 
 from typing import Any
@@ -10,12 +11,14 @@ from psycopg import AsyncConnection
 
 from walagent.concurrency import Periodic
 from walagent.errors import GapError
+from walagent.log import log
 from walagent.replication.source import SILENCED
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 
 _CHECK = 5.0  # seconds between two checks; a gap starts at the last one without a problem
+_LOOK = 2.0  # seconds; the application's UPDATE fails for as long
 
 
 async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint) -> None:
@@ -39,3 +42,11 @@ async def watch_publications(conn: AsyncConnection[Any], checkpoint: Checkpoint)
                 )
                 raise GapError(reason, hint=SILENCED)
         good = now
+
+
+async def watch_identities(conn: AsyncConnection[Any]) -> None:
+    """Publish no updates that would fail, and pause attachments that need them; does not end."""
+    async for _ in Periodic(_LOOK):
+        with translating():
+            for table, problem in await gaps.check_identities(conn):
+                log.warning("publication.updates_removed", table=table, reason=problem)

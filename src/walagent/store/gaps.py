@@ -162,6 +162,16 @@ async def present(conn: Connection) -> tuple[Lsn, datetime]:
     return Lsn.parse(row[0]), row[1]
 
 
+async def check_identities(conn: Connection) -> list[tuple[str, str]]:
+    """Publish no updates of tables for which they would fail, and pause who needs them.
+
+    Returns:
+        The tables whose updates are no longer published, with the reason.
+    """
+    cursor = await conn.execute("select relation, problem from agent_internal.check_identities()")
+    return await cursor.fetchall()
+
+
 async def publication_trouble(conn: Connection) -> list[str]:
     """Return unexpected changes to the publications, one sentence each."""
     cursor = await conn.execute("select agent_internal.publication_trouble()")

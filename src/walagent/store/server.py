@@ -1,5 +1,6 @@
 """Read what `walagent doctor` checks: the server, the role, the attached tables."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,7 @@ class AttachedTable:
     paused: bool
     paused_reason: str | None
     lost: str | None  # why it is broken
+    missing_old: Sequence[str] = ()  # columns of old that its condition reads and the WAL lacks
 
 
 async def read_server(conn: Connection) -> ServerFacts:

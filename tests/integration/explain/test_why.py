@@ -201,3 +201,15 @@ def test_a_key_is_split_as_it_was_joined(values: list[str]) -> None:
     text = joined({"a": values[0], "b": values[1]}, ["a", "b"])
     assert text is not None
     assert split_key(text) == values
+
+
+def test_an_old_row_that_the_wal_lacks_is_told_everywhere(user: User, db: Connection[Any]) -> None:
+    """At the attach, by `why` and by the doctor: such a condition never matches."""
+    notices = list[str]()
+    db.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+    attach(db, "on=update, when=\"old.issue = 'x'\"")
+    assert any('"issue" from old' in notice for notice in notices)
+    assert "the condition reads issue from old" in user.types("why", "support_tickets", "1").out
+    assert "replica identity full" in user.types("doctor").out
+    db.execute("alter table support_tickets replica identity full")
+    assert "from old" not in user.types("doctor").out

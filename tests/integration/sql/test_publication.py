@@ -4,9 +4,11 @@ import asyncio
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
+from tests.helpers.daemon import daemon
 from tests.helpers.database import (
     DESK,
     attach,
@@ -259,3 +261,44 @@ async def test_an_owner_without_superuser_rights_migrates_and_attaches(
                 assert len(await rows(own, "select * from agent.attachment")) == 1
         finally:
             await run_all(conn, f"drop database {name} with (force)")
+
+
+VIRTUAL = "alter table notes add twice int generated always as (id * 2) virtual"
+HARM = {
+    "primary key": "alter table notes drop constraint notes_pkey",
+    "identity": "alter table notes replica identity nothing",
+    "virtual column": f"{VIRTUAL}; alter table notes replica identity full",
+}
+REPAIR = {"primary key": "alter table notes add primary key (id)"}
+
+
+@pytest.mark.parametrize("what", HARM)
+async def test_the_application_never_waits_for_a_person(
+    conn: AsyncConnection, dsn: str, what: str
+) -> None:
+    """A table that loses its identity after the attach is published without updates in seconds.
+
+    The reason is recorded, inserts go on, and updates start runs again after a resume.
+    """
+    repair = REPAIR.get(what, "alter table notes replica identity default")
+    if what == "virtual column" and conn.info.server_version < 180000:
+        pytest.skip("no virtual columns before PostgreSQL 18")
+    await run_all(conn, DESK + "create table notes (id int primary key, body text)")
+    async with daemon(conn, dsn, ["ok"]) as d:
+        await attach(conn, "name=every, on=[insert, update]", "notes")
+        await attach(conn, "name=inserts, on=insert", "notes")
+        await run_all(conn, "insert into notes values (1, 'a')")
+        await d.ended(2)
+        await run_all(conn, HARM[what])
+        await until(conn, "select paused from agent.attachment where name = 'every'")
+        assert await published(conn) == ["walagent_inserts"]
+        reason = await value(conn, "select paused_reason from agent.attachment where paused")
+        assert "not published" in reason
+        await run_all(conn, "update notes set body = 'b'; insert into notes values (2, 'c')")
+        await d.ended(3)
+        await refused(conn, "select agent.resume('every')", state="WA013")
+        await run_all(conn, repair + "; select agent.resume('every'); update notes set body = 'd'")
+        assert await published(conn) == ["walagent"]
+        # The insert of row 2 waited; both updates after the resume start runs.
+        await d.ended(6)
+        assert await value(conn, "select count(*) from agent.gap") == 0

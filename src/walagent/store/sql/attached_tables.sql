@@ -20,7 +20,9 @@ select a.name as attachment,
             then (select string_agg(w.reason, '; ') from agent_internal.writing_rights(q.reads_as::name) w) end as could_write,
        a.paused,
        a.paused_reason,
-       agent_internal.drift_of(a.definition) as lost
+       agent_internal.drift_of(a.definition) as lost,
+       array(select o from jsonb_array_elements_text(a.definition -> 'missing_old') o
+              where o <> all (agent_internal.identity_columns(a.relation))) as missing_old
   from agent.attachment a
        left join pg_class c on c.oid = a.relation
        left join pg_roles r on r.rolname = a.run_as
