@@ -2,11 +2,13 @@
 
 alter table agent.model
     add reasons boolean not null default false,
+    add cache_min_tokens integer check (cache_min_tokens > 0),
     add price_bands jsonb not null default '[]'
         constraint price_bands_are_prices check (
             jsonb_typeof(price_bands) = 'array'
             and not jsonb_path_exists(price_bands, '$[*] ? (!(@.above >= 0 && @.input_price >= 0 && @.output_price >= 0))'));
 comment on column agent.model.reasons is 'Whether it reasons before it answers, so that its default output limit is higher';
+comment on column agent.model.cache_min_tokens is 'Number of tokens from which the provider caches the start of a prompt; NULL: unknown';
 comment on column agent.model.price_bands is 'Prices of long prompts: [{"above": tokens of input, "input_price": ..., "cached_input_price": ..., "cache_write_price": ..., "output_price": ...}]';
 
 alter table agent.agent

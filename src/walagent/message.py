@@ -154,6 +154,7 @@ class Request:
     parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
     examples: tuple[Example, ...] = ()
     parallel_calls: bool = True
+    continues: bool = True  # a later call is likely to send these messages again
     timeout: float = 120.0  # seconds for the whole call
     run_id: int = 0  # for tracing and cache keys; never sent as content
 
@@ -190,4 +191,5 @@ class ModelSpec:
     timeout: float = 120.0  # seconds for one call
     parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
     reasons: bool = False  # before it answers, unless a parameter says otherwise
+    cache_min_tokens: int | None = None  # from which the provider caches the start of a prompt
     price_bands: tuple[PriceBand, ...] = ()  # by `above`, ascending

@@ -52,6 +52,7 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
         parameters=agent.parameters,
         examples=agent.examples,
         timeout=model.timeout,
+        continues=agent.finish is Finish.ANSWER,
         run_id=run.run_id,
     )
 
@@ -59,11 +60,21 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
 def _visible(
     changes: Sequence[Mapping[str, Any]], target: Target | None
 ) -> Sequence[Mapping[str, Any]]:
-    """Leave out what the run keeps only for bound arguments of its tools."""
-    if target is None or target.columns is None:
-        return changes
-    keep = target.columns.union(target.key_columns)
-    return [{**change, **_kept(change, keep)} for change in changes]
+    """Leave out what the run keeps only for bound arguments of its tools, and what is equal."""
+    if target is not None and target.columns is not None:
+        keep = target.columns.union(target.key_columns)
+        changes = [{**change, **_kept(change, keep)} for change in changes]
+    return [_differing(change) for change in changes]
+
+
+def _differing(change: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave only those values of the old row that differ from the new one."""
+    old, new = change.get("old"), change.get("new")
+    if not old or not new:
+        return change
+    rest = {name: value for name, value in change.items() if name != "old"}
+    differ = {name: value for name, value in old.items() if name not in new or new[name] != value}
+    return {**rest, "old": differ} if differ else rest
 
 
 def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:

@@ -91,6 +91,8 @@ class ModelEntry(Part):
     reasons: bool | None = None
     """`true`: it reasons before it answers, and its default output limit is higher.  Default: as
     registered."""
+    cache_min_tokens: Positive | None = None
+    """Tokens from which the provider caches the start of a prompt.  Default: as registered."""
     parameters: dict[str, Any] | None = None
     """Sent with every request.  Default: as registered."""
     enabled: bool | None = None

@@ -57,6 +57,7 @@ def test_every_field_survives_the_way_into_the_database(user: User) -> None:
 models:
   ours: {provider: openai, base_url: 'http://localhost:1/v1', input_price: 0.15, output_price: 0.6,
          price_bands: [{above: 4000, input_price: 0.3, output_price: 1.2}], reasons: true,
+         cache_min_tokens: 512,
          parameters: {temperature: 0.5, stop: [a]}, context_window: 8000}
 agents:
   a:

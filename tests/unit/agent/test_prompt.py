@@ -72,7 +72,7 @@ def test_columns_that_the_agent_is_not_shown_are_not_shown() -> None:
             "schema": "public",
             "table": "tickets",
             "new": whole,
-            "old": whole,
+            "old": {"id": 2, "status": "new", "salary": 4000, "long": "y"},
             "unchanged": ["long", "salary"],
             "truncated": {"salary": 9, "long": 7},
         },
@@ -82,7 +82,7 @@ def test_columns_that_the_agent_is_not_shown_are_not_shown() -> None:
         "schema": "public",
         "table": "tickets",
         "new": {"id": 1, "status": "open", "long": "x"},
-        "old": {"id": 1, "status": "open", "long": "x"},
+        "old": {"id": 2, "status": "new", "long": "y"},
         "unchanged": ["long"],
         "truncated": {"long": 7},
     }
@@ -129,3 +129,23 @@ def test_the_model_is_told_how_its_run_ends() -> None:
     once = request(attachment(finish=Finish.AFTER_CALL)).system
     assert "make all of them in one reply" in once
     assert "says what you did" not in once
+
+
+def test_the_old_row_shows_what_has_changed() -> None:
+    """Equal values would be sent, and paid, twice."""
+    new = {"id": 1, "status": "done", "n": Decimal("1.0"), "note": None}
+    old = {"id": 1, "status": "open", "n": Decimal(1), "note": "x", "body": "long"}
+    unchanged = ["body"]  # its value is not in the WAL again
+    made = request(
+        attachment(), change={"op": "update", "new": new, "old": old, "unchanged": unchanged}
+    )
+    assert data(made)["old"] == {"status": "open", "note": "x", "body": "long"}
+    assert data(made)["new"].keys() == new.keys()
+
+
+def test_an_old_row_without_a_difference_is_left_out() -> None:
+    """An update can write what was there."""
+    made = request(attachment(), change={"op": "update", "new": {"id": 1}, "old": {"id": 1}})
+    assert data(made) == {"op": "update", "new": {"id": 1}}
+    made = request(attachment(), change={"op": "delete", "old": {"id": 1}})
+    assert data(made) == {"op": "delete", "old": {"id": 1}}

@@ -35,9 +35,10 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 def body_of(request: Request, spec: ModelSpec) -> dict[str, Any]:
     """Write *request* as the body of ``POST /v1/messages``.
 
-    Three marks make the prompt cache work: after the tools, after the system prompt, and, through
-    the top-level switch, after the last block.  A model that cannot be forced to call a tool is
-    left free to.
+    The prompt cache is marked where the prefix that all runs of an agent share ends, and, through
+    the top-level switch, after the last block if another call will read it: a write that is never
+    read costs a quarter more than none.  A model that cannot be forced to call a tool is left free
+    to.
 
     Raises:
         ModelRejectedError: a parameter names a field that is ours.
@@ -46,12 +47,13 @@ def body_of(request: Request, spec: ModelSpec) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": spec.model_id,
         "max_tokens": prompt.max_tokens(spec, request),
-        "cache_control": _EPHEMERAL,
     }
+    if request.continues:
+        body["cache_control"] = _EPHEMERAL
     if system := prompt.system_text(request):
         body["system"] = [{"type": "text", "text": system, "cache_control": _EPHEMERAL}]
     if request.tools:
-        body["tools"] = _tools(request)
+        body["tools"] = _tools(request, marked=not system)
         forceable = not _UNFORCEABLE.match(spec.model_id) and not _thinks(given)
         choice = request.choice if forceable else _unforced(request.choice)
         body["tool_choice"] = _choice(choice, parallel=request.parallel_calls)
@@ -61,7 +63,7 @@ def body_of(request: Request, spec: ModelSpec) -> dict[str, Any]:
     return prompt.assembled(body, given)
 
 
-def _tools(request: Request) -> list[dict[str, Any]]:
+def _tools(request: Request, *, marked: bool) -> list[dict[str, Any]]:
     tools: list[dict[str, Any]] = [
         {
             "name": tool.name,
@@ -70,7 +72,8 @@ def _tools(request: Request) -> list[dict[str, Any]]:
         }
         for tool in request.tools
     ]
-    tools[-1]["cache_control"] = _EPHEMERAL
+    if marked:  # the system prompt follows the tools, and its mark covers them
+        tools[-1]["cache_control"] = _EPHEMERAL
     return tools
 
 

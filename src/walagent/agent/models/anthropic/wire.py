@@ -87,6 +87,7 @@ def read(body: Body, headers: Mapping[str, str]) -> Request:
         choice=_choice(choice, tools),
         max_tokens=body["max_tokens"],
         parallel_calls=not choice.get("disable_parallel_tool_use", False),
+        continues="cache_control" in body,
     )
 
 

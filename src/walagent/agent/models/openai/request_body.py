@@ -43,6 +43,8 @@ _OPENAI_MODEL = re.compile(r"(?:openai/)?(?:o\d|chatgpt-|gpt-(?!oss))")
 _O_SERIES = re.compile(r"(?:openai/)?o\d")
 # These reason by default, and then reject tools in Chat Completions.
 _TOOLS_OR_REASONING = re.compile(r"(?:openai/)?gpt-(?:5\.6|6-(?:sol|luna))")
+# These write to the prompt cache for a price, and find an entry only where one was marked to end.
+_BREAKPOINTS = re.compile(r"(?:openai/)?gpt-(?:5\.[6-9]|[6-9])")
 _CACHES = 16  # see _cache_key
 
 
@@ -57,7 +59,7 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
     """
     given = prompt.parameters(spec, request, OWNED)
     body = opening(request, spec, official=official)
-    body["messages"] = list(_messages(request, official=official))
+    body["messages"] = list(_messages(request, spec, official=official))
     if request.tools:
         body["tools"] = _tools(request)
         body["tool_choice"] = _choice(request.choice)
@@ -77,12 +79,28 @@ def opening(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
     }
     if official:
         body["prompt_cache_key"] = _cache_key(request)
+        if not request.continues and _marks(spec, official=official):
+            body["prompt_cache_options"] = {"mode": "explicit"}  # no mark behind the row
     return body
 
 
-def _messages(request: Request, *, official: bool) -> Iterator[dict[str, Any]]:
+def system_message(text: str, spec: ModelSpec, *, official: bool) -> dict[str, Any]:
+    """Write the system prompt, marked as the end of what all runs of an agent share."""
+    if not _marks(spec, official=official):
+        return {"role": "system", "content": text}
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    return {"role": "system", "content": [{"type": "text", "text": text, **mark}]}
+
+
+def _marks(spec: ModelSpec, *, official: bool) -> bool:
+    """Whether OpenAI itself answers, with a model that knows breakpoints."""
+    ours = official and "azure" not in (spec.base_url or "")
+    return ours and _BREAKPOINTS.match(spec.model_id) is not None
+
+
+def _messages(request: Request, spec: ModelSpec, *, official: bool) -> Iterator[dict[str, Any]]:
     if system := prompt.system_text(request):
-        yield {"role": "system", "content": system}
+        yield system_message(system, spec, official=official)
     for turn in prompt.turns(request.messages):
         if turn.role == "assistant":
             yield from _assistant(turn, official=official)

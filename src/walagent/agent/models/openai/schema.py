@@ -54,7 +54,7 @@ def body_of(request: Request, spec: ModelSpec, *, official: bool) -> dict[str, A
     """
     given = prompt.parameters(spec, request, OWNED)
     body = request_body.opening(request, spec, official=official)
-    body["messages"] = list(_messages(request))
+    body["messages"] = list(_messages(request, spec, official=official))
     if request.tools:
         schema = action_schema(request, spec)
         schema = _wrapped(schema) if official else schema
@@ -142,9 +142,9 @@ def _rooted(schema: Json, name: str) -> Json:
             return schema
 
 
-def _messages(request: Request) -> Iterator[dict[str, Any]]:
+def _messages(request: Request, spec: ModelSpec, *, official: bool) -> Iterator[dict[str, Any]]:
     if system := "\n\n".join(_system(request)):
-        yield {"role": "system", "content": system}
+        yield request_body.system_message(system, spec, official=official)
     for turn in prompt.turns(request.messages):
         if text := "\n\n".join(_lines(turn)):
             yield {"role": turn.role, "content": text}

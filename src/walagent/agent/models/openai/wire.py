@@ -43,6 +43,7 @@ _KNOWN = frozenset(
         "parallel_tool_calls",
         "presence_penalty",
         "prompt_cache_key",
+        "prompt_cache_options",
         "reasoning_effort",
         "response_format",
         "seed",
@@ -77,15 +78,16 @@ def read(body: Body, _headers: Mapping[str, str]) -> Request:
     limits = [body[name] for name in ("max_tokens", "max_completion_tokens") if name in body]
     need(len(limits) <= 1, "max_tokens and max_completion_tokens exclude each other")
     messages = [as_object(message) for message in as_array(body.get("messages"))]
-    system = [messages.pop(0)["content"]] if messages and messages[0]["role"] == "system" else []
+    system = _system(messages.pop(0)) if messages and messages[0]["role"] == "system" else ""
     tools = tuple(_tool(as_object(tool)) for tool in as_array(body.get("tools")))
     return Request(
-        system="".join(system),
+        system=system,
         messages=_messages(messages),
         tools=tools,
         choice=_choice(body.get("tool_choice"), tools),
         max_tokens=int(limits[0]) if limits else 0,
         parallel_calls=body.get("parallel_tool_calls", True),
+        continues=as_object(body.get("prompt_cache_options")).get("mode") != "explicit",
     )
 
 
@@ -165,6 +167,17 @@ def _messages(messages: list[Body]) -> tuple[Message, ...]:
         before = role
     need_results(owed, [], "the last message")
     return tuple(read)
+
+
+def _system(message: Body) -> str:
+    need_keys(message, ("role", "content"), "system")
+    match message.get("content"):
+        case str(text):
+            return text
+        case [{"type": "text", "text": str(text), "prompt_cache_breakpoint": {"mode": "explicit"}}]:
+            return text
+        case _:
+            raise WireError("system.content: a text is required")
 
 
 def _user(message: Body) -> tuple[Text, ...]:

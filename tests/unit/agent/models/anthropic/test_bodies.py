@@ -78,13 +78,20 @@ def test_a_request_comes_back_as_it_was_sent() -> None:
     assert wire.read(body_of(sent, SPEC), HEADERS) == sent
 
 
-def test_the_cache_is_marked_after_tools_and_system_and_at_the_end() -> None:
-    """Three of the four marks that a request may have."""
-    body = body_of(request(), SPEC)
+def test_the_cache_is_marked_where_the_shared_prefix_ends() -> None:
+    """Tools come before the system prompt, so one mark covers both."""
     mark = {"type": "ephemeral"}
-    assert body["cache_control"] == mark
-    assert [tool.get("cache_control") for tool in body["tools"]] == [None, mark]
+    body = body_of(request(), SPEC)
+    assert [tool.get("cache_control") for tool in body["tools"]] == [None, None]
     assert body["system"] == [{"type": "text", "text": "be brief", "cache_control": mark}]
+    body = body_of(request(system=""), SPEC)
+    assert [tool.get("cache_control") for tool in body["tools"]] == [None, mark]
+
+
+def test_the_end_is_marked_if_another_call_reads_it() -> None:
+    """A write that is never read costs more than none."""
+    assert body_of(request(), SPEC)["cache_control"] == {"type": "ephemeral"}
+    assert "cache_control" not in body_of(request(continues=False), SPEC)
 
 
 @pytest.mark.parametrize(

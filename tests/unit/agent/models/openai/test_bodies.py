@@ -7,7 +7,7 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import ConfigDict, TypeAdapter, with_config
 
-from walagent.agent.models.openai import wire
+from walagent.agent.models.openai import schema, wire
 from walagent.agent.models.openai.request_body import body_of
 from walagent.agent.models.openai.response_body import error_body, reply_of
 from walagent.errors import ModelRejectedError, ModelUnavailableError
@@ -111,6 +111,48 @@ def test_the_output_limit_has_the_name_that_its_model_knows(
     """OpenAI's newer models refuse the old name, other servers ignore the new one."""
     body = body_of(request(), ModelSpec("m", "openai", model_id), official=official)
     assert [key for key in body if key.startswith("max")] == [name]
+
+
+NEWEST = ModelSpec("m", "openai", "gpt-6.2-sol")
+MARK = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+
+
+@pytest.mark.parametrize("mode", ["native", "schema"])
+def test_the_newest_models_get_a_mark_where_the_shared_prefix_ends(mode: str) -> None:
+    """They write for a price, and match at marks alone: one behind the row is never read."""
+    write = schema.body_of if mode == "schema" else body_of
+    once = write(request(continues=False), NEWEST, official=True)
+    (system,) = once["messages"][0]["content"]
+    assert MARK.items() <= system.items()
+    assert system["text"].startswith("be brief")
+    assert once["prompt_cache_options"] == {"mode": "explicit"}
+    assert "prompt_cache_options" not in write(request(), NEWEST, official=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "official"),
+    [
+        (ModelSpec("m", "openai", "gpt-4o"), True),
+        (ModelSpec("m", "openai", "gpt-5.4"), True),
+        (NEWEST, False),
+        (ModelSpec("m", "openai", "gpt-6-sol", "https://x.openai.azure.com/openai/v1"), True),
+    ],
+)
+def test_no_other_server_gets_a_mark(spec: ModelSpec, *, official: bool) -> None:
+    """Older models cache by themselves and without a price; other servers refuse the field."""
+    body = body_of(request(continues=False), spec, official=official)
+    assert body["messages"][0] == {"role": "system", "content": "be brief"}
+    assert "prompt_cache_options" not in body
+
+
+def test_a_marked_request_fits_the_types_of_the_sdk_and_comes_back() -> None:
+    """Each field is one that the SDK knows."""
+    strict = with_config(ConfigDict(extra="forbid"))(CompletionCreateParamsNonStreaming)
+    sent = request(continues=False, max_tokens=7)
+    body = body_of(sent, NEWEST, official=True)
+    assert read_out(TypeAdapter(strict).validate_python(body)) == body
+    assert not wire.read(body, {}).continues
+    assert wire.read(body, {}).system == "be brief"
 
 
 def test_the_cache_key_is_for_openai_alone_and_one_for_a_run() -> None:
