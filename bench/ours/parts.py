@@ -25,6 +25,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store.attachments import active_attachments, load_models, secret_key
 from walagent.store.checkpoint import take_checkpoint
 from walagent.store.connections import connect, open_pool
+from walagent.store.tool_connections import open_tool_connections
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import open_stream
 
@@ -74,12 +75,15 @@ async def open_worker(
         model_of: finds a model by its name; default the registry.
     """
     settings = Workers(slots=slots)
-    async with open_pool(url, size=settings.connections, application="bench") as pool:
+    async with (
+        open_pool(url, size=settings.connections, application="bench") as pool,
+        open_tool_connections(pool, lambda: url) as calls,
+    ):
         async with pool.connection() as conn:
             specs, key = await load_models(conn), await secret_key(conn)
         limits = ModelLimits(LimitSettings(calls=slots))
         models = Models(specs, lambda spec: build_model(spec, environ=os.environ), limits)
-        shop = agent_resources(pool, Toolbox(pool, {}), model_of or models.get, key)
+        shop = agent_resources(pool, Toolbox(calls, {}), model_of or models.get, key)
         yield Worker(
             WorkerSettings("bench", slots, settings.lease, settings.poll, settings.drain), shop
         )

@@ -327,7 +327,7 @@ async def statements_of(place: Place, first: int, runs: int = 5) -> Counter[str]
         counted = (
             each
             for each in proxy.sent
-            if "agent" in each and "agent_internal.row_visibility" not in each
+            if "agent" in each and "agent_internal.check_reader" not in each
         )
         return Counter({each: proxy.sent[each] for each in counted})
 

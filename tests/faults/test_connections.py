@@ -17,7 +17,8 @@ from tests.faults.rig.waiting import fetch, until, until_true
 from walagent import faults, metrics
 
 WORKER, INTAKE, JUDGE = "walagent worker", "walagent intake", "walagent evaluate"
-PARTS = (REPLICATION, INTAKE, WORKER, JUDGE, "walagent status", "walagent backfill")
+TOOLS = "walagent tools"
+PARTS = (REPLICATION, INTAKE, WORKER, TOOLS, JUDGE, "walagent status", "walagent backfill")
 IN_EFFECT = "select exists (select from agent.attachment_version where active_from is not null)"
 WRITE = """
 with new as (insert into item values (%s, 1) returning id, version)
@@ -49,13 +50,13 @@ COMMITS = [
     (INTAKE, "commit"),
     (WORKER, "agent_internal.claim_runs"),
     (WORKER, "agent_internal.record_many"),  # of a reply; tests/integration/runs has it of an end
-    (WORKER, "agent_internal.call_tool"),
+    (TOOLS, "agent_internal.call_tool"),
     (WORKER, "commit"),  # of the tool in Python
 ]
 FAST = {
     (INTAKE, "agent_internal.ingest", False),
     (WORKER, "commit", False),
-    (WORKER, "agent_internal.call_tool", False),
+    (TOOLS, "agent_internal.call_tool", False),
     (WORKER, "agent_internal.record_many", True),
 }
 LOST = [

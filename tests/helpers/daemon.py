@@ -30,6 +30,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments, runs
 from walagent.store import tools as registered
 from walagent.store.connections import open_pool
+from walagent.store.tool_connections import ensure_login, open_tool_connections
 
 Models = Mapping[str, ScriptedModel]
 _SENTINEL = """
@@ -201,8 +202,12 @@ async def daemon(
     found = {tool.target: tool for tool in python}
     await registered.register_python_tools(conn, found.values())
     key = await attachments.secret_key(conn)
-    async with open_pool(login or dsn, size=10, application="walagent test") as pool:
-        toolbox = Toolbox(pool, found, servers=servers, http=http)
+    await ensure_login(conn)  # the worker's login might not be allowed to
+    async with (
+        open_pool(login or dsn, size=10, application="walagent test") as pool,
+        open_tool_connections(pool, lambda: login or dsn) as calls,
+    ):
+        toolbox = Toolbox(calls, found, servers=servers, http=http)
         shop = agent_resources(pool, toolbox, models.__getitem__, key)
         made = Daemon(conn, dsn, shop, login=login or dsn, plugin=plugin)
         try:

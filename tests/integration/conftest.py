@@ -6,10 +6,12 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
+from tests.helpers.calls import tool_connection
 from tests.helpers.database import run_all
 from tests.helpers.guard import STAGE
 from walagent.guard.role import check_role
 from walagent.store.connections import connect
+from walagent.store.tool_connections import ToolConnection
 
 
 @pytest.fixture
@@ -31,3 +33,10 @@ async def reader(conn: AsyncConnection, dsn: str) -> AsyncIterator[AsyncConnecti
         await check_role(connection)
         yield connection
     await run_all(conn, f"drop owned by {name}; drop role {name}")
+
+
+@pytest.fixture
+async def tools(conn: AsyncConnection, dsn: str) -> AsyncIterator[ToolConnection]:
+    """A connection of the login for code of others; the superuser has a trampoline."""
+    async with tool_connection(conn, dsn) as connection:
+        yield connection

@@ -39,6 +39,7 @@ from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
 from walagent.store.process_name import process_name
+from walagent.store.tool_connections import open_tool_connections
 
 if TYPE_CHECKING:
     from walagent.mcp.clients import Clients, ToolStatus
@@ -89,10 +90,13 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             application="walagent worker",
             idle=config.workers.lease,
         ) as pool,
+        open_tool_connections(
+            pool, logins.dsn, tools_dsn=logins.tools_dsn, idle=config.workers.lease
+        ) as calls,
         _signals() as signals,
     ):
         http = http_tools(config, Environment.of_process())
-        toolbox = Toolbox(pool, found, _reading(config), clients, http)
+        toolbox = Toolbox(calls, found, _reading(config), clients, http)
         resources = agent_resources(pool, toolbox, models, key, _size_limits(config))
         settings = WorkerSettings(
             name,

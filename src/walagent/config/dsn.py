@@ -22,6 +22,7 @@ _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
 EMBEDDED = "embedded"  # as --dsn: the embedded server, whatever else names a database
 _URL = "DATABASE_URL"
 _REPLICATION_URL = "DATABASE_REPLICATION_URL"
+_TOOLS_URL = "DATABASE_TOOLS_URL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Places:
     dsn: str = field(repr=False)
     replication_dsn: str = field(repr=False)
     embedded: "EmbeddedServer | None" = None
+    tools_dsn: str = field(default="", repr=False)  # "": derived from the first
 
 
 class Logins:
@@ -46,6 +48,10 @@ class Logins:
     def replication_dsn(self) -> str:
         """Of the WAL reader."""
         return self._places.replication_dsn
+
+    def tools_dsn(self) -> str:
+        """Of the connections on which code of others is executed; "": derived from `dsn`."""
+        return self._places.tools_dsn
 
     def renew(self, places: Places) -> bool:
         """Replace the logins; return whether they have changed.
@@ -81,6 +87,7 @@ class DatabaseChoice:
     dsn: str = field(repr=False)
     replication_dsn: str = field(repr=False)
     named_by: str
+    tools_dsn: str = field(default="", repr=False)
 
 
 def choose(
@@ -116,10 +123,13 @@ def choose(
     )
     _check(chosen, named_by)
     _check(replication, "the replication DSN")
+    tools = environment.find(_TOOLS_URL) or config.database.tools_dsn or ""
+    _check(tools, _TOOLS_URL)
     if dbname:
         chosen = make_conninfo(chosen, dbname=dbname)
         replication = make_conninfo(replication, dbname=dbname)
-    return DatabaseChoice(chosen, replication, named_by)
+        tools = make_conninfo(tools, dbname=dbname) if tools else tools
+    return DatabaseChoice(chosen, replication, named_by, tools)
 
 
 def _check_filled(options: Mapping[str, str | None]) -> None:
@@ -171,7 +181,7 @@ async def open_places(
         PreconditionError: no database is named, and no embedded one exists or it does not start.
     """
     if choice is not None:
-        yield Places(choice.dsn, choice.replication_dsn)
+        yield Places(choice.dsn, choice.replication_dsn, tools_dsn=choice.tools_dsn)
         return
     data_dir = embedded.data_dir or default_data_dir()
     if not create and not (data_dir / "PG_VERSION").exists():

@@ -30,6 +30,9 @@ class Database(Part):
     """A libpq connection string or URL; `--dsn` and `DATABASE_URL` take precedence."""
     replication_dsn: str | None = Field(default=None, repr=False)
     """The login that reads the WAL.  Default: the value of `dsn`."""
+    tools_dsn: str | None = Field(default=None, repr=False)
+    """The login of the connections on which tools are executed; `DATABASE_TOOLS_URL` takes
+    precedence.  Default: the value of `dsn`, with the login that `walagent init` creates."""
 
 
 class Replication(Part):

@@ -20,7 +20,7 @@ def agent_kind(pool: Pool, toolbox: Toolbox, secret: bytes, evaluate: Evaluate) 
     Args:
         secret: agent_internal.secret, which the markers of data blocks are derived from.
     """
-    opener = _Opener(pool, Visibility(pool), evaluate)
+    opener = _Opener(pool, Visibility(pool, toolbox.calls), evaluate)
     return Kind(AgentDecider(secret), toolbox, opens=opener.open)
 
 

@@ -11,10 +11,10 @@ A transaction that meets a lock or serialization conflict is repeated for up to 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from psycopg import AsyncConnection, Error
@@ -45,7 +45,10 @@ from walagent.store import runs, tool_calls
 from walagent.store.connections import Pool
 from walagent.store.errors import is_conflict, is_passing
 from walagent.store.runs import NewStep
+from walagent.store.tool_connections import ToolConnections
 from walagent.tool_spec import Effect, Tool
+
+C = TypeVar("C")
 
 # Seconds for which a call is repeated after conflicts.  Most transactions are short; for a long
 # one, the run waits without a slot.
@@ -61,7 +64,7 @@ class Toolbox:
 
     def __init__(
         self,
-        pool: Pool,
+        calls: ToolConnections,
         python: Mapping[str, PythonTool],
         reading: ReadLimits = LIMITS,
         servers: Servers | None = None,
@@ -70,17 +73,19 @@ class Toolbox:
         """Take what tools need.
 
         Args:
+            calls: connections for code of others, and those of the worker.
             python: by target.
             reading: limits of statements that models write.
             servers: of MCP.
             http: calls tools over HTTP.
         """
-        self._pool = pool
+        self._pool: Pool = calls.worker
+        self.calls = calls
         self._python = python
         self._reading = reading
         self._servers = servers or NoServers()
         self._http = http or NoServers()
-        self._gate = Gate(pool.max_size)
+        self._gate = Gate(self._pool.max_size)
 
     async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
         """Execute a call and record it.
@@ -126,7 +131,7 @@ class Toolbox:
 
     async def _query(self, work: "_Work") -> NewStep:
         """Execute a query in a read-only transaction, and record its rows in another."""
-        async with self._within(work) as conn:
+        async with self._within(work, self._pool.connection()) as conn:
             faults.hit("tool.started")
             bounds = Bounds(self._reading, work.run.authority.search_path)
             content = await answer_query(conn, work.tool, work.call, work.arguments, bounds)
@@ -149,6 +154,10 @@ class Toolbox:
             try:
                 step = await self._inside_call(work)
             except Error as error:
+                if error.sqlstate == tool_calls.TRAMPOLINE_LOST and attempt == 1:
+                    async with self._pool.connection() as conn:
+                        await tool_calls.make_trampoline(conn, work.run.authority.run_as)
+                    continue
                 if not is_conflict(error):
                     raise
                 self._gate.jam(queue, jammed=True)
@@ -161,14 +170,16 @@ class Toolbox:
         raise AssertionError("count() has no end")
 
     @asynccontextmanager
-    async def _within(self, work: "_Work") -> AsyncGenerator[AsyncConnection[Any]]:
+    async def _within(
+        self, work: "_Work", connection: AbstractAsyncContextManager[C]
+    ) -> AsyncGenerator[C]:
         """Yield a connection for the timeout of a tool.
 
         The timeout starts with the connection: an unavailable database does not count.
         """
         async with (
             self._gate.place(work.run.claim.queue_id),
-            self._pool.connection() as conn,
+            connection as conn,
             awake_for(work.tool.timeout),
         ):
             yield conn
@@ -184,8 +195,8 @@ class Toolbox:
             must_find=builtin,
             relation=target.relation_oid if builtin else None,
         )
-        async with self._within(work) as conn:
-            _check_fits(conn, parameter)
+        async with self._within(work, self.calls.connection()) as conn:
+            _check_fits(conn.conn, parameter)
             faults.hit("tool.started")
             content = await tool_calls.call_tool(
                 conn, work.run.claim, work.seq, work.call, statement
@@ -195,7 +206,7 @@ class Toolbox:
 
     async def _python_call(self, work: "_Work") -> NewStep:
         function, claim = self._function(work.tool), work.run.claim
-        async with self._within(work) as conn, conn.transaction():
+        async with self._within(work, self._pool.connection()) as conn, conn.transaction():
             faults.hit("tool.started")
             rest, started = work.tool.timeout + _MARGIN, time.monotonic()
             begun = await tool_calls.begin_write(conn, claim, work.call.id, rest)

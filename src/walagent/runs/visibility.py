@@ -7,6 +7,7 @@ from walagent.agent.tools.statements import visibility_statement
 from walagent.run import RunSpec
 from walagent.store import tool_calls
 from walagent.store.connections import Pool
+from walagent.store.tool_connections import ToolConnections
 
 # Seconds for which a result is reused if it does not depend on the row.  Under load this saves a
 # round trip for each run.
@@ -16,8 +17,9 @@ _FRESH = 1.0
 class Visibility:
     """Checks as each attachment's role, whose privileges can change."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, calls: ToolConnections) -> None:
         self._pool = pool
+        self._calls = calls
         self._until: dict[tuple[int, int], float] = {}
         self._row_security: set[tuple[int, int]] = set()  # versions that need a check of each row
         self._asking: dict[tuple[int, int], asyncio.Lock] = {}
@@ -29,7 +31,7 @@ class Visibility:
             begun: the run has steps, so that it was shown the row; only the role is checked.
 
         Raises (as a PostgreSQL error):
-            RoleRefusedError: see `store.tool_calls.row_visibility`.
+            RoleRefusedError: see `store.tool_calls.check_reader`.
         """
         version = (run.claim.attachment_id, run.claim.attachment_version)
         if self._until.get(version, 0.0) > time.monotonic():
@@ -44,19 +46,24 @@ class Visibility:
 
     async def _ask(self, run: RunSpec, version: tuple[int, int], *, begun: bool) -> bool:
         asked = None if begun else visibility_statement(run.table, run.claim.change)
-        text, key = ("select true", None) if begun else (asked or (None, None))
-        question = tool_calls.RowQuestion(run.table.relation_oid, _columns(run), text, key)
-        asked_at = time.monotonic()
+        question = tool_calls.RowQuestion(
+            run.table.relation_oid, _columns(run), *(asked or (None, None))
+        )
+        role, asked_at = run.authority.run_as, time.monotonic()
         async with self._pool.connection() as conn:
-            seen, row_security = await tool_calls.row_visibility(
-                conn, run.authority.run_as, question
-            )
-        if row_security:
-            self._row_security.add(version)
-        else:
+            has_policies = await tool_calls.check_reader(conn, role, question)
+        if has_policies is None:
+            return False
+        if not has_policies:
             self._row_security.discard(version)
             self._until[version] = asked_at + _FRESH
-        return seen
+            return True
+        self._row_security.add(version)
+        if begun:
+            return True
+        # Policies are code of others.
+        async with self._calls.connection() as conn:
+            return await tool_calls.can_see(conn, role, question)
 
 
 def _columns(run: RunSpec) -> list[str] | None:

@@ -182,25 +182,38 @@ def why_not(pool: Pool) -> tuple[str, str | None]:
 
 @asynccontextmanager
 async def open_pool(
-    dsn: str | Callable[[], str], *, size: int, application: str, idle: float | None = None
+    dsn: str | Callable[[], str],
+    *,
+    size: int,
+    application: str,
+    idle: float | None = None,
+    discard: str = "",
 ) -> AsyncGenerator[Pool]:
     """Open a pool of up to *size* connections; the first is opened before it returns.
 
     Args:
         dsn: a connection string, or a function that returns one for each connection.
         idle: as for `connect`.
+        discard: statements that discard what the use of a connection left in its session, before
+            it is used again.  Nothing is then prepared on it by name.
 
     Raises:
         DatabaseLostError: no connection could be opened.
     """
+
+    async def clean(conn: AsyncConnection[Any]) -> None:
+        await conn.execute(discard.encode())
+        await _configure(conn)
+
     pool = _Pool(
         dsn,
         min_size=1,
         max_size=size,
         open=False,
         name=application,
-        kwargs={"autocommit": True},
+        kwargs={"autocommit": True, **({"prepare_threshold": None} if discard else {})},
         configure=_configure,
+        reset=clean if discard else None,
         timeout=30,
         reconnect_timeout=5,
     )

@@ -6,13 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 from psycopg import AsyncConnection
-from psycopg.types.json import Jsonb
 
 from walagent.agent_spec import Authority
 from walagent.message import Json, ToolCall
 from walagent.run import Claim
+from walagent.store.tool_connections import ToolConnection
 
 Connection = AsyncConnection[Any]
+
+TRAMPOLINE_LOST = "WA016"  # SQLSTATE: a role has none, or it was changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +34,16 @@ class ToolStatement:
 
 
 async def call_tool(
-    conn: Connection, claim: Claim, seq: int, call: ToolCall, statement: ToolStatement
+    conn: ToolConnection, claim: Claim, seq: int, call: ToolCall, statement: ToolStatement
 ) -> Mapping[str, Json]:
     """Execute a SQL tool and record its result, in one statement; return the step's content.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError, StepTakenError: leave the run.
-        RoleRefusedError: its role cannot be set.
         BrokenAttachmentError: the call failed because the attachment is broken.
+        and TRAMPOLINE_LOST: repeat it after `make_trampoline`.
     """
-    cursor = await conn.execute(
-        "select agent_internal.call_tool("
-        " _run => %(run)s, _lease => %(lease)s, _seq => %(seq)s, _call_id => %(call)s,"
-        " _name => %(name)s, _run_as => %(run_as)s, _sql => %(sql)s, _arguments => %(arguments)s,"
-        " _path => %(path)s, _must_find => %(must_find)s, _relation => %(relation)s)",
+    request = conn.sign(
         {
             "run": claim.run_id,
             "lease": claim.lease,
@@ -54,14 +52,26 @@ async def call_tool(
             "name": call.name,
             "run_as": statement.authority.run_as,
             "sql": statement.text,
-            "arguments": Jsonb(statement.parameter),
+            "arguments": statement.parameter,
             "path": statement.authority.search_path,
             "must_find": statement.must_find,
             "relation": statement.relation,
-        },
+        }
+    )
+    cursor = await conn.conn.execute(
+        "select agent_internal.call_tool(%(request)s, %(signature)s)", request
     )
     row = await cursor.fetchone()
     return row[0] if row else {}
+
+
+async def make_trampoline(conn: Connection, role: str) -> None:
+    """Create the function through which the statements of *role* are executed, as the worker.
+
+    Raises (as a PostgreSQL error, see `store.errors`):
+        RoleRefusedError: the role does not exist, or the worker is not a member of it.
+    """
+    await conn.execute("select agent_internal.make_trampoline(_role => %(role)s)", {"role": role})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,23 +152,43 @@ class RowQuestion:
     key: Mapping[str, Json] | None
 
 
-async def row_visibility(conn: Connection, role: str, asked: RowQuestion) -> tuple[bool, bool]:
-    """Check whether *role* can see a row, and whether row level security decided that.
+async def check_reader(conn: Connection, role: str, asked: RowQuestion) -> bool | None:
+    """Check whether *role* can read what an agent is shown, as the worker.
+
+    Returns:
+        Whether policies decide which rows it sees; None: the table was dropped.
 
     Raises (as a PostgreSQL error, see `store.errors`):
         RoleRefusedError: the role does not exist, cannot be set, or cannot read these columns.
     """
-    key = None if asked.key is None else Jsonb(asked.key)
     cursor = await conn.execute(
-        "select seen, row_security from agent_internal.row_visibility(_run_as => %(role)s,"
-        " _relation => %(relation)s, _columns => %(columns)s, _sql => %(sql)s, _key => %(key)s)",
-        {
-            "role": role,
-            "relation": asked.relation,
-            "columns": asked.columns,
-            "sql": asked.text,
-            "key": key,
-        },
+        "select agent_internal.check_reader(_run_as => %(role)s,"
+        " _relation => %(relation)s, _columns => %(columns)s)",
+        {"role": role, "relation": asked.relation, "columns": asked.columns},
     )
     row = await cursor.fetchone()
-    return (bool(row[0]), bool(row[1])) if row else (False, True)
+    return row[0] if row else None
+
+
+async def can_see(conn: ToolConnection, role: str, asked: RowQuestion) -> bool:
+    """Check whether *role* can see a row.
+
+    Raises (as a PostgreSQL error, see `store.errors`):
+        BrokenAttachmentError: the table was dropped, or has another key.
+    """
+    if asked.text is None:
+        return False
+    request = conn.sign(
+        {
+            "run_as": role,
+            "sql": asked.text,
+            "arguments": asked.key,
+            "key": asked.key,
+            "relation": None if asked.key is None else asked.relation,
+        }
+    )
+    cursor = await conn.conn.execute(
+        "select agent_internal.read_as(%(request)s, %(signature)s)", request
+    )
+    row = await cursor.fetchone()
+    return row is not None and row[0] in {"t", "true"}

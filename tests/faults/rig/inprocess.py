@@ -34,6 +34,7 @@ from walagent.store import attachments
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.connections import connect, open_pool
+from walagent.store.tool_connections import open_tool_connections
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import ReplicationStream
@@ -124,10 +125,14 @@ async def ingest(dsn: str, slot: str, done: Done) -> bool:
 async def work(dsn: str, models: Mapping[str, Model], done: Done, *, slots: int = 1) -> bool:
     """Work runs until *done*; True when a fault killed it before."""
     name = f"worker-{time.monotonic_ns()}"
-    async with open_pool(dsn, size=4, application=name) as pool, await connect(dsn) as conn:
+    async with (
+        open_pool(dsn, size=4, application=name) as pool,
+        open_tool_connections(pool, lambda: dsn) as calls,
+        await connect(dsn) as conn,
+    ):
         key = await attachments.secret_key(conn)
         tools = find_tools([TOOLS])
-        shop = agent_resources(pool, Toolbox(pool, tools), models.__getitem__, key)
+        shop = agent_resources(pool, Toolbox(calls, tools), models.__getitem__, key)
         worker = Worker(WorkerSettings(name, slots=slots, poll=0.05, drain=5), shop)
         working = asyncio.create_task(worker.run())
 

@@ -12,6 +12,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.faults.rig.stage import Place
 from tests.faults.rig.waiting import fetch
+from walagent.store.tool_connections import ensure_login
 
 _TABLES = """
 create table witness (seq bigint generated always as identity, who name, wrote text);
@@ -101,6 +102,7 @@ async def roles(place: Place) -> AsyncIterator[Roles]:
     made = Roles(place, f"{name}_runner", f"{name}_reader", f"{name}_agent")
     await place.conn.execute(_TABLES)
     await made.do(_ROLES)
+    await ensure_login(place.conn)
     await made.let_agent_act()
     try:
         yield made

@@ -11,6 +11,8 @@ from walagent.intake.conditions import Evaluator
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store.attachments import attachment_version
+from walagent.store.tool_calls import RowQuestion, can_see, check_reader
+from walagent.store.tool_connections import ToolConnection
 
 _TABLE = """
 create schema "sch.ema";
@@ -45,7 +47,9 @@ async def test_a_condition_reads_columns_of_any_name(conn: AsyncConnection[Any])
     assert kept == [matches[0]]
 
 
-async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any]) -> None:
+async def test_a_write_back_finds_a_row_under_any_name(
+    conn: AsyncConnection[Any], tools: ToolConnection
+) -> None:
     """update_row and the question of sight quote whatever the catalog says."""
     await conn.execute(_TABLE)
     await conn.execute("""insert into "sch.ema"."Ta ""ble" (t, "we""ird") values (1, '100%')""")
@@ -71,8 +75,6 @@ async def test_a_write_back_finds_a_row_under_any_name(conn: AsyncConnection[Any
     question = visibility_statement(attachment.target, {"new": _ROW})
     assert question is not None
     text, key = question
-    cursor = await conn.execute(
-        "select seen from agent_internal.row_visibility(current_user, %s, null, %s, %s)",
-        [attachment.target.relation_oid, text, Jsonb(key)],
-    )
-    assert await cursor.fetchone() == (True,)
+    row = RowQuestion(attachment.target.relation_oid, None, text, key)
+    assert await check_reader(conn, "postgres", row) is False
+    assert await can_see(tools, "postgres", row)

@@ -13,6 +13,7 @@ from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments
 from walagent.store.connections import open_pool
+from walagent.store.tool_connections import open_tool_connections
 
 _SETUP = """
 create role {role};
@@ -32,9 +33,12 @@ _GOODBYE = "select agent.detach('{table}'); drop owned by {role}; drop role {rol
 
 
 async def _work_all(dsn: str, conn: AsyncConnection[Any], model: ScriptedModel) -> None:
-    async with open_pool(dsn, size=2, application="test") as pool:
+    async with (
+        open_pool(dsn, size=2, application="test") as pool,
+        open_tool_connections(pool, lambda: dsn) as calls,
+    ):
         key = await attachments.secret_key(conn)
-        shop = agent_resources(pool, Toolbox(pool, {}), lambda _: model, key)
+        shop = agent_resources(pool, Toolbox(calls, {}), lambda _: model, key)
         worker = Worker(WorkerSettings("w"), shop)
         running = asyncio.create_task(worker.run())
         async with asyncio.timeout(20):

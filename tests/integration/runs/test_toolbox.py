@@ -31,6 +31,7 @@ from walagent.runs.step_log import StepLog
 from walagent.runs.toolbox import Toolbox
 from walagent.store.connections import Pool, open_pool
 from walagent.store.errors import translating
+from walagent.store.tool_connections import open_tool_connections
 from walagent.store.tools import register_python_tools
 from walagent.tool_spec import Effect
 
@@ -93,8 +94,11 @@ async def bench(
     definition = await value(
         conn, "select definition from agent.attachment where id = %s", attached
     )
-    async with open_pool(dsn, size=size, application="walagent test") as pool:
-        yield Bench(pool, Toolbox(pool, made), held, Attachment.from_json(definition))
+    async with (
+        open_pool(dsn, size=size, application="walagent test") as pool,
+        open_tool_connections(pool, lambda: dsn) as calls,
+    ):
+        yield Bench(pool, Toolbox(calls, made), held, Attachment.from_json(definition))
 
 
 def declared(function: Function) -> PythonTool:
@@ -207,11 +211,14 @@ async def test_bound_arguments_come_from_the_row_with_all_of_their_digits(
         [attached],
     )
     definition = await value(conn, "select definition from agent.attachment")
-    async with open_pool(dsn, size=1, application="walagent test") as pool:
+    async with (
+        open_pool(dsn, size=1, application="walagent test") as pool,
+        open_tool_connections(pool, lambda: dsn) as calls,
+    ):
         async with pool.connection() as own:
             (held,) = await claim(own)
         assert held.change["new"] == row
-        b = Bench(pool, Toolbox(pool, {}), held, Attachment.from_json(definition))
+        b = Bench(pool, Toolbox(calls, {}), held, Attachment.from_json(definition))
         shown = await b.answer("show", n=999)
     assert shown.startswith("12345678901234567890.123456789|")
     assert '|{"n": 0.1234567890123456789}|' in shown
@@ -352,7 +359,6 @@ begin
     perform set_config('statement_timeout', '1ms', false);
     perform set_config('synchronous_commit', 'off', false);
     perform set_config('my.setting', 'x', false);
-    perform set_config('role', current_user, false);
     perform pg_advisory_lock(4711);
     create temporary table if not exists refund (ticket_id bigint, amount numeric);
     return 'left';
@@ -380,7 +386,7 @@ async def test_a_tool_leaves_nothing_in_the_session(conn: AsyncConnection, dsn: 
 
 
 async def test_a_tool_cannot_stay_somebody_else(conn: AsyncConnection, dsn: str) -> None:
-    """One that leaves another role behind is taken back."""
+    """PostgreSQL refuses to set another role, or none, where a tool is executed."""
     await run_all(conn, DESK + LEAVING)
     async with role(conn) as name, role(conn) as other:
         await run_all(
@@ -391,11 +397,10 @@ async def test_a_tool_cannot_stay_somebody_else(conn: AsyncConnection, dsn: str)
         async with bench(conn, dsn, f"tools=[set_role, look], run_as={name}") as b:
             for left in (other, "none"):
                 error = await b.error("set_role", name=left)
-                assert f'left role "{left}"' in error
-            assert await b.answer("set_role", name=name) == "done"
+                assert 'cannot set parameter "role"' in error
             assert (await b.answer("look")).startswith("f|")
         await value(conn, "select agent.detach('support_tickets')")
-    assert await value(conn, "select count(*) from refund") == 1
+    assert await value(conn, "select count(*) from refund") == 0
 
 
 # update_row.
@@ -433,11 +438,14 @@ async def test_update_row_writes_the_row_that_the_change_was_about(
         ' {"a": 12345678901234567890.5, "b": "x\'\'\\"y"}}\' from agent.attachment where id = %s',
         [attached],
     )
-    async with open_pool(dsn, size=1, application="walagent test") as pool:
+    async with (
+        open_pool(dsn, size=1, application="walagent test") as pool,
+        open_tool_connections(pool, lambda: dsn) as calls,
+    ):
         async with pool.connection() as own:
             (held,) = await claim(own)
         assert held.change == change
-        b = Bench(pool, Toolbox(pool, {}), held, Attachment.from_json(definition))
+        b = Bench(pool, Toolbox(calls, {}), held, Attachment.from_json(definition))
         told = await b.answer(
             "update_row", n=1.5, mood="bad", doc={"a": [1]}, tags=["p", "q,r"], untouched="hacked"
         )

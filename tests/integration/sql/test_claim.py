@@ -4,9 +4,11 @@ import asyncio
 from collections import Counter
 from datetime import timedelta
 
-from psycopg import AsyncConnection
+import pytest
+from psycopg import AsyncConnection, Error
 
-from tests.helpers.database import DESK, attach, refused, rows, run_all, session, value
+from tests.helpers.calls import CALL_TOOL, refund, tool_connection
+from tests.helpers.database import DESK, attach, rows, run_all, session, value
 from tests.helpers.queue import add_runs, claim, finish, ids, one_run, set_clock
 from walagent.message import ToolCall, Usage
 from walagent.run import RunState, StepKind
@@ -254,14 +256,10 @@ async def test_a_worker_that_lost_the_lease_commits_nothing(
             except Exception as error:  # noqa: BLE001 - its code is looked at
                 with_lease = getattr(error, "sqlstate", None)
             assert with_lease == "WA001"
-        await refused(
-            late,
-            "select agent_internal.call_tool(%s, %s, 0, 'c', 'refund_user', 'postgres',"
-            " 'insert into refund values (1, 1) returning null::jsonb', '{}')",
-            old.run_id,
-            old.lease,
-            state="WA001",
-        )
+        async with tool_connection(conn, dsn) as tools:
+            with pytest.raises(Error) as caught:
+                await tools.conn.execute(CALL_TOOL, refund(tools, old))
+            assert caught.value.sqlstate == "WA001"
     assert await rows(conn, "select * from agent.step") == []
     assert await rows(conn, "select * from refund") == []
     assert await one_run(conn, "state::text, worker, lease", new.run_id) == ("running", "w2", 2)

@@ -6,12 +6,14 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.calls import CALL_TOOL, refund
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, session, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, one_run
 from walagent.message import ToolCall
 from walagent.run import Claim, RunState, StepKind
 from walagent.store import runs
 from walagent.store.runs import NewStep
+from walagent.store.tool_connections import ToolConnection
 
 CALL = ToolCall("c1", "refund_user", {"amount": 7})
 
@@ -29,21 +31,23 @@ def reply(seq: int) -> NewStep:
     return NewStep(seq, StepKind.REPLY, {"parts": [], "stop": "end"})
 
 
-CALL_TOOL = (
-    "select agent_internal.call_tool(%s, %s, %s, 'c1', 'refund_user', current_user, %s,"
-    " '{\"amount\": 7}', 'public')"
-)
-PAY = "insert into refund values (1, ($1 ->> 'amount')::numeric) returning to_jsonb('paid'::text)"
+async def refused_call(tools: ToolConnection, held: Claim, seq: int = 0, *, state: str) -> None:
+    """Call a tool, which must be refused."""
+    with pytest.raises(psycopg.Error) as caught:
+        await tools.conn.execute(CALL_TOOL, refund(tools, held, seq))
+    assert caught.value.sqlstate == state
 
 
-async def test_a_step_and_its_effects_commit_together(conn: AsyncConnection) -> None:
+async def test_a_step_and_its_effects_commit_together(
+    conn: AsyncConnection, tools: ToolConnection
+) -> None:
     """Promise 3: both are there, or neither; also when the worker dies in between."""
     held = await held_run(conn)
-    async with conn.transaction(force_rollback=True):
-        await conn.execute(CALL_TOOL.encode(), [held.run_id, held.lease, 0, PAY])
+    async with tools.conn.transaction(force_rollback=True):
+        await tools.conn.execute(CALL_TOOL, refund(tools, held))
     assert await rows(conn, "select * from refund") == []
     assert await rows(conn, "select * from agent.step") == []
-    await conn.execute(CALL_TOOL.encode(), [held.run_id, held.lease, 0, PAY])
+    await tools.conn.execute(CALL_TOOL, refund(tools, held))
     assert await value(conn, "select amount from refund") == 7
     assert await rows(conn, "select seq, kind, content from agent.step") == [
         (
@@ -55,12 +59,12 @@ async def test_a_step_and_its_effects_commit_together(conn: AsyncConnection) -> 
 
 
 async def test_a_step_that_is_there_takes_the_effect_of_a_second_one_back(
-    conn: AsyncConnection,
+    conn: AsyncConnection, tools: ToolConnection
 ) -> None:
     """Two workers, or one that comes back: the money is paid once."""
     held = await held_run(conn)
-    await conn.execute(CALL_TOOL.encode(), [held.run_id, held.lease, 0, PAY])
-    await refused(conn, CALL_TOOL, held.run_id, held.lease, 0, PAY, state="WA004")
+    await tools.conn.execute(CALL_TOOL, refund(tools, held))
+    await refused_call(tools, held, state="WA004")
     assert await value(conn, "select count(*) from refund") == 1
 
 
@@ -78,12 +82,14 @@ async def test_a_step_is_recorded_once(conn: AsyncConnection) -> None:
     assert await one_run(conn, "state::text", held.run_id) == ("running",)
 
 
-async def test_no_step_is_recorded_after_one_that_is_missing(conn: AsyncConnection) -> None:
+async def test_no_step_is_recorded_after_one_that_is_missing(
+    conn: AsyncConnection, tools: ToolConnection
+) -> None:
     """A promoted standby may lack the latest steps: what was to follow them is nobody's."""
     held = await held_run(conn)
     record = "select agent_internal.record_step(%s, %s, 1, 'reply', '{}')"
     await refused(conn, record, held.run_id, held.lease, state="WA001")
-    await refused(conn, CALL_TOOL, held.run_id, held.lease, 1, PAY, state="WA001")
+    await refused_call(tools, held, 1, state="WA001")
     finish = (
         "select agent_internal.finish_with_step(%s, %s, 1, 'reply', '{}', null, null, 1,"
         " 'succeeded', null, null, 0, null)"
@@ -108,7 +114,9 @@ async def test_two_writers_of_one_step_do_not_both_succeed(conn: AsyncConnection
         assert caught.value.sqlstate == "WA004"
 
 
-async def test_nothing_is_recorded_for_a_run_that_is_to_be_cancelled(conn: AsyncConnection) -> None:
+async def test_nothing_is_recorded_for_a_run_that_is_to_be_cancelled(
+    conn: AsyncConnection, tools: ToolConnection
+) -> None:
     """Its worker learns of it with its next write, and the write does not happen."""
     held = await held_run(conn)
     assert await value(conn, "select agent.cancel(%s)", held.run_id) == "running"
@@ -121,7 +129,7 @@ async def test_nothing_is_recorded_for_a_run_that_is_to_be_cancelled(conn: Async
         with pytest.raises(psycopg.Error) as caught:
             await write
         assert caught.value.sqlstate == "WA002"
-    await refused(conn, CALL_TOOL, held.run_id, held.lease, 0, PAY, state="WA002")
+    await refused_call(tools, held, state="WA002")
     assert await value(conn, "select count(*) from refund") == 0
     assert await value(conn, "select count(*) from agent.step") == 0
 

@@ -1,0 +1,549 @@
+-- Code of others - tools, and what their statements fire: triggers, defaults, policies, types - is executed as a role that
+-- it cannot leave.
+--
+-- PostgreSQL refuses SET ROLE, RESET ROLE and SET SESSION AUTHORIZATION in a function with the rights of its owner.  So
+-- each `run_as` role owns a function, its trampoline, which executes the statement it is given.  The trampolines' schema
+-- is closed to all roles but its owner, so that no role can alter its own.
+--
+-- Two kinds of code are executed at the commit, after the trampoline has returned: deferred triggers that were deferred
+-- again (before PostgreSQL 18) and cursors WITH HOLD.  They run as the login of the connection, so that login has no
+-- privilege but these functions, and is a member of no role.  The functions carry out only what the holder of
+-- agent_internal.secret has signed; the transaction is read-only before it commits.
+--
+--   WA016   a role has no trampoline, or not as it was created: agent_internal.make_trampoline() makes it
+
+create schema agent_call;
+comment on schema agent_call is 'The trampoline of each role that agents run as; closed to all roles but its owner';
+
+-- The body of each trampoline.  Its parameters: the statement, its $1 and $2, the search_path, and whether the result is a
+-- value or rows.
+--
+-- Rows are returned as JSON: names, types (OIDs; of a domain, those of its base type), each row as the text of a record,
+-- and the number of rows.  The types are read from the binary form of the first row: nothing else has those of a record.
+create function agent_internal.trampoline_body()
+    returns text
+    language sql
+    immutable
+as $body$
+    select $$
+declare
+    _result text;
+    _row    record;
+    _sent   bytea;
+    _at     integer := 4;
+    _type   bigint;
+    _base   bigint;
+    _names  text[];
+    _types  bigint[];
+    _found  text[] := '{}';
+    _count  bigint := 0;
+begin
+    perform set_config('search_path', _path, true);
+    if not _rows then
+        execute _sql into _result using _arguments, _texts;
+        get diagnostics _count = row_count;
+    else
+        begin
+            for _row in execute _sql using _arguments, _texts loop
+                if _count = 0 then
+                    _names := array(select json_object_keys(row_to_json(_row)));
+                    begin
+                        _sent := record_send(_row);
+                        for _n in 1 .. cardinality(_names) loop
+                            _type := (get_byte(_sent, _at)::bigint << 24) + (get_byte(_sent, _at + 1) << 16)
+                                     + (get_byte(_sent, _at + 2) << 8) + get_byte(_sent, _at + 3);
+                            _at := _at + 8 + greatest(0, ('x' || encode(substr(_sent, _at + 5, 4), 'hex'))::bit(32)::integer);
+                            loop
+                                select typbasetype into _base from pg_type where oid = _type and typtype = 'd';
+                                exit when not found;
+                                _type := _base;
+                            end loop;
+                            _types := _types || _type;
+                        end loop;
+                    exception when undefined_function then  -- a type without a binary form
+                        _types := null;
+                    end;
+                end if;
+                _count := _count + 1;
+                _found := _found || _row::text;
+            end loop;
+        exception when invalid_cursor_definition then  -- no rows, or several statements: nothing was executed
+            execute _sql using _arguments, _texts;
+            get diagnostics _count = row_count;
+        end;
+        _result := json_build_object('names', _names, 'types', _types, 'rows', _found, 'count', _count);
+    end if;
+    if _last then
+        set constraints all immediate;  -- a violation is an error of the statement, not of the commit
+    end if;
+    return _result;
+end
+$$
+$body$;
+
+-- The trampoline of a role, quoted, if nobody has changed it since it was created.
+--
+-- A role could do so with the privileges of pg_read_all_data, or with DROP OWNED and REASSIGN OWNED.
+-- Raises WA016.
+create function agent_internal.trampoline_of(_role name)
+    returns text
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _found text;
+begin
+    select format('agent_call.%I', p.proname) into _found
+      from pg_roles r
+           join pg_namespace n on n.nspname = 'agent_call'
+           join pg_proc p on p.pronamespace = n.oid and p.proname = 'as_' || r.oid
+           join pg_language l on l.oid = p.prolang
+     where r.rolname = _role
+       and p.proowner = r.oid and p.prosecdef and l.lanname = 'plpgsql' and p.prokind = 'f'
+       and p.prosrc = agent_internal.trampoline_body()
+       and p.proconfig = array['search_path=pg_catalog, pg_temp', 'standard_conforming_strings=on']
+       and pg_get_function_identity_arguments(p.oid) = '_sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean'
+       and p.prorettype = 'text'::regtype and not p.proretset
+       and p.proacl is not null
+       and not exists (select from aclexplode(p.proacl) a where a.grantee not in (p.proowner, n.nspowner))
+       and not exists (select from aclexplode(n.nspacl) a where a.grantee <> n.nspowner)
+       and has_function_privilege(n.nspowner, p.oid, 'execute');
+    if _found is null then
+        raise exception 'role "%" has no valid trampoline', _role using errcode = 'WA016';
+    end if;
+    return _found;
+end;
+$$;
+comment on function agent_internal.trampoline_of(name) is 'The trampoline of a role, if it is as it was created';
+
+-- Let a role create its trampoline in this transaction, after the present one was dropped.  One transaction at a time: the
+-- privileges of a schema are one row.
+create function agent_internal.open_trampoline(_role name)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _old regprocedure;
+begin
+    perform from agent_internal.secret for update;
+    for _old in select p.oid from pg_proc p join pg_roles r on p.proname = 'as_' || r.oid
+                 where p.pronamespace = 'agent_call'::regnamespace and r.rolname = _role loop
+        execute format('drop function %s', _old);
+    end loop;
+    if (select r.rolname <> _role from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_call') then
+        execute format('grant usage, create on schema agent_call to %I', _role);
+    end if;
+end;
+$$;
+
+-- Close the trampolines' schema again, and check the new trampoline.  Raises WA016.
+create function agent_internal.close_trampoline(_role name)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if (select r.rolname <> _role from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_call') then
+        execute format('revoke all on schema agent_call from %I', _role);
+    end if;
+    perform agent_internal.trampoline_of(_role);
+end;
+$$;
+
+-- Create the trampoline of a role, unless it has one.  The caller must be able to become the role.
+--
+-- Raises WA008 if it cannot.
+create function agent_internal.make_trampoline(_role name)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _owner constant name := (select r.rolname from pg_namespace n join pg_roles r on r.oid = n.nspowner where n.nspname = 'agent_call');
+    _body  constant text := agent_internal.trampoline_body();
+    _name  constant text := (select 'agent_call.as_' || oid from pg_roles where rolname = _role)
+                            || '(_sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean)';
+    _other text;
+begin
+    begin
+        perform agent_internal.trampoline_of(_role);
+        return;
+    exception when sqlstate 'WA016' then
+        null;
+    end;
+    perform agent_internal.open_trampoline(_role);
+    perform agent_internal.become(_role);
+    execute format(
+        'create function %s returns text language plpgsql security definer'
+        ' set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as %L', _name, _body);
+    -- Also what the role's default privileges have granted.
+    for _other in select coalesce((select format('%I', r.rolname) from pg_roles r where r.oid = a.grantee), 'public')
+                    from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+                   where p.pronamespace = 'agent_call'::regnamespace and p.proowner = (select oid from pg_roles where rolname = _role) and a.grantee <> p.proowner loop
+        execute format('revoke all on function %s from %s', _name, _other);
+    end loop;
+    execute format('grant execute on function %s to %I', _name, _owner);
+    reset role;
+    perform agent_internal.close_trampoline(_role);
+end;
+$$;
+comment on function agent_internal.make_trampoline(name) is 'Create the function as which the statements of a role are executed';
+
+-- Become a role for the rest of the transaction; execute nothing of others as it, for they can become the login again.
+--
+-- Raises WA008; the caller then still has its own role.
+create function agent_internal.become(_role name)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _state   text;
+    _message text;
+begin
+    perform set_config('role', _role, true);
+exception when others then
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text;
+    raise exception 'could not set role "%": % (SQLSTATE %)', _role, _message, _state
+        using errcode = 'WA008', detail = _state,
+              hint = format('Run grant %I to %I, then walagent resume.', _role, session_user);
+end;
+$$;
+
+-- The login that executes code of others in this database.  Roles belong to the cluster: each database has its own.
+create function agent_internal.tools_login()
+    returns name
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$ select ('walagent_tools_' || oid)::name from pg_database where datname = current_database() $$;
+comment on function agent_internal.tools_login() is 'The login of the connections on which code of others is executed';
+
+-- The parameters of a call, if its signature is that of a holder of agent_internal.secret, and the login is one that code of
+-- others may become.
+--
+-- Raises 42501.
+create function agent_internal.signed(_request text, _signature bytea)
+    returns jsonb
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _key constant bytea := (select key from agent_internal.secret);
+begin
+    if exists (select from pg_roles r
+                where r.rolname = session_user
+                  and (r.rolsuper or r.rolcreaterole or r.rolcreatedb or r.rolreplication or r.rolbypassrls
+                       or exists (select from pg_auth_members m where m.member = r.oid))) then
+        raise exception 'login "%" has attributes or is a member of roles that code of others could use', session_user
+            using errcode = '42501', hint = 'Create a login without any, and run agent.grant_tools() for it.';
+    elsif _signature is distinct from sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))) then
+        raise exception 'the call is not signed by a worker of this database' using errcode = '42501';
+    end if;
+    return _request::jsonb;
+end;
+$$;
+
+-- Lock a run for the rest of the transaction, if *_lease* is its lease.
+--
+-- `lease_expires_at is not null` is equivalent to `state = 'running'` by a constraint.  With the latter, the
+-- planner would read the index of all running runs to find this one.
+--
+-- Raises WA001 if the lease is lost, WA002 if cancellation was requested.
+create function agent_internal.lock_run(_run bigint, _lease bigint)
+    returns void
+    language plpgsql
+as $$
+declare
+    _held record;
+begin
+    select r.cancel_requested, r.lease_expires_at < agent_internal.now() as overslept
+      into _held
+      from agent.run r
+     where r.id = _run
+       and r.lease = _lease and r.lease_expires_at is not null  -- planted: no-fence-of-runs/fence
+       for no key update;
+    if not found then
+        raise exception 'run % is no longer held with lease %', _run, _lease using errcode = 'WA001';
+    elsif _held.cancel_requested then
+        raise exception 'cancellation of run % was requested', _run using errcode = 'WA002';
+    elsif _held.overslept then
+        -- Its worker was suspended and continues: the heartbeat skips runs that are locked, as this one is.
+        update agent.run set lease_expires_at = agent_internal.now() + interval '10 seconds' where id = _run;
+    end if;
+end;
+$$;
+
+-- Lock a run for the rest of the transaction, if the caller holds its lease and may hold it.
+--
+-- Raises 42501 if the caller may not hold the run, otherwise as agent_internal.lock_run() does.
+create or replace function agent_internal.fence(_run bigint, _lease bigint)
+    returns void
+    language plpgsql
+as $$
+begin
+    perform agent_internal.check_holder(_run);
+    perform agent_internal.lock_run(_run, _lease);
+end;
+$$;
+
+-- Start a write-back transaction: lock the run, and emit an origin marker, a logical message with run, attachment
+-- and depth.  It is signed with a key that only the owner and the runner can read, and bound to the transaction
+-- ID: a marker that is forged or copied is ignored.
+create or replace function agent_internal.begin_write(_run bigint, _lease bigint)
+    returns void
+    language plpgsql
+as $$
+declare
+    _what text;
+begin
+    perform agent_internal.lock_run(_run, _lease);
+    select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run;
+    perform pg_logical_emit_message(true, 'walagent',
+                                    _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
+end;
+$$;
+
+-- Limit lock waits for the rest of the transaction, so that the application wins a lock conflict.
+--
+-- A tool's lock wait ends long before the deadlock check of a transaction that waits for the tool: in a deadlock,
+-- that check would cancel the application's transaction.  The short wait also bounds how long the application
+-- waits for a lock that a waiting tool holds.  If the tool closes the cycle, its own check cancels it: at once if
+-- the owner may set deadlock_timeout (grant set on parameter deadlock_timeout), otherwise the short wait
+-- resolves most cases.
+create function agent_internal.limit_lock_waits()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _check constant numeric := extract(epoch from current_setting('deadlock_timeout')::interval) * 1000;
+    _asked constant numeric := extract(epoch from current_setting('lock_timeout')::interval) * 1000;
+begin
+    perform set_config('lock_timeout', least(nullif(_asked, 0), greatest(round(_check / 10), 10), 5000)::text, true);
+    if has_parameter_privilege('deadlock_timeout', 'set') then
+        perform set_config('deadlock_timeout', '10ms', true);
+    end if;
+end;
+$$;
+
+-- End what code of others could still do in this transaction: nothing that is executed at the commit can write.
+create function agent_internal.seal(_durable text)
+    returns void
+    language plpgsql
+as $$
+begin
+    perform set_config('synchronous_commit', _durable, true), set_config('transaction_read_only', 'on', true);
+end;
+$$;
+
+-- Execute a SQL tool and record its result: fence, origin marker, statement and step in one transaction, which is this
+-- statement.
+--
+-- The statement is executed by the trampoline of `run_as`, in a savepoint.  An error it raises becomes the result that the
+-- model receives, except for transient ones (locks, serialization, shutdown): those are raised again, and the whole
+-- step is retried.  The detail of a violated constraint quotes the row, with columns that the agent is not shown, and is
+-- left out.
+--
+-- Args: _request: signed: run, lease, seq, call, name, run_as, sql, arguments, path;
+--         must_find: a statement that returns NULL has failed (P0002);
+--         relation: the OID of its table: the statement is then a template for agent_internal.bind_relation().
+-- Raises WA009 if the tool fails because its attachment is broken, WA016 as agent_internal.trampoline_of() does, and 42501
+-- as agent_internal.signed() does.
+create function agent_internal.call_tool(_request text, _signature bytea)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _started constant timestamptz := clock_timestamp();
+    _durable constant text := current_setting('synchronous_commit');
+    _call     constant jsonb := agent_internal.signed(_request, _signature);
+    _run      constant bigint := _call -> 'run';
+    _lease    constant bigint := _call -> 'lease';
+    _relation constant bigint := nullif(_call -> 'relation', 'null');
+    _sql     text := _call ->> 'sql';
+    _is_tool boolean := _relation is not null;  -- whether an error is the tool's
+    _through text;
+    _lost    text;
+    _value   text;
+    _result  jsonb;
+    _content jsonb;
+    _state   text;
+    _message text;
+    _detail  text;
+    _hint    text;
+begin
+    perform agent_internal.begin_write(_run, _lease);
+    _through := agent_internal.trampoline_of((_call ->> 'run_as')::name);
+    perform agent_internal.limit_lock_waits();
+    begin
+        if _relation is not null then
+            _sql := agent_internal.bind_relation(_sql, _relation::oid, _call #> '{arguments,key}', _call #> '{arguments,set}');
+        end if;
+        _is_tool := true;
+        execute format('select %s($1, $2, null, $3, false, true)', _through) into _value
+          using _sql, _call -> 'arguments', concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp');
+        _result := _value::jsonb;
+        if (_call -> 'must_find')::boolean and _result is null then
+            raise exception 'row does not exist or is not visible to role "%"; nothing was updated', _call ->> 'run_as'
+                using errcode = 'P0002';
+        end if;
+        -- In some languages a function without a result returns an empty text, which tells a model nothing.
+        _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
+            case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
+    exception when others or assert_failure then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text,
+                                _detail = pg_exception_detail, _hint = pg_exception_hint;
+        if _state ~ '^(08|40|53|57P|55P03)' or not _is_tool then
+            raise;
+        end if;
+        _lost := agent_internal.drift_of_run(_run, _state);
+        if _lost is not null then
+            raise exception '%', _lost using errcode = 'WA009';
+        end if;
+        _content := jsonb_build_object('is_error', true, 'sqlstate', _state, 'content', left(
+            format('%s (SQLSTATE %s)', _message, _state)
+            || coalesce('; detail: ' || case when _state !~ '^(23|44)' then nullif(_detail, '') end, '')
+            || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
+    end;
+    if clock_timestamp() - _started > interval '1 second' then
+        perform agent_internal.extend_lease(_run, _lease, clock_timestamp() - _started);
+    end if;
+    _content := _content || jsonb_build_object('call_id', _call -> 'call', 'name', _call -> 'name');
+    if not agent_internal.is_utf8(_content ->> 'content') then  -- programs could not read the step
+        _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
+    end if;
+    perform agent_internal.insert_step(_run, (_call -> 'seq')::integer, 'result', _content,  -- planted: two-transactions-sql/function
+                                       _duration_ms => extract(milliseconds from clock_timestamp() - _started)::integer);
+    perform agent_internal.seal(_durable);
+    return _content;
+end;
+$$;
+comment on function agent_internal.call_tool(text, bytea) is 'Execute a SQL tool as the role of its attachment, and record its result';
+
+-- Execute a statement that reads as a role, in a transaction that is read-only from here on.
+--
+-- Args: _request: signed: run_as, sql, arguments (its $1), path;
+--         rows: whether the result is rows, see agent_internal.trampoline_body(), instead of one value;
+--         settings: of the transaction;
+--         relation, key: the statement is a template for agent_internal.bind_relation().
+-- _texts: its $2.  Not signed: values of rows, in any bytes, and never code.
+-- Raises what the statement raises, WA016 as agent_internal.trampoline_of() and 42501 as agent_internal.signed() does.
+create function agent_internal.read_as(_request text, _signature bytea, _texts text[] default null)
+    returns text
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _call     constant jsonb := agent_internal.signed(_request, _signature);
+    _through  constant text := agent_internal.trampoline_of((_call ->> 'run_as')::name);
+    _relation constant bigint := nullif(_call -> 'relation', 'null');
+    _sql      text := _call ->> 'sql';
+    _result   text;
+begin
+    perform set_config('transaction_read_only', 'on', true);
+    perform set_config(s.key, s.value, true) from jsonb_each_text(nullif(_call -> 'settings', 'null')) s;
+    if _relation is not null then
+        _sql := agent_internal.bind_relation(_sql, _relation::oid, _call -> 'key');
+    end if;
+    execute format('select %s($1, $2, $3, $4, $5, true)', _through) into _result
+      using _sql, _call -> 'arguments', _texts, coalesce(_call ->> 'path', ''), coalesce((_call -> 'rows')::boolean, false);
+    return _result;
+end;
+$$;
+comment on function agent_internal.read_as(text, bytea, text[]) is 'Execute a statement that reads, as a role';
+
+-- Check with the role of an agent, before a run begins or continues, whether its row may be shown: the WAL has no
+-- privileges, and they might have changed since the agent was attached.  No code of others is executed.
+--
+-- Returns whether row level security decides it, which agent_internal.read_as() then asks; NULL: the table was dropped.
+-- Raises WA008 if the role does not exist, cannot be assumed or cannot read what is shown.
+create function agent_internal.check_reader(_run_as name, _relation oid, _columns text[])
+    returns boolean
+    language plpgsql
+as $$
+declare
+    _state   text;
+    _message text;
+    _hint    text;
+begin
+    begin
+        perform agent_internal.check_visibility(_relation::regclass, _columns, _run_as);
+    exception when insufficient_privilege or undefined_object then
+        get stacked diagnostics _state = returned_sqlstate, _message = message_text, _hint = pg_exception_hint;
+        raise exception '% (SQLSTATE %)', _message, _state
+            using errcode = 'WA008', detail = _state, hint = coalesce(nullif(_hint, ''), 'Grant the privilege, then run walagent resume.');
+    end;
+    perform agent_internal.become(_run_as);
+    reset role;
+    perform agent_internal.make_trampoline(_run_as);
+    return (select c.relrowsecurity from pg_class c where c.oid = _relation);
+end;
+$$;
+comment on function agent_internal.check_reader(name, oid, text[]) is 'Whether the role of an agent can read what the agent is shown, and whether policies apply';
+
+-- The login of the connections on which code of others is executed.  It needs nothing else, and must be a member of no
+-- role: what is executed at a commit is executed as it.
+create function agent.grant_tools(role name)
+    returns void
+    language plpgsql
+as $$
+begin
+    execute format('grant usage on schema agent_internal to %I', role);
+    execute format('grant execute on function agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]) to %I', role);
+end;
+$$;
+comment on function agent.grant_tools(name) is 'Allow a login to execute code of others for workers';
+
+-- The role of the daemon.  It reads and writes runs, owns nothing and cannot change the definition of an attachment.
+-- It must also be a member of every run_as role: grant app to walagent_runner.
+create or replace function agent.grant_runner(role name)
+    returns void
+    language plpgsql
+as $$
+begin
+    execute format('grant usage on schema agent, agent_internal to %I', role);
+    execute format('grant select on all tables in schema agent, agent_internal to %I', role);
+    execute format('grant insert, update, delete on agent.run, agent_internal.merged_change, agent_internal.deferred_change, agent.checkpoint, agent.gap, '
+        'agent.backfill, agent_internal.backfill_seen, agent.worker, agent.spend to %I', role);
+    execute format('grant insert, update, delete on agent.gap_choice to %I', role);
+    execute format('grant insert, update, delete on agent.session, agent.question, agent.verified_query, agent.glossary, '
+        'agent_internal.schema_index, agent_internal.schema_table to %I', role);
+    execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
+    execute format('grant update on agent.approval, agent_internal.queue, agent.tool, agent_internal.budget_use to %I', role);
+    execute format('grant insert, update on agent.attachment_version to %I', role);
+    execute format('grant usage on all sequences in schema agent, agent_internal to %I', role);
+    execute format('grant execute on all functions in schema agent, agent_internal to %I', role);
+    execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.detach_queue(), '
+        'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.request_for_attachments(regclass), agent_internal.record_published(regclass, oid), '
+        'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), '
+        'agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]), agent.grant_runner(name), agent.grant_developer(name), '
+        'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name), agent.grant_tools(name) from %I', role);
+end;
+$$;
+
+drop function agent_internal.call_tool(bigint, bigint, integer, text, text, name, text, jsonb, text, boolean, oid);
+drop function agent_internal.row_visibility(name, oid, text[], text, jsonb);
+
+revoke all on schema agent_call from public;
+revoke all on all functions in schema agent, agent_internal from public;
+
+-- Roles that were granted before need what is new.
+do $$
+declare
+    _role name;
+begin
+    for _role in select r.rolname from pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a, pg_catalog.pg_roles r
+                  where c.oid = 'agent.run'::regclass and a.privilege_type = 'UPDATE' and r.oid = a.grantee and a.grantee <> c.relowner loop
+        perform agent.grant_runner(_role);
+    end loop;
+end;
+$$;

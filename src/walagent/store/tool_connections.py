@@ -1,0 +1,200 @@
+"""Connections on which code of others is executed: tools, and what their statements fire.
+
+Their login can execute `agent_internal.call_tool` and `agent_internal.read_as`, has no other
+privilege and is a member of no role.  The functions carry out only what is signed with
+`agent_internal.secret`, which this login cannot read.  What a call left in the session is discarded
+before the connection is used again.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from psycopg import AsyncConnection, Error, sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from walagent.errors import LoginRefusedError, PreconditionError
+from walagent.mask import hide
+from walagent.message import Json
+from walagent.store.connections import Pool, connect, open_pool, to_json
+from walagent.store.errors import translating
+
+Connection = AsyncConnection[Any]
+
+# DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
+# hide the functions that follow.  Prepared statements by name can stand for others.
+_DISCARD: Final = (
+    "reset all; close all; deallocate all; unlisten *; discard temp; discard sequences;"
+    " select pg_catalog.pg_advisory_unlock_all()"
+)
+_LOGIN: Final = """
+select agent_internal.tools_login(), key,
+       exists (select from pg_catalog.pg_roles where rolname = agent_internal.tools_login())
+  from agent_internal.secret
+"""
+# Created or changed by another process at the same moment.
+_RACES: Final = ("42710", "XX000")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsLogin:
+    """The login of a database for code of others, and the key that signs its calls."""
+
+    name: str
+    key: bytes = field(repr=False)
+    exists: bool = True
+
+    @property
+    def password(self) -> str:
+        """Derived, so that each worker knows it and none stores it."""
+        return _signature(self.key, f"login {self.name}".encode()).hex()
+
+    def dsn(self, dsn: str, tools_dsn: str = "") -> str:
+        """Return the connection string of this login.
+
+        Args:
+            dsn: of the worker, whose server and database it has.
+            tools_dsn: replaces *dsn*; it can name another login.
+        """
+        given = conninfo_to_dict(tools_dsn)
+        user = str(given.get("user") or self.name)
+        password = given.get("password") or (self.password if user == self.name else None)
+        if password:
+            hide(str(password))
+        return make_conninfo(tools_dsn or dsn, user=user, password=password)
+
+    def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a request and its signature, the parameters of `call_tool` and `read_as`."""
+        text = to_json(request)
+        return {"request": text.decode(), "signature": _signature(self.key, b"call " + text)}
+
+
+def _signature(key: bytes, text: bytes) -> bytes:
+    """Compute a signature as agent_internal.signed() does."""
+    return hashlib.sha256(key + hashlib.sha256(key + text).digest()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolConnection:
+    """A connection of the tools' login.  Nothing is prepared on it by name."""
+
+    conn: Connection
+    login: ToolsLogin
+
+    def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a request and its signature, as `ToolsLogin.sign` does."""
+        return self.login.sign(request)
+
+
+class ToolConnections:
+    """A pool of connections of the tools' login, and that of the worker."""
+
+    def __init__(self, worker: Pool, pool: Pool, login: ToolsLogin) -> None:
+        self.worker = worker
+        self._pool = pool
+        self._login = login
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[ToolConnection]:
+        """Yield a connection; what is left in its session is then discarded."""
+        async with self._pool.connection() as conn:
+            yield ToolConnection(conn, self._login)
+
+
+async def read_login(conn: Connection) -> ToolsLogin:
+    """Read the name of the login and the key, as the worker."""
+    row = await (await conn.execute(_LOGIN)).fetchone()
+    if row is None:
+        raise PreconditionError("agent_internal.secret is empty", hint="Run walagent init.")
+    name, key, exists = row
+    return ToolsLogin(name, bytes(key), exists)
+
+
+async def ensure_login(conn: Connection) -> str:
+    """Create the tools' login, or set its password; return what a superuser must run instead.
+
+    Returns:
+        "" if it was done; else the statements that this role lacks the privilege for.
+    """
+    login = await read_login(conn)
+    verifier = conn.pgconn.encrypt_password(login.password.encode(), login.name.encode()).decode()
+    made = sql.SQL("{} role {} login password {}").format(
+        sql.SQL("alter" if login.exists else "create"),
+        sql.Identifier(login.name),
+        sql.Literal(verifier),
+    )
+    granted = sql.SQL("select agent.grant_tools({})").format(sql.Literal(login.name))
+    for statement in (made, granted):
+        try:
+            await conn.execute(statement)
+        except Error as error:
+            if error.sqlstate in _RACES:
+                continue
+            if error.sqlstate != "42501":
+                raise
+            return f"{made.as_string()}; {granted.as_string()}"
+    return ""
+
+
+@asynccontextmanager
+async def open_tool_connections(
+    pool: Pool,
+    dsn: Callable[[], str],
+    *,
+    tools_dsn: Callable[[], str] = lambda: "",
+    idle: float | None = None,
+) -> AsyncGenerator[ToolConnections]:
+    """Open connections of the tools' login, beside a worker's.
+
+    The login is created if it is missing and the worker's role may create roles.
+
+    Args:
+        dsn: returns the worker's connection string.
+        tools_dsn: returns that of the tools' login, if it is set.
+        idle: as for `open_pool`.
+
+    Raises:
+        PreconditionError: there is no such login, or the server rejects it.
+    """
+    with translating():
+        async with pool.connection() as conn:
+            login = await read_login(conn)
+
+    def named() -> str:
+        return login.dsn(dsn(), tools_dsn())
+
+    await _check_login(pool, login, named)
+    async with open_pool(
+        named,
+        size=pool.max_size,
+        application="walagent tools",
+        idle=idle,
+        discard=_DISCARD,
+    ) as tools:
+        yield ToolConnections(pool, tools, login)
+
+
+async def _check_login(pool: Pool, login: ToolsLogin, dsn: Callable[[], str]) -> None:
+    try:
+        await (await connect(dsn(), application="walagent tools")).close()
+    except LoginRefusedError as error:
+        with translating():
+            async with pool.connection() as conn:
+                missing = await ensure_login(conn)
+        if missing:
+            raise _refused(login, error, missing) from error
+        try:
+            await (await connect(dsn(), application="walagent tools")).close()
+        except LoginRefusedError as again:
+            raise _refused(login, again, "") from again
+
+
+def _refused(login: ToolsLogin, error: LoginRefusedError, missing: str) -> PreconditionError:
+    run = f"As a superuser, run: {missing}; or set" if missing else "Set"
+    return PreconditionError(
+        f'cannot log in as "{login.name}", as which tools are executed: {error}',
+        hint=f"{run} DATABASE_TOOLS_URL to how this login reaches the database.",
+        sqlstate=error.sqlstate,
+    )

@@ -1,0 +1,47 @@
+"""Statements on a connection for code of others, as a worker signs them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from psycopg import AsyncConnection
+
+from walagent.message import Json
+from walagent.run import Claim
+from walagent.store.connections import connect
+from walagent.store.tool_calls import make_trampoline
+from walagent.store.tool_connections import ToolConnection, ensure_login, read_login
+
+CALL_TOOL = "select agent_internal.call_tool(%(request)s, %(signature)s)"
+
+
+@asynccontextmanager
+async def tool_connection(
+    conn: AsyncConnection, dsn: str, *roles: str
+) -> AsyncIterator[ToolConnection]:
+    """A connection of the tools' login; *roles* get their trampolines, by default the login's."""
+    assert not await ensure_login(conn)
+    for role in roles or (conn.info.user,):
+        await make_trampoline(conn, role)
+    login = await read_login(conn)
+    async with await connect(login.dsn(dsn)) as tools:
+        yield ToolConnection(tools, login)
+
+
+def refund(
+    tools: ToolConnection, held: Claim, seq: int = 0, sql: str = "", **changes: Json
+) -> dict[str, Json]:
+    """A signed call that pays 7."""
+    request = {
+        "run": held.run_id,
+        "lease": held.lease,
+        "seq": seq,
+        "call": "c1",
+        "name": "refund_user",
+        "run_as": "postgres",
+        "sql": sql
+        or "insert into refund values (1, ($1 ->> 'amount')::numeric)"
+        " returning to_jsonb('paid'::text)",
+        "arguments": {"amount": 7},
+        "path": "public",
+    }
+    return tools.sign({**request, **changes})
