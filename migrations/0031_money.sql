@@ -261,6 +261,11 @@ begin
             raise exception 'tool "%" does not exist', _name
                 using errcode = 'WA011',
                       hint = 'A tool is a row of agent.tool or a function in the search_path. '
+                             || coalesce(substring(agent_internal.suggest(_name, array(
+                                    select proname::text from pg_catalog.pg_proc
+                                     where pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
+                                                                       from unnest(agent_internal.schemas_of(_attachment.search_path)) n))))
+                                    from '^Did you mean "[^"]*"[?] '), '')
                              || agent_internal.suggest(_name, (select array_agg(name) from agent.tool where enabled));
         end if;
         perform agent_internal.check_function(_name, _function, _attachment.run_as);
@@ -377,6 +382,8 @@ drop function agent.attach(regclass, text, text, text[], text, text[], text, tex
     interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name);
 
 -- Attach an agent, with named arguments.  Creates or changes the agent that has the name of the attachment.
+--
+-- Args: replace: change an attachment of this name and table that was made in SQL, instead of raising WA013.
 create function agent.attach(
     target        regclass,
     model         text,
@@ -406,7 +413,8 @@ create function agent.attach(
     max_attempts  integer default 5,
     query_as      name default null,
     finish        text default null,
-    max_output_tokens integer default null
+    max_output_tokens integer default null,
+    replace       boolean default false
 )
     returns bigint
     language plpgsql
@@ -415,8 +423,11 @@ as $$
 declare
     _name text := coalesce(attach.name, (select relname from pg_catalog.pg_class where oid = attach.target));
     _id   bigint;
+    _old  agent.attachment;
     _state   text;
     _message text;
+    _table   text;
+    _constraint text;
     _detail  text;
     _hint    text;
 begin
@@ -425,9 +436,15 @@ begin
             using errcode = 'WA010';
     end if;
     perform agent_internal.check_model(attach.model);
-    if exists (select from agent.attachment a where a.name = _name) then
+    select * into _old from agent.attachment a where a.name = _name for update;
+    if _old.id is not null and (not attach.replace or _old.relation <> attach.target or _old.source <> 'sql') then
         raise exception 'attachment "%" already exists', _name
-            using errcode = 'WA013', hint = format('Use another name, or first run select agent.detach(%L).', _name);
+            using errcode = 'WA013',
+                  detail = case when attach.replace and _old.source <> 'sql' then 'It comes from a file.'
+                                when attach.replace then format('It belongs to table %s.', _old.relation) else '' end,
+                  hint = case when _old.source <> 'sql' then 'Change the file and run walagent apply.'
+                              when _old.relation <> attach.target then format('Use another name, or first run select agent.detach(%L).', _name)
+                              else 'Add replace => true (in a spec: replace=true) to change it, or use another name.' end;
     end if;
     insert into agent.agent (name, model, system_prompt, tools, tool_choice, examples, parameters,
                              max_steps, max_tokens, max_cost, max_seconds, max_attempts, finish, max_output_tokens)
@@ -440,6 +457,14 @@ begin
            max_tokens = excluded.max_tokens, max_cost = excluded.max_cost,
            max_seconds = excluded.max_seconds, max_attempts = excluded.max_attempts,
            finish = excluded.finish, max_output_tokens = excluded.max_output_tokens;
+    if _old.id is not null then
+        update agent.attachment
+           set (agent, ops, condition, columns, writes, bind, approve, run_as, query_as, ordering_key, debounce, cap, backfill, server_filter, max_depth)
+             = row (_name, attach.ops, attach.condition, attach.columns, attach.writes, attach.bind, attach.approve, attach.run_as, attach.query_as,
+                    attach.ordering_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
+         where id = _old.id;
+        return _old.id;
+    end if;
     insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve,
                                   run_as, query_as, ordering_key, debounce, cap, backfill, server_filter, max_depth)
     values (_name, _name, attach.target, attach.ops, attach.condition, attach.columns, attach.writes, attach.bind,
@@ -448,8 +473,16 @@ begin
     return _id;
 exception when others then
     -- Raised again from here: psql would print the stack of PL/pgSQL functions.
-    get stacked diagnostics _state = returned_sqlstate, _message = message_text,
-                            _detail = pg_exception_detail, _hint = pg_exception_hint;
+    get stacked diagnostics _state = returned_sqlstate, _message = message_text, _table = table_name,
+                            _detail = pg_exception_detail, _hint = pg_exception_hint, _constraint = constraint_name;
+    if _state = '23514' then
+        select format('invalid value of "%s": expected %s', a.attname, substring(pg_get_constraintdef(c.oid) from '^CHECK \(\((.*)\)\)$'))
+          into strict _message
+          from pg_catalog.pg_constraint c join pg_catalog.pg_attribute a on a.attrelid = c.conrelid and a.attnum = c.conkey[1]
+         where c.conname = _constraint and c.conrelid = format('agent.%I', _table)::regclass;
+        _message := regexp_replace(_message, '::[a-z ]+', '', 'g');
+        _detail := '';
+    end if;
     if _detail <> '' and _hint <> '' then
         raise exception using errcode = _state, message = _message, detail = _detail, hint = _hint;
     elsif _detail <> '' then
@@ -462,7 +495,7 @@ end;
 $$;
 
 comment on function agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[],
-    interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer)
+    interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer, boolean)
     is 'Attach an agent to a table, with named arguments';
 
 -- Attach an agent by a spec: agent.attach('tickets', 'model=gpt-4o, system_prompt="...", tools=[a, b]').
@@ -475,7 +508,7 @@ as $$
 declare
     _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,query_as,ordering_key,'
         'debounce,cap,backfill,server_filter,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts,'
-        'finish,max_output_tokens}';
+        'finish,max_output_tokens,replace}';
     _lists constant text[] := '{tools,on,columns,writes,bind,approve,ordering_key}';
     _spec  jsonb;
     _table regclass := to_regclass(target);
@@ -489,9 +522,12 @@ begin
     if _table is null then
         raise exception 'table "%" does not exist', target
             using errcode = 'WA013',
-                  hint = agent_internal.suggest(target, (select array_agg(relname::text) from pg_catalog.pg_class
-                                                 where relkind in ('r', 'p') and pg_table_is_visible(oid)
-                                                   and relnamespace <> 'pg_catalog'::regnamespace));
+                  hint = coalesce((select format('Did you mean "%s"?', oid::regclass) from pg_catalog.pg_class
+                                    where relkind in ('r', 'p') and relname = target and not pg_table_is_visible(oid)
+                                    order by oid limit 1),
+                                  agent_internal.suggest(target, (select array_agg(relname::text) from pg_catalog.pg_class
+                                                                   where relkind in ('r', 'p') and pg_table_is_visible(oid)
+                                                                     and relnamespace <> 'pg_catalog'::regnamespace)));
     end if;
     for _key in select jsonb_object_keys(_spec) loop
         if _key <> all (_known) then
@@ -533,7 +569,8 @@ begin
         max_seconds   => agent_internal.spec_cast(_spec, 'max_seconds', 'integer', '600')::integer,
         max_attempts  => agent_internal.spec_cast(_spec, 'max_attempts', 'integer', '5')::integer,
         finish        => _spec ->> 'finish',
-        max_output_tokens => agent_internal.spec_cast(_spec, 'max_output_tokens', 'integer', null)::integer);
+        max_output_tokens => agent_internal.spec_cast(_spec, 'max_output_tokens', 'integer', null)::integer,
+        replace       => agent_internal.spec_cast(_spec, 'replace', 'boolean', 'false')::boolean);
 exception when others then
     -- Raised again from here: psql would print the stack of PL/pgSQL functions.
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
@@ -559,7 +596,7 @@ declare
 begin
     for _new, _like in
         select * from (values
-            ('agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[], interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer)'::regprocedure, 'agent.detach(text)'::regprocedure),
+            ('agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[], interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer, boolean)'::regprocedure, 'agent.detach(text)'::regprocedure),
             ('agent_internal.check_model(agent.agent, jsonb)', 'agent_internal.check_model(text)'),
             ('agent_internal.json_schema_of(text, jsonb)', 'agent_internal.json_schema_of(oid, integer)')) as f (new, alike)
     loop

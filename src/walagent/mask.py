@@ -15,10 +15,11 @@ _SHORTEST = 6  # a shorter secret would mask ordinary words, and is easy to gues
 _PATTERNS = (
     # scheme://user:password@host; up to the last @ of the word, for passwords with an @
     (re.compile(r"(://[^\s:/@]*:)\S+@"), rf"\1{_MASK}@"),
-    # password=… and sslpassword=… of a connection string, bare or quoted; "api_key": "…" of JSON
+    # password=… and sslpassword=… of a connection string, bare or quoted; "api_key": "…" of JSON;
+    # but not the "…" of a hint
     (
         re.compile(
-            r"""((?:password|passwd|pgpassword|secret|token|api[_-]?key)["']?\s*[=:]\s*)"""
+            r"""((?:password|passwd|pgpassword|secret|token|api[_-]?key)["']?\s*[=:]\s*)(?!-?…)"""
             r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[^\s&,;]+)""",
             re.IGNORECASE,
         ),

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error
+from psycopg.errors import InsufficientPrivilege
 
 from walagent.errors import PreconditionError
-from walagent.store.errors import translating
+from walagent.store.errors import translated, translating
 from walagent.store.migrations import (
     Applied,
     Migration,
@@ -48,11 +49,28 @@ async def migrate(
         await lock_migrations(conn)
     plan = await plan_migrations(conn)
     for migration in plan:
-        with translating():
+        try:
             async with conn.transaction():
                 await apply_migration(conn, migration)
+        except InsufficientPrivilege as error:
+            raise PreconditionError(
+                str(error.diag.message_primary), hint=await _grant(conn), sqlstate=error.sqlstate
+            ) from error
+        except Error as error:
+            raise translated(error) from error
         on_applied(migration)
     return plan
+
+
+async def _grant(conn: Connection) -> str:
+    """Return the statement that allows this role to create the schema; "" if it can."""
+    cursor = await conn.execute(
+        "select has_database_privilege(current_database(), 'create'),"
+        " format('grant create on database %I to %I', current_database(), current_user)"
+    )
+    row = await cursor.fetchone()
+    allowed, statement = row or (True, "")
+    return "" if allowed else statement
 
 
 def is_new(plan: Sequence[Migration]) -> bool:

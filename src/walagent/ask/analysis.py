@@ -17,6 +17,7 @@ from walagent.ask.calculate import Number, calculate
 from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.errors import ConfigError, InvalidCallError
+from walagent.extras import install_hint
 from walagent.guard.query import ReadLimits, RowBuffer
 from walagent.rows.rows import ResultColumn, Rows
 
@@ -111,7 +112,7 @@ def _database(limits: AnalysisLimits) -> "DuckDBPyConnection":
         import duckdb  # noqa: PLC0415 - an extra, and only this step needs it
     except ImportError as error:
         raise ConfigError(
-            "ANALYZE needs DuckDB, which is not installed", hint="pip install 'walagent[ask]'"
+            "ANALYZE needs DuckDB, which is not installed", hint=install_hint("walagent[ask]")
         ) from error
     return duckdb.connect(
         ":memory:",

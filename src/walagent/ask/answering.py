@@ -142,7 +142,7 @@ def searcher_of(settings: AskSettings, environment: Environment | None = None) -
         if key is None:
             raise ConfigError(
                 f"ask.search: key {name} of {search.provider} is not set",
-                hint=f"Set {name} in the environment, or LoadCredential={name}:… in the unit.",
+                hint=f"Set the environment variable {name}, or load it as a systemd credential.",
             )
     return make_searcher(
         SearchSpec(search.provider, key, search.base_url or "", search.results, search.timeout)

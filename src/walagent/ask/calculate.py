@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from walagent.errors import ConfigError, InvalidCallError
+from walagent.extras import install_hint
 
 Number = int | float
 
@@ -85,7 +86,7 @@ def _library() -> ModuleType:
     except ImportError as error:
         raise ConfigError(
             "arithmetic needs simpleeval, which is not installed",
-            hint="pip install 'walagent[ask]'",
+            hint=install_hint("walagent[ask]"),
         ) from error
     return simpleeval
 

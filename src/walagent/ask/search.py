@@ -18,6 +18,7 @@ from walagent.ask.plan import PlanStep
 from walagent.ask.results import StepResult
 from walagent.backoff import backoff
 from walagent.errors import ConfigError, ToolFailedError
+from walagent.extras import install_hint
 from walagent.message import Json
 from walagent.rows.rows import ResultColumn, Rows
 
@@ -214,7 +215,7 @@ class _Library:
         except ModuleNotFoundError as error:
             raise ConfigError(
                 "ask.search: the library ddgs is not installed",
-                hint="pip install 'walagent[search]', or name another provider",
+                hint=f"{install_hint('walagent[search]')}, or name another provider",
             ) from error
         self._spec = spec
         # Several engines one after the other; a proxy is named by its own variable, DDGS_PROXY.

@@ -156,16 +156,20 @@ def resume_(where: Where, attachment: str) -> None:
 
 
 @click.command("agents")
+@click.option("--all", "unattached", is_flag=True, help="Also list agents without attachments.")
 @json_option()
 @where_options
-def agents_(where: Where, *, as_json: bool) -> None:
-    """List agents and their attachments, with the number of runs in each state."""
-    rows = ask(where, listings.list_agents)
+def agents_(where: Where, *, unattached: bool, as_json: bool) -> None:
+    """List attachments and their agents, with the number of runs in each state."""
+    found = ask(where, listings.list_agents)
+    rows = [row for row in found if unattached or row["attachment"]]
     columns = ["attachment", "relation", "on", "when", "agent", "model", "run_as", "state"]
     columns += ["pending", "running", "waiting", "failed"]
     columns += [name for name in ("backfill", "paused_reason") if any(row[name] for row in rows)]
     empty = "no agents; add one with walagent attach or apply"
     print_rows(rows, columns, as_json=as_json, empty=empty, screen=_AGENTS)
+    if not as_json and (hidden := len(found) - len(rows)):
+        say(f"note: {hidden} more without attachments; use --all to list them")
 
 
 @click.command("models")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from walagent import log
 from walagent.apply.apply import Difference, apply
 from walagent.cli.output import cell, json_option, print_json, say
 from walagent.cli.session import Where, open_session, where_options
@@ -42,6 +43,7 @@ def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_js
             f"{DEFAULT_FILE} does not exist in this directory", hint="Use --file to name the file."
         )
     session = open_session(replace(where, config=file or where.config))
+    log.configure("text", "warning")
 
     async def applied() -> list[Difference]:
         async with session.connection() as conn, conn.transaction(force_rollback=dry_run):

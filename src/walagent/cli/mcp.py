@@ -10,6 +10,7 @@ from walagent.cli.output import say
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
+from walagent.extras import install_hint
 
 
 @click.command("mcp")
@@ -48,7 +49,7 @@ def _check_extra() -> None:
             raise
         raise ConfigError(
             "walagent mcp requires the MCP SDK, which is not installed",
-            hint="pip install 'walagent[mcp]'",
+            hint=install_hint("walagent[mcp]"),
         ) from error
 
 

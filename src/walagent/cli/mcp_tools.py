@@ -4,6 +4,7 @@ import asyncio
 
 import click
 
+from walagent import log
 from walagent.cli.output import json_option
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.table import print_rows
@@ -20,6 +21,7 @@ def mcp_tools_(where: Where, *, as_json: bool) -> None:
     --json adds description and input schema: the fingerprint in the file accepts these.
     """
     session = open_session(where)
+    log.configure("text", "warning")
     rows = asyncio.run(_listed(session))
     columns = ["tool", "server", "state", "effect", "fingerprint"]
     if as_json:

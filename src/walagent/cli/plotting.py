@@ -19,6 +19,7 @@ import click
 from walagent.ask.charts import Chart, NoChart, Point, chart_of
 from walagent.cli.output import clean, say
 from walagent.errors import ConfigError, PreconditionError
+from walagent.extras import install_hint
 from walagent.rows.rows import Rows
 
 _COLORS: Final = ("bright_blue", "yellow", "green", "magenta", "cyan", "red", "white")
@@ -38,7 +39,7 @@ def check_plotting(file: Path | None) -> None:
     if find_spec(library) is None:
         raise PreconditionError(
             f"--plot{' FILE' if file else ''} requires {library}, which is not installed",
-            hint=f"pip install 'walagent[{extra}]'",
+            hint=install_hint(f"walagent[{extra}]"),
         )
     if file is not None and not file.absolute().parent.is_dir():
         raise ConfigError(f'--plot: directory "{file.absolute().parent}" does not exist')

@@ -161,7 +161,7 @@ def _check(dsn: str, named_by: str) -> None:
     except ProgrammingError:
         raise ConfigError(
             f"{named_by} is not a valid connection string",  # not shown: it may hold a password
-            hint="Use postgresql://user:password@host/database or host=… dbname=… user=….",
+            hint="Use postgresql://user@host/database or host=… dbname=… user=….",
         ) from None
     if password:
         hide(str(password))

@@ -1,5 +1,6 @@
 """Load agents.yaml as a `Config`."""
 
+import sys
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +22,11 @@ def load_config(path: Path | None, environment: Environment) -> Config:
     """
     if path is None and not DEFAULT_FILE.is_file():
         return Config()
-    return parse_text(_read(path or DEFAULT_FILE), str(path or DEFAULT_FILE), environment)
+    file = path or DEFAULT_FILE
+    config = parse_text(_read(file), str(file), environment)
+    if config.tools.modules:
+        _make_importable(file.absolute().parent)
+    return config
 
 
 def parse_text(text: str, name: str, environment: Environment) -> Config:
@@ -35,6 +40,12 @@ def parse_text(text: str, name: str, environment: Environment) -> Config:
         raise ConfigError(f"{name}: expected sections such as agents: at the top level")
     raw = expand(cast("Json", document.value), environment.find, document.place)
     return parse_config(raw, document.place)
+
+
+def _make_importable(folder: Path) -> None:
+    """Let `tools.modules` name modules beside the file; they do not hide installed ones."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
 
 
 def _read(path: Path) -> str:

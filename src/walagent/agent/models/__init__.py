@@ -10,6 +10,7 @@ from walagent.agent.models.credentials import Secrets
 from walagent.agent.models.provider import Build, Provider
 from walagent.agent.models.registry import find_provider
 from walagent.errors import ConfigError, PreconditionError
+from walagent.extras import install_hint
 from walagent.message import ModelSpec
 
 
@@ -63,5 +64,5 @@ def _load(provider: Provider) -> Build:
     except ModuleNotFoundError as error:
         raise PreconditionError(
             f"provider {provider.name} needs the module {error.name}, which is not installed",
-            hint=f'pip install "{provider.extra}"' if provider.extra else "",
+            hint=install_hint(provider.extra) if provider.extra else "",
         ) from error

@@ -129,7 +129,7 @@ def _named_key(name: str, spec: ModelSpec, secrets: Secrets) -> str:
 def _missing(spec: ModelSpec, name: str) -> ModelUnauthorizedError:
     return ModelUnauthorizedError(
         f"model {spec.name} needs a key, and there is none called {name}",
-        hint=f"set the environment variable {name}, or LoadCredential={name}:… in the unit",
+        hint=f"Set the environment variable {name}, or load it as a systemd credential.",
     )
 
 
@@ -137,7 +137,7 @@ def _kept_back(spec: ModelSpec, name: str) -> ModelUnauthorizedError:
     return ModelUnauthorizedError(
         f'credential {name} of model "{spec.name}" is not set, and models are not given variables'
         " of that name",
-        hint=f"Use LoadCredential={name}:… in the unit, or a variable whose name ends in "
+        hint="Load it as a systemd credential, or use a variable whose name ends in "
         f"{', '.join(FOR_MODELS)}.",
     )
 

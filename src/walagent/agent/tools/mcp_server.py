@@ -5,12 +5,11 @@ whether the tool is still what a person has accepted.
 """
 
 import asyncio
-import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, cast
 
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters, stdio_client
@@ -18,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, CallToolResult, Implementation
 
 from walagent import __version__
+from walagent.agent.tools.error_output import ErrorOutput
 from walagent.agent.tools.offered import Offered
 from walagent.agent.untrusted import without_control
 from walagent.errors import ToolFailedError
@@ -137,6 +137,7 @@ class Opened:
         self._stop = asyncio.Event()
         self._retired = False
         self._calls = 0
+        self._called = False
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         # In a context of its own: it serves all runs, not the one that needs it first.
         self._task = asyncio.create_task(self._keep(), name=f"mcp {spec.name}", context=Context())
@@ -158,6 +159,7 @@ class Opened:
         """Call a tool of the open connection."""
         meta: Any = {_KEY: key}
         self._calls += 1
+        self._called = True
         try:
             return await self._ready.result().call_tool(name, dict(arguments), meta=meta)
         finally:
@@ -186,7 +188,7 @@ class Opened:
         """Hold the connection; if it cannot be opened, waiting callers get the error."""
         reason: Exception = ConnectionError("closed")
         try:
-            async with _connected(self._spec) as client:
+            async with _connected(self._spec, lambda: self._called) as client:
                 self._ready.set_result(client)
                 await self._stop.wait()
         except asyncio.CancelledError:
@@ -220,7 +222,7 @@ async def _list(client: Client, spec: ServerSpec) -> dict[str, Offered]:
 
 
 @asynccontextmanager
-async def _connected(spec: ServerSpec) -> AsyncGenerator[Client]:
+async def _connected(spec: ServerSpec, may_quote: Callable[[], bool]) -> AsyncGenerator[Client]:
     us = Implementation(name="walagent", version=__version__)
     if spec.command:
         program, *arguments = spec.command
@@ -230,8 +232,10 @@ async def _connected(spec: ServerSpec) -> AsyncGenerator[Client]:
             env=dict(spec.environ),
             encoding_error_handler="replace",
         )
-        with _nowhere() as nowhere:
-            async with Client(stdio_client(started, errlog=nowhere), client_info=us) as client:
+        with ErrorOutput(spec.name, may_quote) as errors:
+            async with Client(
+                stdio_client(started, errlog=errors.stream), client_info=us
+            ) as client:
                 yield client
         return
     headers = {"Authorization": f"Bearer {spec.token}"} if spec.token else {}
@@ -241,11 +245,6 @@ async def _connected(spec: ServerSpec) -> AsyncGenerator[Client]:
         )
         async with Client(transport, client_info=us) as client:
             yield client
-
-
-def _nowhere() -> TextIO:
-    """Where a program's own log goes: it may hold what it was asked, and is not ours to keep."""
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - a stream for the child
 
 
 def _check_accepted(tool: Tool, name: str, offered: Offered | None) -> None:

@@ -108,6 +108,11 @@ def find_tools(modules: Iterable[str] = ()) -> dict[str, PythonTool]:
 def _load(name: str, load: Callable[[], Json]) -> Json:
     try:
         return load()
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"tools: {name} cannot be imported: module {error.name} does not exist",
+            hint="A module is a file beside agents.yaml, or it is installed.",
+        ) from error
     except Exception as error:
         raise ConfigError(f"tools: {name} cannot be imported: {error!r}") from error
 

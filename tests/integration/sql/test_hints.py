@@ -1,0 +1,80 @@
+"""What agent.attach says about common mistakes, without the stack of its functions."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import DESK, refused, run_all
+
+SHOP = """
+create schema shop;
+create table shop.orders (id bigint primary key, category text);
+"""
+# Of each: target, spec, SQLSTATE, and what message or hint contain.
+MISTAKES = [
+    ("orders", "model=fake", "WA013", 'Did you mean "shop.orders"?'),
+    ("shop.orders", 'model=fake, when="category is null"', "42702", "Write new.category"),
+    ("support_tickets", "model=fake, tools=[refund_usr]", "WA011", 'Did you mean "refund_user"?'),
+    ("support_tickets", "model=fake, max_steps=0", "23514", "max_steps > 0"),
+    ("support_tickets", "model=fake, cap=0", "23514", "cap > 0"),
+    ("support_tickets", "model=fake, max_cost=-1", "23514", "max_cost > "),
+    ("support_tickets", "model=fake, max_seconds=0", "23514", "max_seconds > 0"),
+    ("support_tickets", "model=fake, max_attempts=0", "23514", "max_attempts > 0"),
+    ("support_tickets", "model=fake, max_depth=101", "23514", "max_depth"),
+    ("support_tickets", "model=fake, debounce=0s", "23514", "debounce"),
+]
+OTHERS = [
+    ("support_tickets", "model=fake, colour=red"),
+    ("support_tickets", "model=fake, tools=[no_such_tool]"),
+    ("support_tickets", "model=no_such_model"),
+    ("support_tickets", "tools=[refund_user]"),
+    ("support_tickets", "model=fake, writes=[nothing]"),
+    ("support_tickets", "model=fake, columns=[nothing]"),
+    ("support_tickets", "model=fake, on=[upsert]"),
+    ("support_tickets", "model=fake, run_as=nobody_at_all"),
+    ("support_tickets", 'model=fake, when="exists (select 1)"'),
+    ("support_tickets", 'model=fake, when="new.nothing > 1"'),
+    ("support_tickets", 'model=fake, when="random() > 0.5"'),
+    ("support_tickets", "model=fake, debounce=often"),
+    ("support_tickets", "model=fake, ordering_key=[nothing]"),
+    ("pg_class", "model=fake"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("target", "spec", "state", "words"), MISTAKES)
+async def test_a_mistake_is_answered_with_what_to_write(
+    conn: AsyncConnection, target: str, spec: str, state: str, words: str
+) -> None:
+    """And no value of the row of a catalog is shown."""
+    await run_all(conn, DESK + SHOP)
+    error = await refused(conn, f"select agent.attach('{target}', '{spec}')")
+    assert error.sqlstate == state
+    assert words in f"{error.diag.message_primary} {error.diag.message_hint}"
+    assert "Failing row" not in (error.diag.message_detail or "")
+
+
+@pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql")
+@pytest.mark.parametrize(
+    ("target", "spec"), [*((target, spec) for target, spec, *_ in MISTAKES), *OTHERS]
+)
+async def test_psql_prints_one_error_and_at_most_one_hint(
+    conn: AsyncConnection, dsn: str, target: str, spec: str
+) -> None:
+    """PostgreSQL adds one line of context, which names the function that was called."""
+    await run_all(conn, DESK + SHOP)
+    await conn.commit()
+    statement = f"select agent.attach('{target}', '{spec}')"
+    ended = subprocess.run(  # noqa: ASYNC221 - nothing else runs here
+        ["psql", "-X", "-d", dsn, "-c", statement],
+        capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    first, *rest = ended.stderr.splitlines()
+    assert first.startswith("ERROR:  ")
+    kinds = [line.split(":")[0] for line in rest]
+    assert kinds.count("HINT") <= 1
+    assert set(kinds) <= {"DETAIL", "HINT", "CONTEXT"}
+    assert sum(line.startswith("CONTEXT:") for line in rest) == 1
+    assert rest[-1].startswith("CONTEXT:  PL/pgSQL function agent.attach(")
