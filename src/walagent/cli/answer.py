@@ -23,10 +23,7 @@ def show(
     Args:
         chart: the file of the chart; True: the terminal; None: no chart.
     """
-    if output == "json":
-        print_json(outcome.to_json())
-    else:
-        show_answer(outcome, output)
+    show_answer(outcome, output)
     drawn = True
     if chart is not None:
         file = None if chart is True else chart
@@ -34,11 +31,17 @@ def show(
     return drawn and outcome.status != "error"
 
 
-def show_answer(outcome: QuestionResult, output: Format = "table") -> None:
+def show_answer(outcome: QuestionResult, output: Format = "table", more: str = "") -> None:
     """Print an answer: text and rows to stdout, its evidence to stderr.
 
     CSV consists of rows only, so its text goes to stderr, too.
+
+    Args:
+        more: how to see the rows that a terminal does not show.
     """
+    if output == "json":
+        print_json(outcome.to_json())
+        return
     words = outcome.text.replace("\r\n", "\n")
     if output == "csv":
         say(words)
@@ -47,7 +50,7 @@ def show_answer(outcome: QuestionResult, output: Format = "table") -> None:
     if outcome.rows.columns:
         if output != "csv":
             click.echo()
-        print_result(outcome.rows, output)
+        print_result(outcome.rows, output, more)
     show_evidence(outcome)
 
 
@@ -65,12 +68,19 @@ def show_evidence(outcome: QuestionResult) -> None:
         say(f"note: {said}")
 
 
-def print_result(rows: Rows, output: Format) -> None:
-    """Print rows."""
+def print_result(rows: Rows, output: Format, more: str = "") -> None:
+    """Print rows; see `show_answer`."""
     match output:
         case "csv":
             print_csv(rows)
         case "markdown":
             print_markdown(rows)
-        case _:
-            print_table(rows)
+        case "json":
+            print_json(as_objects(rows))
+        case "table":
+            print_table(rows, *([more] if more else []))
+
+
+def as_objects(rows: Rows) -> list[dict[str, str | None]]:
+    """Return rows as JSON objects; values are PostgreSQL's exact text."""
+    return [dict(zip(rows.distinct_names, row, strict=True)) for row in rows.texts]

@@ -1,20 +1,21 @@
 """`walagent chat`: ask questions interactively, in a session stored in the database."""
 
 import asyncio
+import os
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 from uuid import uuid4
 
 import click
 
-from walagent.ask.answering import open_asker
 from walagent.ask.asking import Asker, check_session
 from walagent.ask.options import Options
 from walagent.ask.outcome import QuestionResult
-from walagent.cli.answer import print_result, show_answer
+from walagent.cli.answer import FORMATS, Format, print_result, show_answer
 from walagent.cli.ask import (
     candidates_option,
     describe,
@@ -24,24 +25,27 @@ from walagent.cli.ask import (
     retries_option,
     verbose_option,
 )
+from walagent.cli.chat_connections import ChatConnections
+from walagent.cli.chat_line import Line, help_lines, read_line
+from walagent.cli.export import export_csv, export_json
 from walagent.cli.output import say
+from walagent.cli.plotting import check_plotting, plot
 from walagent.cli.progress import ProgressDisplay
-from walagent.cli.session import CliSession, Where, open_session, where_options
-from walagent.config.dsn import Places
-from walagent.errors import DatabaseLostError, StatementRefusedError, WalagentError
+from walagent.cli.rows import plain_lines, print_csv
+from walagent.cli.session import Where, open_session, where_options
+from walagent.errors import (
+    DatabaseLostError,
+    PreconditionError,
+    StatementRefusedError,
+    WalagentError,
+)
+from walagent.rows.rows import Rows
 
 T = TypeVar("T")
 
 _PROMPT = "walagent> "
-_HELP = """\
-  QUESTION        ask a question; Ctrl-C cancels it
-  sql             show the statements of the last answer
-  explain         show the plan of the last statement
-  save            save the last question and statement as an example
-  index           refresh the schema index
-  history         list the questions of this session (Ctrl-R searches them)
-  history TEXT    list all your questions whose text or answer contains TEXT
-  exit, quit      quit, as Ctrl-D does"""
+_MORE: Final = "\\all shows all, \\csv FILE writes them to a file"
+_SYNTAX_ERROR: Final = "42601"
 
 
 @click.command("chat")
@@ -53,6 +57,13 @@ _HELP = """\
 @index_option
 @verbose_option
 @redis_option
+@click.option(
+    "--output",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="Format of the rows.",
+)
 @where_options
 def chat_(  # noqa: PLR0913, PLR0917 - its options
     where: Where,
@@ -61,13 +72,15 @@ def chat_(  # noqa: PLR0913, PLR0917 - its options
     pattern: str,
     retries: int,
     candidates: int,
+    output: str,
     *,
     index_first: bool,
     verbose: bool,
 ) -> None:
     """Ask questions interactively.
 
-    The session is stored in the database; the same --session continues it.
+    A typed statement runs without a model, with the privileges of questions.  The session is stored
+    in the database; the same --session continues it.
     """
     name = session if session is not None else f"chat-{uuid4().hex[:12]}"
     check_session(name)
@@ -79,58 +92,58 @@ def chat_(  # noqa: PLR0913, PLR0917 - its options
         try:
             place.open()
             say(f"session {name}; type help for help, exit to quit")
-            chat = Chat(place, name, ProgressDisplay(verbose=verbose))
+            progress = ProgressDisplay(verbose=verbose)
+            chat = Chat(place, name, progress, cast("Format", output))
             chat.run("index" if index_first else None)
         finally:
             place.close()
 
 
-class ChatConnections:
-    """The connections that answer questions, opened again after they were lost."""
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last answer or statement.
 
-    def __init__(
-        self, runner: asyncio.Runner, session: CliSession, options: Options, model: str | None
-    ) -> None:
-        """Store the settings; `open` connects."""
-        self._runner = runner
-        self._session = session
-        self._options = options
-        self._model = model
-        self._stack = AsyncExitStack()
-        self._places: Places | None = None
-        self._asker: Asker | None = None
+    Args:
+        question: "" if the statement was typed.
+        rows: None if they were not read in this process.
+    """
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run *work* to its end; Ctrl-C cancels it."""
-        return self._runner.run(work)
-
-    def open(self) -> Asker:
-        """Return the asker; connect if it is not connected."""
-        if self._asker is None:
-            self._asker = self.run(self._open())
-        return self._asker
-
-    def close(self) -> None:
-        """Close all connections; the next question opens new ones."""
-        self._asker = None
-        stack, self._stack = self._stack, AsyncExitStack()
-        self.run(stack.aclose())
-
-    async def _open(self) -> Asker:
-        places = await self._stack.enter_async_context(self._session.places())
-        asking = open_asker(places, self._session.config.ask, self._options, model=self._model)
-        return await self._stack.enter_async_context(asking)
+    question: str
+    statements: Sequence[str]
+    rows: Rows | None = None
 
 
 class Chat:
     """The prompt: reads lines and executes them."""
 
-    def __init__(self, place: ChatConnections, session: str, progress: ProgressDisplay) -> None:
+    def __init__(
+        self,
+        place: ChatConnections,
+        session: str,
+        progress: ProgressDisplay,
+        output: Format = "table",
+    ) -> None:
         """Store the parameters; `run` starts the prompt."""
         self._place = place
         self._session = session
         self._progress = progress
-        self._last: tuple[str, Sequence[str]] | None = None  # a question, and its statements
+        self._output: Format = output
+        self._last = _Last("", ())
+        self._commands: Mapping[str, Callable[[str], None]] = {
+            "help": lambda _: say("\n".join(help_lines())),
+            "sql": lambda _: say("\n\n".join(self._statements)),
+            "explain": lambda _: self._explain(),
+            "run": lambda _: self._read(self._statements[-1]),
+            "edit": lambda _: self._edit(),
+            "all": lambda _: self._page(),
+            "csv": self._csv,
+            "json": self._json,
+            "plot": self._plot,
+            "save": lambda _: self._save(),
+            "index": lambda _: say(describe(self._run(self._asker.index()))),
+            "history": self._history,
+            "delete": lambda _: self._delete(),
+        }
 
     def run(self, first: str | None = None) -> None:
         """Read and answer until exit or the end of input.
@@ -140,13 +153,14 @@ class Chat:
         """
         self._guarded(self._continue)
         if first is not None:
-            self._guarded(partial(self._do, first))
-        while (line := self._read()) is not None:
-            if line in {"exit", "quit"}:
+            self._guarded(partial(self._do, read_line(first)))
+        while (typed := self._next_line()) is not None:
+            line = read_line(typed)
+            if (line.kind, line.text) == ("command", "quit"):
                 return
             self._guarded(partial(self._do, line))
 
-    def _read(self) -> str | None:
+    def _next_line(self) -> str | None:
         """Read a line; None at the end of input."""
         while True:
             try:
@@ -183,26 +197,20 @@ class Chat:
         if isinstance(error, DatabaseLostError):
             self._place.close()  # the next question opens new connections
 
-    def _do(self, line: str) -> None:
-        match line.split(maxsplit=1):
-            case ["help"]:
-                say(_HELP)
-            case ["sql"]:
-                say("\n\n".join(self._statements))
-            case ["explain"]:
-                statement = self._statements[-1]
-                print_result(self._run(self._asker.query(f"explain {statement}")), "table")
-            case ["save"]:
-                self._save()
-            case ["index"]:
-                say(describe(self._run(self._asker.index())))
-            case ["history"]:
-                for question in self._run(self._asker.history(self._session)):
-                    say(question)
-            case ["history", words]:
-                self._find(words)
-            case _:
-                self._ask(line)
+    def _do(self, line: Line) -> None:
+        match line.kind:
+            case "command":
+                self._commands[line.text](line.argument)
+            case "unknown":
+                say(f'unknown command "{line.text}"; \\help lists the commands')
+            case "sql":
+                self._read(line.text)
+            case "perhaps sql":
+                self._read_or_ask(line.text)
+            case "question":
+                self._ask(line.text)
+
+    # Questions.
 
     def _ask(self, question: str) -> None:
         asker = self._asker
@@ -214,7 +222,7 @@ class Chat:
         """Load the session, and finish the question that an earlier process left open."""
         last = self._run(self._asker.last_answered(self._session))
         if last is not None:
-            self._last = last.question, last.sql
+            self._last = _Last(last.question, last.sql)
         _edit_lines(self._run(self._asker.history(self._session)))
         with self._progress:
             outcome = self._run(self._asker.resume(self._session, self._progress.show))
@@ -223,9 +231,113 @@ class Chat:
             self._show(outcome)
 
     def _show(self, outcome: QuestionResult) -> None:
-        self._last = outcome.question, outcome.sql
-        show_answer(outcome)
+        self._last = _Last(outcome.question, outcome.sql, outcome.rows)
+        show_answer(outcome, self._output, _MORE)
         self._progress.show_cost(outcome)
+
+    # Statements.
+
+    def _read(self, statement: str) -> None:
+        """Run a statement through the guard, without a model."""
+        rows = self._run(self._asker.query(statement))
+        question = self._last.question if statement in self._last.statements else ""
+        self._last = _Last(question, [statement], rows)
+        print_result(rows, self._output, _MORE)
+        for said in (*rows.cut, *rows.scope):
+            say(f"note: {said}")
+
+    def _read_or_ask(self, line: str) -> None:
+        """Run a statement; if PostgreSQL cannot parse it, it is a question."""
+        try:
+            self._read(line)
+        except StatementRefusedError as error:
+            if error.sqlstate != _SYNTAX_ERROR:
+                raise
+            self._ask(line)
+
+    def _explain(self) -> None:
+        explained = f"explain {self._statements[-1]}"
+        print_result(self._run(self._asker.query(explained)), "table")
+
+    def _edit(self) -> None:
+        """Edit the last statement, or an empty one, and run it."""
+        before = self._last.statements[-1] if self._last.statements else ""
+        try:
+            edited = click.edit(before, extension=".sql")
+        except click.ClickException as error:
+            raise PreconditionError(error.message, hint="Set EDITOR.") from error
+        if edited is None or not edited.strip():
+            say("not changed")
+        else:
+            self._read(edited.strip())
+
+    # Rows.
+
+    def _page(self) -> None:
+        os.environ.setdefault("LESS", "FRSX")  # wide rows are not wrapped: arrow keys scroll
+        click.echo_via_pager("\n".join(plain_lines(self._rows)))
+
+    def _csv(self, file: str) -> None:
+        if file:
+            export_csv(self._rows, file)
+        else:
+            print_csv(self._rows)
+
+    def _json(self, file: str) -> None:
+        if file:
+            export_json(self._rows, file)
+        else:
+            print_result(self._rows, "json")
+
+    def _plot(self, file: str) -> None:
+        path = Path(file) if file else None
+        check_plotting(path)
+        plot(self._rows, path)
+
+    @property
+    def _rows(self) -> Rows:
+        """The rows of the last result; of an earlier visit, they are read again."""
+        if self._last.rows is None:
+            statement = self._statements[-1]
+            self._last = replace(self._last, rows=self._run(self._asker.query(statement)))
+        assert self._last.rows is not None  # noqa: S101 - read above
+        return self._last.rows
+
+    @property
+    def _statements(self) -> Sequence[str]:
+        """The statements of the last answer, at least one."""
+        if self._last == _Last("", ()):
+            raise StatementRefusedError("no question has been asked in this session")
+        if not self._last.statements:
+            raise StatementRefusedError("the last answer has no statement")
+        return self._last.statements
+
+    # The session.
+
+    def _save(self) -> None:
+        statement = self._statements[-1]
+        if not self._last.question:
+            raise StatementRefusedError("the last statement was typed and answers no question")
+        self._run(self._asker.save(self._last.question, statement))
+        say("saved; the planner sees this statement for similar questions")
+
+    def _history(self, words: str) -> None:
+        if not words:
+            for question in self._run(self._asker.history(self._session)):
+                say(question)
+            return
+        found = self._run(self._asker.find(words))
+        for each in found:
+            when = each.asked_at.astimezone().strftime("%Y-%m-%d %H:%M")
+            say(f"{when}  {each.session}  {' '.join(each.question.split())}")
+        if not found:
+            say(f'no question contains "{words}"')
+
+    def _delete(self) -> None:
+        found = self._run(self._asker.delete_session(self._session))
+        self._last = _Last("", ())
+        _edit_lines(())
+        say(f"session {self._session} is empty" if found else "this session has no questions")
 
     @property
     def _asker(self) -> Asker:
@@ -233,29 +345,6 @@ class Chat:
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._place.run(work)
-
-    @property
-    def _statements(self) -> Sequence[str]:
-        """The statements of the last answer, at least one."""
-        if self._last is None:
-            raise StatementRefusedError("no question has been asked in this session")
-        if not self._last[1]:
-            raise StatementRefusedError("the last answer has no statement")
-        return self._last[1]
-
-    def _save(self) -> None:
-        statement = self._statements[-1]
-        assert self._last is not None  # noqa: S101 - it has statements
-        self._run(self._asker.save(self._last[0], statement))
-        say("saved; the planner sees this statement for similar questions")
-
-    def _find(self, words: str) -> None:
-        found = self._run(self._asker.find(words))
-        for each in found:
-            when = each.asked_at.astimezone().strftime("%Y-%m-%d %H:%M")
-            say(f"{when}  {each.session}  {' '.join(each.question.split())}")
-        if not found:
-            say(f'no question contains "{words}"')
 
 
 def _flat(group: BaseExceptionGroup[WalagentError]) -> Iterator[WalagentError]:

@@ -6,7 +6,7 @@ characters, so each format escapes its own; JSON has the values unchanged.
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
@@ -18,6 +18,7 @@ from walagent.rows.rows import Rows
 MOST_SHOWN: Final = 100  # rows on a terminal; more belong in a file
 
 _NUMBERS: Final = pgtypes.NUMBERS | {pgtypes.OID, pgtypes.MONEY}
+_AROUND: Final = 8  # lines of a screen for the answer's text and evidence
 _NARROW: Final = 8  # characters; the least that is readable
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")  # the first character of a formula
 _MARKUP: Final = re.compile(r"([\\`*_\[\]|~!$#])")
@@ -25,27 +26,30 @@ _NULL: Final = "NULL"
 _GAP: Final = "  "
 
 
-def print_table(rows: Rows) -> None:
-    """Print rows as a table: truncated to the width of a terminal, complete in a pipe."""
+def print_table(rows: Rows, more: str = "use --output csv to print all") -> None:
+    """Print rows as a table: truncated to the size of a terminal, complete in a pipe.
+
+    Args:
+        more: how to see what a terminal does not show.
+    """
     if not rows.columns:
         return
     if not rows.texts:
         click.echo("(no rows)")
     elif not sys.stdout.isatty():
-        _print_columns(rows)
-    else:
-        _print_on_terminal(rows)
-    if sys.stdout.isatty() and len(rows) > MOST_SHOWN:
-        say(f"note: {len(rows) - MOST_SHOWN} more rows; use --output csv to print all")
+        click.echo("\n".join(plain_lines(rows)))
+    elif omitted := len(rows) - _print_on_terminal(rows):
+        say(f"note: {omitted:,} more rows; {more}")
 
 
-def _print_on_terminal(rows: Rows) -> None:
+def _print_on_terminal(rows: Rows) -> int:
+    """Print the first rows, and return how many."""
     from rich.console import Console
 
     if (widths := _widths(rows, Console().width)) is not None:
         _print_rich(rows, widths)
-    else:
-        _print_records(rows)
+        return min(len(rows), MOST_SHOWN)
+    return _print_records(rows)
 
 
 def print_csv(rows: Rows) -> None:
@@ -54,6 +58,14 @@ def print_csv(rows: Rows) -> None:
     A string that a spreadsheet would evaluate as a formula is prefixed with an apostrophe, and a
     note is printed.
     """
+    text, changed = csv_text(rows)
+    click.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
+    if changed:
+        say(f"note: {changed} values look like formulas and were prefixed with an apostrophe")
+
+
+def csv_text(rows: Rows) -> tuple[str, int]:
+    """Return rows as CSV, and how many values were prefixed with an apostrophe."""
     numbers = [column.type_oid in _NUMBERS for column in rows.columns]
     changed = 0
     lines = [",".join(_field(_harmless(name)) for name in rows.names)]
@@ -64,10 +76,7 @@ def print_csv(rows: Rows) -> None:
         ]
         changed += sum(a != b for a, b in zip(row, safe, strict=True))
         lines.append(",".join(map(_field, safe)))
-    text = "".join(f"{line}\n" for line in lines)
-    click.echo(clean(text) if sys.stdout.isatty() else text, nl=False)
-    if changed:
-        say(f"note: {changed} values look like formulas and were prefixed with an apostrophe")
+    return "".join(f"{line}\n" for line in lines), changed
 
 
 def print_markdown(rows: Rows) -> None:
@@ -103,7 +112,8 @@ def _lines(rows: Rows) -> Sequence[Sequence[str]]:
     return [[_NULL if text is None else cell(text) for text in row] for row in rows.texts]
 
 
-def _print_columns(rows: Rows) -> None:
+def plain_lines(rows: Rows) -> Iterator[str]:
+    """Format all rows as columns, however wide."""
     lines = [[cell(name) for name in rows.distinct_names], *_lines(rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     right = [column.type_oid in _NUMBERS for column in rows.columns]
@@ -112,7 +122,7 @@ def _print_columns(rows: Rows) -> None:
             text.rjust(width) if is_right else text.ljust(width)
             for text, width, is_right in zip(line, widths, right, strict=True)
         )
-        click.echo(_GAP.join(padded).rstrip())
+        yield _GAP.join(padded).rstrip()
 
 
 def _widths(rows: Rows, room: int) -> Sequence[int] | None:
@@ -157,16 +167,23 @@ def _print_rich(rows: Rows, widths: Sequence[int]) -> None:
     Console(highlight=False).print(table)
 
 
-def _print_records(rows: Rows) -> None:
-    """Print one line for each value: the columns do not fit side by side."""
+def _print_records(rows: Rows) -> int:
+    """Print one line for each value, because the columns do not fit side by side.
+
+    Returns:
+        how many rows were printed: what fits the screen, and at least one.
+    """
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False)
+    fit = max(1, (console.height - _AROUND) // (len(rows.columns) + 1))
     names = [cell(name) for name in rows.distinct_names]
     column = min(max(map(len, names)), 30)
-    for n, line in enumerate(_lines(rows)[:MOST_SHOWN], 1):
+    shown_rows = _lines(rows)[:fit]
+    for n, line in enumerate(shown_rows, 1):
         console.print(Text(f"row {n}", "bold"))
         for name, text in zip(names, line, strict=True):
             shown = Text(f"  {name[:column].ljust(column)}  {text}")
             console.print(shown, no_wrap=True, overflow="ellipsis")
+    return len(shown_rows)

@@ -1,7 +1,9 @@
 """`walagent ask` and `chat` at a real terminal: keys, colours, and what strangers put into rows."""
 
 import asyncio
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,3 +183,104 @@ async def test_a_question_is_counted_as_asked_once(
 
         assert await asyncio.to_thread(cancels, on.user) != 0
         assert await value(conn, "select state::text from agent.run") == "cancelled"
+
+
+# The chat's commands.
+
+
+def visit(on: Terminal, folder: Path) -> int:
+    """Ask, look at all rows, export, edit, and type statements."""
+    on.shows(PROMPT)
+    on.enters("HELP")
+    on.shows("\\plot [FILE.png]")
+    on.shows(PROMPT)
+    on.enters("What is there?")
+    on.shows("row 1")
+    on.shows("more rows; \\all shows all")
+    on.shows(PROMPT)
+    on.enters("\\all")
+    on.shows("column_29")
+    on.shows("end of all")
+    on.shows(PROMPT)
+    on.enters("/csv rows.csv")
+    on.shows("wrote rows.csv")
+    on.shows(PROMPT)
+    on.enters("\\csv rows.csv")
+    on.shows('file "rows.csv" exists')
+    on.shows(PROMPT)
+    on.enters("\\json rows.json")
+    on.shows("wrote rows.json")
+    on.shows(PROMPT)
+    on.enters("Select country, count(*) as n from customer group by 1 order by 1")
+    on.shows("FR")
+    on.shows(PROMPT)
+    on.enters("\\plot")
+    on.shows("█")
+    on.shows(PROMPT)
+    on.enters("\\edit")
+    on.shows("42")
+    on.shows(PROMPT)
+    on.enters("RUN")
+    on.shows("42")
+    on.shows(PROMPT)
+    on.enters("delete from customer")
+    on.shows("only SELECT")
+    on.shows(PROMPT)
+    on.enters("Select the best of these customers")  # PostgreSQL cannot parse it: a question
+    on.shows(SAYS)
+    on.shows(PROMPT)
+    on.enters("\\delete")
+    on.shows("is empty")
+    on.shows(PROMPT)
+    on.enters("Quit")
+    return on.ends()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [80, 120])
+async def test_rows_are_paged_exported_plotted_and_read_again_in_a_chat(
+    conn: AsyncConnection, dsn: str, tmp_path: Path, columns: int
+) -> None:
+    """Statements that are typed ask no model; wide rows fill one screen and no more."""
+    wide = plan(
+        "select "
+        + ", ".join(f"n + {n} as column_{n}" for n in range(30))
+        + " from generate_series(1, 100) n"
+    )
+    editor, pager = tmp_path / "editor", tmp_path / "pager"
+    editor.write_text("#!/bin/sh\necho 'select 6 * 7' > $1\n")
+    pager.write_text("#!/bin/sh\ncat\necho end of all\n")
+    for script in (editor, pager):
+        script.chmod(0o755)
+    async with shell(conn, dsn, tmp_path, [wide, ANSWER, PLAN, ANSWER]) as on:
+        tools = {"EDITOR": str(editor), "PAGER": str(pager)}
+        user = replace(on.user, variables={**on.user.variables, **tools})
+
+        def visits() -> tuple[int, str]:
+            with at_terminal(user, "chat", "--session", "s", columns=columns) as terminal:
+                return visit(terminal, tmp_path), terminal.shown
+
+        code, shown = await asyncio.to_thread(visits)
+        assert code == 0
+        assert len(on.provider.received) == 4
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    answer = plain[plain.index("row 1") : plain.index("more rows")]
+    assert len(answer.splitlines()) <= 50
+    widest = max(len(line) for line in answer.splitlines())
+    assert widest <= columns
+    lines = (tmp_path / "rows.csv").read_text().splitlines()
+    assert (len(lines), lines[1].split(",")[29]) == (101, "30")
+    assert json.loads((tmp_path / "rows.json").read_text())[99]["column_0"] == "100"
+    assert await value(conn, "select count(*) from agent.session") == 0
+    assert await value(conn, "select count(*) from customer") == 60
+
+
+async def test_a_chat_prints_csv_and_nothing_else(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """As `ask` does: words go to stderr."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        typed = f"{QUESTION}\nselect 1 as one\nQuit\n"
+        ended = await asyncio.to_thread(on.user.types, "chat", "--output", "csv", stdin=typed)
+        assert ended.worked().out == "country,n\nCH,20\nDE,20\nFR,20\none\n1\n"
+        assert len(on.provider.received) == 2
