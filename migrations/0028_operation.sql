@@ -1,5 +1,25 @@
 -- The order of runs with one ordering key, and what repairs it.
 
+-- Allow the roles that may call *_old* to call *_new*, too: they were granted by an earlier version.
+create function agent_internal.grant_as(_new regprocedure, _old regprocedure)
+    returns void
+    language plpgsql
+as $$
+declare
+    _role regrole;
+begin
+    for _role in
+        select a.grantee::regrole
+          from pg_catalog.pg_proc p cross join pg_catalog.aclexplode(p.proacl) a
+         where p.oid = _old and a.grantee not in (p.proowner, 0)
+    loop
+        execute format('grant execute on function %s to %s', _new, _role);
+    end loop;
+end;
+$$;
+comment on function agent_internal.grant_as(regprocedure, regprocedure) is 'Allow the roles that may call one function to call another; used by migrations';
+revoke all on function agent_internal.grant_as(regprocedure, regprocedure) from public;
+
 -- Runs of one ordering key have one order at any time: those that have begun, by ID, then the others, by ID.  A run has
 -- begun if it was claimed since its last retry: agent.retry() resets started_at.  So a run waits only for runs before
 -- it, and no two wait for each other.
@@ -387,16 +407,39 @@ begin
 end;
 $$;
 
--- Requeue an ended run.  Its steps stay; limits and attempts start again.  For the lock see agent_internal.ingest():
--- until this commits, no run starts as it is inserted.
-create or replace function agent.retry(run_id bigint)
+-- What an agent may see of a change by a definition: *_change* can be that of an earlier one, with more columns.
+create function agent_internal.visible_change(_change jsonb, _definition jsonb)
+    returns jsonb
+    language sql
+    immutable
+as $$
+    with shown (columns) as (
+        select array(select jsonb_array_elements_text(_definition -> 'columns')
+                      union select jsonb_array_elements_text(_definition -> 'key_columns')
+                      union select b.value from jsonb_array_elements(_definition -> 'tools') t, jsonb_each_text(t -> 'bind') b)
+    )
+    select case when jsonb_typeof(_definition -> 'columns') is distinct from 'array' then _change
+           else _change || coalesce((
+                    select jsonb_object_agg(side.key, (
+                               select coalesce(jsonb_object_agg(v.key, v.value), '{}')
+                                 from jsonb_each(side.value) v where v.key = any (shown.columns)))
+                      from jsonb_each(_change) side cross join shown
+                     where side.key in ('new', 'old') and jsonb_typeof(side.value) = 'object'), '{}') end
+$$;
+
+-- Requeue an ended run.  Its steps stay; limits and attempts start again.  It gets the current version of its attachment,
+-- if that is not detached, and sees no more of the change than that version shows.  For the lock see
+-- agent_internal.ingest(): until this commits, no run starts as it is inserted.
+create function agent.retry(run_id bigint, same_version boolean default false)
     returns void
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _run agent.run;
+    _run        agent.run;
+    _version    integer;
+    _definition jsonb;
 begin
     select * into _run from agent.run where id = retry.run_id for no key update;
     if not found then
@@ -412,11 +455,65 @@ begin
     perform agent_internal.share_lock('start');
     perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
         'retry', true, 'by', agent.current_principal()));
+    if not same_version then
+        select v.version, v.definition into _version, _definition
+          from agent.attachment a
+               join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
+         where a.id = _run.attachment_id and a.version <> _run.attachment_version;
+    end if;
+    if _version is not null then
+        update agent_internal.merged_change m
+           set change = agent_internal.visible_change(m.change, _definition) where m.run_id = _run.id;
+    end if;
     update agent.run
-       set state = 'pending', attempt = 0, started_at = null, finished_at = null, error = null, result = null
+       set state = 'pending', attempt = 0, started_at = null, finished_at = null, error = null, result = null,
+           attachment_version = coalesce(_version, attachment_version),
+           change = case when _version is null then change else agent_internal.visible_change(change, _definition) end
      where id = _run.id;
 end;
 $$;
+comment on function agent.retry(bigint, boolean) is 'Requeue a failed, dead or cancelled run, with the current version of its attachment';
+select agent_internal.grant_as('agent.retry(bigint, boolean)', 'agent.retry(bigint)');
+drop function agent.retry(bigint);
+
+-- The same for many: all or none.
+create function agent.retry_runs(run_ids bigint[], same_version boolean default false)
+    returns bigint
+    language sql
+as $$
+    select count(*) from (select agent.retry(id, retry_runs.same_version)
+                            from (select distinct unnest(run_ids) as id order by 1) i offset 0) done
+$$;
+comment on function agent.retry_runs(bigint[], boolean) is 'Requeue many runs, or none if one cannot be requeued; return their number';
+
+create function agent.cancel_runs(run_ids bigint[], reason text default null)
+    returns bigint
+    language sql
+as $$
+    select count(*) from (select agent.cancel(id, cancel_runs.reason)
+                            from (select distinct unnest(run_ids) as id order by 1) i offset 0) done
+$$;
+comment on function agent.cancel_runs(bigint[], text) is 'Cancel many runs, or none if one has ended; return their number';
+
+create function agent.approve_calls(ids bigint[])
+    returns bigint
+    language sql
+as $$
+    select count(*) from (select agent.approve(id) from (select distinct unnest(ids) as id order by 1) i offset 0) done
+$$;
+comment on function agent.approve_calls(bigint[]) is 'Approve many tool calls, or none if one cannot be approved; return their number';
+
+create function agent.reject_calls(ids bigint[], reason text default null)
+    returns bigint
+    language sql
+as $$
+    select count(*) from (select agent.reject(id, reject_calls.reason)
+                            from (select distinct unnest(ids) as id order by 1) i offset 0) done
+$$;
+comment on function agent.reject_calls(bigint[], text) is 'Reject many tool calls, or none if one cannot be rejected; return their number';
+revoke all on function agent_internal.visible_change(jsonb, jsonb), agent.retry(bigint, boolean),
+    agent.retry_runs(bigint[], boolean), agent.cancel_runs(bigint[], text), agent.approve_calls(bigint[]),
+    agent.reject_calls(bigint[], text) from public;
 
 -- Violations of the promises in 0001_overview.sql.  `walagent check` prints them.
 create or replace view agent.broken_invariant with (security_invoker = on) as
@@ -665,28 +762,40 @@ revoke all on function agent_internal.present_database(), agent_internal.check_d
     agent_internal.adopt_database(boolean), agent_internal.call_key(bigint, text),
     agent_internal.begin_call(bigint, bigint, integer, text, text, boolean) from public;
 
--- Allow the roles that may call *_old* to call *_new*, too: they were granted by an earlier version.
-create function agent_internal.grant_as(_new regprocedure, _old regprocedure)
+create or replace function agent.grant_approver(role name)
     returns void
     language plpgsql
 as $$
-declare
-    _role regrole;
 begin
-    for _role in
-        select a.grantee::regrole
-          from pg_catalog.pg_proc p cross join pg_catalog.aclexplode(p.proacl) a
-         where p.oid = _old and a.grantee not in (p.proowner, 0)
-    loop
-        execute format('grant execute on function %s to %s', _new, _role);
-    end loop;
+    perform agent.grant_viewer(role);
+    execute format('grant update (state, reason) on agent.approval to %I', role);
+    execute format('grant execute on function agent.approve(bigint), agent.reject(bigint, text), '
+        'agent_internal.decide(bigint, text, text), agent_internal.decision_of(text), agent.cancel(bigint, text), agent.retry(bigint, boolean), '
+        'agent.retry_runs(bigint[], boolean), agent.cancel_runs(bigint[], text), agent.approve_calls(bigint[]), '
+        'agent.reject_calls(bigint[], text), agent.resolve(bigint, boolean, text) to %I', role);
 end;
 $$;
-comment on function agent_internal.grant_as(regprocedure, regprocedure) is 'Allow the roles that may call one function to call another; used by migrations';
-revoke all on function agent_internal.grant_as(regprocedure, regprocedure) from public;
+
+create or replace view agent.run_overview with (security_invoker = on) as
+    select r.id, r.kind,
+           -- Of a detached attachment: the name that the run's version has.
+           coalesce(a.name, (select v.definition ->> 'name' from agent.attachment_version v
+                              where v.attachment_id = r.attachment_id and v.version = r.attachment_version)) as attachment,
+           r.reason, r.state, r.change ->> 'op' as op,
+           (r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation, r.key,
+           r.attempt, (select count(*) from agent.step s where s.run_id = r.id) as steps,
+           r.tokens, r.cost, r.result, r.error ->> 'reason' as error,
+           r.committed_at, r.created_at, r.started_at, r.finished_at, r.commit_lsn, r.ordinal, r.cause_run, r.depth,
+           r.attachment_version as version
+      from agent.run r left join agent.attachment a on a.id = r.attachment_id;
+comment on column agent.run_overview.version is 'Version of the attachment that it is pinned to';
 
 select agent_internal.grant_as('agent_internal.runs_in_circles()', 'agent_internal.first_checked_run()');
 select agent_internal.grant_as(f, 'agent_internal.tick()')
   from unnest('{agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.begin_tick(), agent_internal.tick_age(),
                 agent_internal.check_database(), agent_internal.adopt_database(boolean), "agent_internal.call_key(bigint,text)",
                 "agent_internal.begin_call(bigint,bigint,integer,text,text,boolean)"}'::regprocedure[]) f;
+select agent_internal.grant_as(f, 'agent.cancel(bigint, text)')
+  from unnest('{"agent.retry_runs(bigint[],boolean)","agent.cancel_runs(bigint[],text)"}'::regprocedure[]) f;
+select agent_internal.grant_as('agent.approve_calls(bigint[])', 'agent.approve(bigint)');
+select agent_internal.grant_as('agent.reject_calls(bigint[], text)', 'agent.reject(bigint, text)');

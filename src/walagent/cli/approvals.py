@@ -1,15 +1,21 @@
 """The commands for decisions about tool calls."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import click
 import orjson
 
+from walagent.cli.many import Finder, chosen, named
 from walagent.cli.output import json_option, say
+from walagent.cli.run_filters import run_filters
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Below, Row, Screen, column, print_rows, relation_column
+from walagent.run import RunState
 from walagent.store import listings, operator
+from walagent.store.listings import Connection
+from walagent.store.run_filter import RunFilter
 
 
 def _call(row: Row) -> Iterable[Below]:
@@ -55,22 +61,54 @@ def approvals_(where: Where, *, as_json: bool) -> None:
 
 
 @click.command("approve")
-@click.argument("approval", type=int)
+@click.argument("approvals", metavar="[APPROVAL]...", type=int, nargs=-1)
+@run_filters(states=())
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
-def approve_(where: Where, approval: int) -> None:
-    """Approve the pending tool call APPROVAL, an ID that walagent approvals lists."""
-    ask(where, lambda conn: operator.approve(conn, approval))
-    say(f"approved {approval}")
+def approve_(where: Where, approvals: Sequence[int], filters: RunFilter, *, yes: bool) -> None:
+    """Approve pending tool calls, by the IDs that walagent approvals lists.
+
+    Without APPROVAL, the options select the runs whose calls are approved.
+    """
+    ids = chosen(where, approvals, filters, _pending(filters), yes=yes)
+    if not ids:
+        say("no matching approvals")
+        return
+    ask(where, lambda conn: operator.approve(conn, ids))
+    say(f"approved {named(ids, 'call')}")
 
 
 @click.command("reject")
-@click.argument("approval", type=int)
+@click.argument("approvals", metavar="[APPROVAL]...", type=int, nargs=-1)
+@run_filters(states=())
 @click.option("--reason", help="Sent to the model.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
-def reject_(where: Where, approval: int, reason: str | None) -> None:
-    """Reject the pending tool call APPROVAL; the run continues with this result."""
-    ask(where, lambda conn: operator.reject(conn, approval, reason))
-    say(f"rejected {approval}")
+def reject_(
+    where: Where, approvals: Sequence[int], filters: RunFilter, reason: str | None, *, yes: bool
+) -> None:
+    """Reject pending tool calls; the runs continue with this result.
+
+    Without APPROVAL, the options select the runs whose calls are rejected.
+    """
+    ids = chosen(where, approvals, filters, _pending(filters), yes=yes)
+    if not ids:
+        say("no matching approvals")
+        return
+    ask(where, lambda conn: operator.reject(conn, ids, reason))
+    say(f"rejected {named(ids, 'call')}")
+
+
+def _pending(filters: RunFilter) -> Finder:
+    """Select the calls that wait in the runs of a filter."""
+
+    async def find(conn: Connection) -> Sequence[int]:
+        waiting = replace(filters, states=(RunState.WAITING_APPROVAL,))
+        runs = {row["id"] for row in await listings.list_runs(conn, waiting)}
+        pending = await listings.list_approvals(conn)
+        return [row["id"] for row in pending if row["run_id"] in runs]
+
+    return find
 
 
 @click.command("resolve")

@@ -45,13 +45,13 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("runs", "walagent.cli.runs", "List runs, newest first."),
         Command("show", "walagent.cli.runs", "Show a run and its steps."),
         Command("why", "walagent.cli.why", "Explain why a row has a run, or none."),
-        Command("retry", "walagent.cli.runs", "Requeue a failed, dead or cancelled run."),
-        Command("cancel", "walagent.cli.runs", "Cancel a run."),
+        Command("retry", "walagent.cli.runs", "Requeue failed, dead or cancelled runs."),
+        Command("cancel", "walagent.cli.runs", "Cancel runs."),
     ),
     "Approvals": (
         Command("approvals", "walagent.cli.approvals", "List pending tool calls, oldest first."),
-        Command("approve", "walagent.cli.approvals", "Approve a pending tool call."),
-        Command("reject", "walagent.cli.approvals", "Reject a pending tool call."),
+        Command("approve", "walagent.cli.approvals", "Approve pending tool calls."),
+        Command("reject", "walagent.cli.approvals", "Reject pending tool calls."),
         Command("resolve", "walagent.cli.approvals", "Resolve a call whose outcome is unknown."),
     ),
     "WAL": (

@@ -6,7 +6,7 @@ from typing import Any
 from walagent.cli.output import cell, clean, print_wrapped
 
 _HEAD = (
-    "attachment", "session", "question", "principal", "agent", "model", "run_as", "key",
+    "attachment", "version", "session", "question", "principal", "agent", "model", "run_as", "key",
     "reason", "commit_lsn", "committed_at",
     "cause_run", "depth", "attempt", "worker", "blocked_by", "next_attempt_at", "tokens", "cost",
     "created_at", "started_at", "finished_at", "result", "error",

@@ -2,11 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import click
 
+from walagent.cli.many import Finder, chosen, named
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.run_filters import run_filters
 from walagent.cli.run_view import print_run
@@ -26,7 +28,9 @@ from walagent.cli.table import (
     state_column,
 )
 from walagent.errors import ConfigError
+from walagent.run import RunState
 from walagent.store import listings, operator
+from walagent.store.listings import Connection
 from walagent.store.run_filter import RunFilter
 
 
@@ -105,20 +109,64 @@ def show_(where: Where, run: int, *, as_json: bool) -> None:
         print_run(found)
 
 
+_ENDED: Final = (RunState.FAILED, RunState.DEAD, RunState.CANCELLED)
+_OPEN: Final = (
+    RunState.PENDING,
+    RunState.RUNNING,
+    RunState.WAITING_APPROVAL,
+    RunState.WAITING_RETRY,
+    RunState.NEEDS_REVIEW,
+)
+
+
 @click.command("retry")
-@click.argument("run", type=int)
+@click.argument("runs", metavar="[RUN]...", type=int, nargs=-1)
+@run_filters(states=_ENDED)
+@click.option("--same-version", is_flag=True, help="Keep the version of the agent.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
-def retry_(where: Where, run: int) -> None:
-    """Requeue a failed, dead or cancelled RUN; it continues after its last step."""
-    ask(where, lambda conn: operator.retry(conn, run))
-    say(f"run {run} is pending again")
+def retry_(
+    where: Where, runs: Sequence[int], filters: RunFilter, *, same_version: bool, yes: bool
+) -> None:
+    """Requeue failed, dead or cancelled runs; each continues after its last step.
+
+    They get the current version of their agent, unless it was detached.  Without RUN, the options
+    select the runs.
+    """
+    ids = chosen(where, runs, filters, _among(filters, _ENDED), yes=yes)
+    if not ids:
+        say("no matching runs")
+        return
+    ask(where, lambda conn: operator.retry(conn, ids, same_version=same_version))
+    say(f"{named(ids, 'run')} {'is' if len(ids) == 1 else 'are'} pending again")
 
 
 @click.command("cancel")
-@click.argument("run", type=int)
+@click.argument("runs", metavar="[RUN]...", type=int, nargs=-1)
+@run_filters(states=_OPEN)
 @click.option("--reason", help="Stored with the run.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
-def cancel_(where: Where, run: int, reason: str | None) -> None:
-    """Cancel RUN.  A running run stops within moments; its committed steps remain."""
-    state = ask(where, lambda conn: operator.cancel(conn, run, reason))
-    say(f"run {run} is {'being ' if state == 'running' else ''}cancelled")
+def cancel_(
+    where: Where, runs: Sequence[int], filters: RunFilter, reason: str | None, *, yes: bool
+) -> None:
+    """Cancel runs.  A running run stops within moments; its committed steps remain.
+
+    Without RUN, the options select the runs.
+    """
+    ids = chosen(where, runs, filters, _among(filters, _OPEN), yes=yes)
+    if not ids:
+        say("no matching runs")
+        return
+    ask(where, lambda conn: operator.cancel(conn, ids, reason))
+    say(f"cancelled {named(ids, 'run')}")
+
+
+def _among(filters: RunFilter, states: Sequence[RunState]) -> Finder:
+    """Select runs in the states that the command changes."""
+    given = filters if filters.states else replace(filters, states=tuple(states))
+
+    async def find(conn: Connection) -> Sequence[int]:
+        return sorted(row["id"] for row in await listings.list_runs(conn, given))
+
+    return find

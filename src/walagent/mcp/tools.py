@@ -157,13 +157,13 @@ class McpTools:
     async def approve(self, approval: int) -> str:
         """Approve a pending tool call."""
         async with self._deciding() as conn:
-            await operator.approve(conn, approval)
+            await operator.approve(conn, [approval])
         return f"approved {approval}"
 
     async def reject(self, approval: int, reason: str | None) -> str:
         """Reject a pending tool call."""
         async with self._deciding() as conn:
-            await operator.reject(conn, approval, reason)
+            await operator.reject(conn, [approval], reason)
         return f"rejected {approval}"
 
     @asynccontextmanager

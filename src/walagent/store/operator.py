@@ -3,6 +3,7 @@
 Each calls a function of the schema, which checks privileges; the caller translates its errors.
 """
 
+from collections.abc import Sequence
 from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
@@ -40,32 +41,41 @@ async def resume(conn: Connection, attachment: str) -> None:
     await _call(conn, "select agent.resume(name => %(name)s)", name=attachment)
 
 
-async def retry(conn: Connection, run_id: int) -> None:
-    """Requeue a failed, dead or cancelled run."""
-    await _call(conn, "select agent.retry(run_id => %(run_id)s)", run_id=run_id)
+async def retry(conn: Connection, run_ids: Sequence[int], *, same_version: bool = False) -> None:
+    """Requeue failed, dead or cancelled runs: all, or none if one is not.
 
-
-async def cancel(conn: Connection, run_id: int, reason: str | None) -> str:
-    """Cancel a run; return "cancelled", or "running" until its worker has stopped it."""
-    return await _call(
+    Args:
+        same_version: keep the version of the attachment, even if there is a newer one.
+    """
+    await _call(
         conn,
-        "select agent.cancel(run_id => %(run_id)s, reason => %(reason)s)::text",
-        run_id=run_id,
+        "select agent.retry_runs(run_ids => %(run_ids)s, same_version => %(same_version)s)",
+        run_ids=list(run_ids),
+        same_version=same_version,
+    )
+
+
+async def cancel(conn: Connection, run_ids: Sequence[int], reason: str | None) -> None:
+    """Cancel runs: all, or none if one has ended.  A worker stops those that are running."""
+    await _call(
+        conn,
+        "select agent.cancel_runs(run_ids => %(run_ids)s, reason => %(reason)s)",
+        run_ids=list(run_ids),
         reason=reason,
     )
 
 
-async def approve(conn: Connection, approval_id: int) -> None:
-    """Approve a tool call."""
-    await _call(conn, "select agent.approve(id => %(id)s)", id=approval_id)
+async def approve(conn: Connection, approval_ids: Sequence[int]) -> None:
+    """Approve tool calls: all, or none if one cannot be approved."""
+    await _call(conn, "select agent.approve_calls(ids => %(ids)s)", ids=list(approval_ids))
 
 
-async def reject(conn: Connection, approval_id: int, reason: str | None) -> None:
-    """Reject a tool call."""
+async def reject(conn: Connection, approval_ids: Sequence[int], reason: str | None) -> None:
+    """Reject tool calls: all, or none if one cannot be rejected."""
     await _call(
         conn,
-        "select agent.reject(id => %(id)s, reason => %(reason)s)",
-        id=approval_id,
+        "select agent.reject_calls(ids => %(ids)s, reason => %(reason)s)",
+        ids=list(approval_ids),
         reason=reason,
     )
 

@@ -298,3 +298,21 @@ def test_tools_can_stand_beside_the_file(user: User, tmp_path: Path) -> None:
     file.write_text("tools: {modules: [whispering]}\nagents: {}\n")
     missing = user.types("apply", "--config", str(file))
     assert (missing.code, "beside agents.yaml" in missing.err) == (2, True)
+
+
+def test_filters_select_the_runs_to_change(user: User, db: Connection[Any], run: int) -> None:
+    """With a count and --yes; IDs and filters exclude each other, and neither changes nothing."""
+    assert user.types("cancel").code == 2
+    assert user.types("cancel", str(run), "--attachment", "desk").code == 2
+    refusal = user.types("cancel", "--attachment", "desk", "--since", "1h")
+    assert (refusal.code, "--yes" in refusal.err) == (2, True)
+    state = "select state::text from agent.run"
+    assert db.execute(state).fetchall() == [("pending",)]
+    user.types("cancel", "--attachment", "other", "--yes").worked()
+    assert db.execute(state).fetchall() == [("pending",)]
+    user.types("cancel", "--attachment", "desk", "--since", "1h", "--yes").worked()
+    assert db.execute(state).fetchall() == [("cancelled",)]
+    user.types("retry", "--state", "failed", "--yes").worked()
+    assert db.execute(state).fetchall() == [("cancelled",)]
+    user.types("retry", "--state", "cancelled", "--same-version", "--yes").worked()
+    assert db.execute(state).fetchall() == [("pending",)]

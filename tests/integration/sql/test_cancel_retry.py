@@ -3,8 +3,29 @@
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import DESK, attach, message_of, refused, rows, run_all, session, value
-from tests.helpers.queue import NOTHING, add_runs, claim, finish, ids, one_run, set_clock, states
+from tests.helpers.database import (
+    DESK,
+    as_role,
+    attach,
+    message_of,
+    refused,
+    role,
+    rows,
+    run_all,
+    session,
+    value,
+)
+from tests.helpers.queue import (
+    NOTHING,
+    add_runs,
+    claim,
+    finish,
+    ids,
+    one_run,
+    park_for_approval,
+    set_clock,
+    states,
+)
 from walagent.run import Claim, RunState, StepKind
 from walagent.store import runs
 from walagent.store.runs import NewStep
@@ -183,3 +204,79 @@ async def test_cancelling_frees_the_ordering_key(conn: AsyncConnection) -> None:
     await value(conn, "select agent.cancel(%s)", held.run_id)
     assert ids(await claim(conn)) == [second]
     assert await rows(conn, "select * from agent.broken_invariant") == []
+
+
+async def failed_run(conn: AsyncConnection, spec: str = "tools=[refund_user]") -> int:
+    """A run that has ended badly, of version 1."""
+    await run_all(conn, DESK)
+    (added,) = await add_runs(
+        conn, await attach(conn, spec), "a", change={"op": "insert", "new": {"id": 1, "issue": "x"}}
+    )
+    (held,) = await claim(conn)
+    await finish(conn, held, RunState.FAILED, error={"reason": "x"})
+    return added
+
+
+CHANGED = "update agent.agent set system_prompt = 'Be careful.'"
+
+
+async def test_a_retry_uses_the_current_version_of_the_agent(conn: AsyncConnection) -> None:
+    """What was fixed helps the runs that failed before; the old version can be asked for."""
+    run = await failed_run(conn)
+    await run_all(conn, CHANGED)
+    await value(conn, "select agent.retry(%s, same_version => true)", run)
+    assert await one_run(conn, "attachment_version", run) == (1,)
+    await value(conn, "select agent.cancel(%s)", run)
+    await value(conn, "select agent.retry(%s)", run)
+    latest = await value(conn, "select version from agent.attachment")
+    assert latest > 1
+    assert await one_run(conn, "attachment_version", run) == (latest,)
+    assert await value(conn, "select version from agent.run_overview") == latest
+
+
+async def test_a_retry_shows_no_more_than_the_current_version(conn: AsyncConnection) -> None:
+    """A column that was taken from the agent meanwhile is removed from the stored change."""
+    run = await failed_run(conn)
+    await run_all(conn, "update agent.attachment set columns = '{status}'")
+    await value(conn, "select agent.retry(%s)", run)
+    assert await one_run(conn, "change", run) == ({"op": "insert", "new": {"id": 1}},)
+
+
+async def test_a_retry_of_a_detached_agent_keeps_its_version(conn: AsyncConnection) -> None:
+    """There is no other one."""
+    run = await failed_run(conn)
+    await run_all(conn, "select agent.detach('support_tickets')")
+    await value(conn, "select agent.retry(%s)", run)
+    assert await one_run(conn, "attachment_version, state::text", run) == (1, "pending")
+
+
+async def test_many_are_changed_or_none(conn: AsyncConnection) -> None:
+    """One that cannot be changed is named."""
+    await run_all(conn, DESK)
+    added = await add_runs(conn, await attach(conn, "tools=[refund_user]"), "a", "b", "c")
+    assert await value(conn, "select agent.cancel_runs(%s, 'no')", added[:2]) == 2
+    error = await refused(conn, "select agent.cancel_runs(%s)", added, state="WA003")
+    assert f"run {added[0]}" in message_of(error)
+    assert await states(conn) == ["cancelled", "cancelled", "pending"]
+    assert await value(conn, "select agent.retry_runs(%s)", added[:2]) == 2
+    held = await claim(conn)
+    for each in held:
+        await park_for_approval(conn, each)
+    await refused(conn, "select agent.approve_calls(array[1, 2, 99])", state="WA005")
+    assert await value(conn, "select agent.approve_calls(array[1, 2])") == 2
+    assert await value(conn, "select agent.reject_calls(array[3], 'no')") == 1
+    assert await states(conn) == ["pending"] * 3
+
+
+async def test_an_approver_may_change_many(conn: AsyncConnection) -> None:
+    """The functions for many need the same privilege as those for one."""
+    await run_all(conn, DESK)
+    added = await add_runs(conn, await attach(conn, ""), "a", "b")
+    async with role(conn) as name:
+        await value(conn, "select agent.grant_approver(%s)", name)
+        async with as_role(conn, name):
+            await value(conn, "select agent.cancel_runs(%s)", added)
+            await value(conn, "select agent.retry_runs(%s)", added)
+        await run_all(conn, f"revoke execute on function agent.cancel(bigint, text) from {name}")
+        async with as_role(conn, name):
+            await refused(conn, "select agent.cancel_runs(%s)", added, state="42501")

@@ -2,6 +2,7 @@
 select o.id,
        o.kind,
        o.attachment,
+       o.version,
        o.state::text,
        o.op,
        o.relation,
