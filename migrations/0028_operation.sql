@@ -407,6 +407,202 @@ begin
 end;
 $$;
 
+-- A login that asks is not trusted with more than its questions: not with a lease that outlives its process for long, with
+-- a reservation beyond what a call can use, nor with figures that are no numbers.
+create function agent_internal.allowed_lease(_lease interval)
+    returns interval
+    language sql
+    stable
+as $$ select case when agent_internal.is_runner() then _lease else least(_lease, interval '2 minutes') end $$;
+revoke all on function agent_internal.allowed_lease(interval) from public;
+
+alter table agent.step add constraint figures_are_numbers
+    check (least(input_tokens, cached_tokens, cache_write_tokens, output_tokens) >= 0
+           and least(cost, 0) >= 0 and greatest(cost, 0) < 'infinity') not valid;
+alter table agent.run add constraint figures_are_numbers
+    check (tokens >= 0 and least(cost, 0) >= 0 and greatest(cost, 0) < 'infinity') not valid;
+
+-- Limit what a login that asks can reserve, so that it cannot exhaust a budget that it shares without a call: for each
+-- question, the tokens of the longest prompts that models accept, at a price beyond that of all models.
+create function agent_internal.check_reservation()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _tokens constant bigint := 4000000;
+begin
+    if (select coalesce(sum(s.reserved_tokens), 0) > _tokens or coalesce(sum(s.reserved_cost), 0) > _tokens * 0.001
+          from agent.spend s
+         where s.run_id = new.run_id and s.budget_id = new.budget_id and s.settled_at is null) then
+        raise exception 'reservation of run % exceeds what one question can use: % tokens', new.run_id, _tokens
+            using errcode = '42501';
+    end if;
+    return null;
+end;
+$$;
+revoke all on function agent_internal.check_reservation() from public;
+create trigger check_reservation
+    after insert on agent.spend
+    for each row when (not agent_internal.is_runner())
+    execute function agent_internal.check_reservation();
+
+-- Claim up to *_slots* runs from the queues in turn, each with a lease.
+--
+-- `more`, equal in all rows, is whether the queues have more runs to claim.  `question` is set for runs of kind
+-- question: {"id", "session", "text", "options"}.
+--
+-- Args: _queue, _run: only from this queue, only this run of it; waits for its lock.
+-- _done_queues, _done_counts: how many runs of which queue this worker has released since its last claim, so
+-- that a transaction that ends a run need not update the queue, which all runs share.
+-- _limited, _limits: maximum number of runs for some queues; 0 if the provider of their model accepts no calls
+-- now.  Their runs stay in the queue instead of being claimed only to be parked.
+-- Raises 42501 and WA017 as check_claim() does.
+create or replace function agent_internal.claim_runs(
+    _worker      text,
+    _slots       integer,
+    _lease       interval,
+    _kinds       text[] default '{agent}',
+    _queue       bigint default null,
+    _done_queues bigint[] default '{}',
+    _done_counts integer[] default '{}',
+    _limited     bigint[] default '{}',
+    _limits      integer[] default '{}',
+    _run         bigint default null
+)
+    returns table (
+        run_id bigint, kind text, queue_id bigint, attachment_id bigint, attachment_version integer, lease bigint,
+        attempt integer, max_attempts integer, reason text, principal name, change jsonb, question jsonb, key text,
+        depth integer, commit_lsn text, committed_at timestamptz, created_at timestamptz, started_at timestamptz,
+        merged jsonb, steps jsonb, more boolean
+    )
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    _queues agent_internal.queue[];
+    _each   agent_internal.queue;
+    _some   record;
+    _taken  bigint[] := '{}';
+    _left   integer := _slots;
+    _more   boolean := false;
+begin
+    perform agent_internal.check_claim(_kinds, _queue, _done_queues);
+    if _done_queues <> '{}' then
+        perform agent_internal.return_slots(_done_queues, _done_counts);
+    end if;
+    _queues := array(select q from agent_internal.pick_queues(_slots, _kinds, _queue, array(
+                         select l.id from unnest(_limited, _limits) as l (id, most) where l.most <= 0)) q);
+    for _n in 1 .. cardinality(_queues) loop
+        if _left <= 0 then
+            _more := true;
+            exit;
+        end if;
+        _each := _queues[_n];
+        select * into _some from agent_internal.claim_from_queue(_each, least(
+            ceil(_left::numeric / (cardinality(_queues) - _n + 1))::integer,
+            _limits[array_position(_limited, _each.id)]), _run);
+        _taken := _taken || _some.taken;
+        _left := _left - cardinality(_some.taken);
+        _more := _more or _some.more;
+    end loop;
+    if _taken = '{}' then
+        return;
+    end if;
+    return query
+        with claimed as (
+            update agent.run r
+               set state = 'running', worker = _worker, lease = agent_internal.next_lease(r.lease), attempt = r.attempt + 1,
+                   lease_expires_at = agent_internal.now() + agent_internal.allowed_lease(_lease), started_at = coalesce(r.started_at, agent_internal.now())
+             where r.id = any (_taken)
+            returning r.*
+        )
+        select c.id, c.kind, c.queue_id, c.attachment_id, c.attachment_version, c.lease, c.attempt, c.max_attempts, c.reason,
+               c.principal, c.change,
+               case c.kind when 'question' then
+                   (select jsonb_build_object('id', q.id, 'session', q.session_id, 'text', q.text, 'options', q.options)
+                      from agent.question q where q.run_id = c.id) end,
+               c.key, c.depth, c.commit_lsn::text, c.committed_at, c.created_at, c.started_at,
+               (select jsonb_agg(m.change order by m.commit_lsn, m.ordinal) from agent_internal.merged_change m where m.run_id = c.id),
+               (select jsonb_agg(jsonb_build_object(
+                           'seq', s.seq, 'kind', s.kind, 'content', s.content, 'cost', s.cost,
+                           'tokens', coalesce(s.input_tokens, 0) + coalesce(s.cached_tokens, 0)
+                                     + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
+                        order by s.seq)
+                  from agent.step s where s.run_id = c.id),
+               _more
+          from claimed c
+         order by c.id;
+end;
+$$;
+
+-- Extend the leases of runs in one statement.
+--
+-- Returns the runs that their worker must release: the lease is lost, or cancellation was requested.  A run that
+-- is locked is in its own write-back; no other worker can claim it before that ends.
+--
+-- Raises 42501 if the caller may not hold one of the runs.
+create or replace function agent_internal.heartbeat(_worker text, _runs bigint[], _leases bigint[], _lease interval)
+    returns table (run_id bigint, cancelled boolean)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if agent_internal.is_runner() then
+        update agent.worker set seen_at = agent_internal.now() where name = _worker;
+    else
+        perform agent_internal.check_holder(mine.id) from unnest(_runs) as mine (id);
+    end if;
+    with held as materialized (
+        select r.id
+          from unnest(_runs, _leases) as mine (id, lease)
+               join agent.run r on r.id = mine.id and r.lease = mine.lease
+         where r.lease_expires_at is not null
+           and (not r.cancel_requested or agent_internal.is_runner())  -- a login that asks cannot delay it
+         order by r.id
+           for no key update of r skip locked
+    )
+    update agent.run r set lease_expires_at = agent_internal.now() + agent_internal.allowed_lease(_lease) from held where r.id = held.id;
+    return query
+        select mine.id, coalesce(r.cancel_requested, false)
+          from unnest(_runs, _leases) as mine (id, lease)
+               left join agent.run r on r.id = mine.id
+         where r.id is null or r.lease <> mine.lease or r.state <> 'running' or r.cancel_requested;
+end;
+$$;
+
+-- Release a run without ending it: until a time, until a person has decided, or for any worker to claim.
+--
+-- Args: _refund: do not count the attempt, because the wait is no failure of the run.
+create or replace function agent_internal.park_run(
+    _run bigint, _lease bigint, _state agent.run_state, _delay interval, _refund boolean, _error jsonb,
+    _tokens bigint, _cost numeric, _reserved boolean default false
+)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    if _state not in ('pending', 'waiting_retry') and not agent_internal.is_runner() then
+        raise exception 'role "%" may not let run % wait for a person', agent.current_principal(), _run using errcode = '42501';
+    end if;
+    update agent.run
+       set state = _state, lease_expires_at = null, error = _error, tokens = _tokens, cost = _cost,
+           next_attempt_at = case when _state = 'waiting_retry' then agent_internal.now() + _delay end,
+           attempt = greatest(0, attempt - _refund::integer)
+     where id = _run;
+    if _reserved then
+        perform agent_internal.release(_run);
+    end if;
+end;
+$$;
+
 -- What an agent may see of a change by a definition: *_change* can be that of an earlier one, with more columns.
 create function agent_internal.visible_change(_change jsonb, _definition jsonb)
     returns jsonb

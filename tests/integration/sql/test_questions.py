@@ -340,6 +340,87 @@ async def test_what_is_no_amount_is_neither_reserved_nor_settled(
         assert await rows(conn, left) == [(0, 0, 0, 50)]
 
 
+LEASE_LEFT = "select lease_expires_at < now() + interval '3 minutes' from agent.run where id = %s"
+
+
+async def test_a_lease_of_a_question_is_short_and_ends_with_a_cancellation(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """So that nobody keeps a reservation for longer than a process can be gone."""
+    async with asker(conn, dsn) as own:
+        held = (await ask(own)).claim
+        await own.execute(
+            "select agent_internal.heartbeat('w', %s, %s, '100 years')",
+            [[held.run_id], [held.lease]],
+        )
+        assert await value(conn, LEASE_LEFT, held.run_id)
+        await run_all(own, "select agent_internal.ask('t', 'x', '{}')")
+        await own.execute(
+            "select from agent_internal.claim_runs('w', 1, '100 years', '{question}',"
+            " (select queue_id from agent_internal.resume_session('t')))"
+        )
+        assert await column(
+            conn,
+            "select lease_expires_at < now() + interval '3 minutes' from agent.run"
+            " where state = 'running'",
+        ) == [True, True]
+        await value(conn, "select agent.cancel(%s)", held.run_id)
+        before = await one_run(conn, "lease_expires_at", held.run_id)
+        await own.execute(
+            "select agent_internal.heartbeat('w', %s, %s, '1 minute')",
+            [[held.run_id], [held.lease]],
+        )
+        assert await one_run(conn, "lease_expires_at", held.run_id) == before
+
+
+@pytest.mark.parametrize("reserved", ["0, 'fake', 5000000, 1", "0, 'fake', 10, 100000"])
+async def test_one_question_cannot_reserve_a_whole_budget(
+    conn: AsyncConnection, dsn: str, reserved: str
+) -> None:
+    """It is refused, and nothing stays reserved."""
+    await run_all(
+        conn,
+        "insert into agent.budget (name, max_tokens, max_cost) values ('all', 1000000000, 1000000)",
+    )
+    async with asker(conn, dsn) as own:
+        held = (await ask(own)).claim
+        await refused(
+            own,
+            f"select agent_internal.reserve({held.run_id}, {held.lease}, {reserved})",
+        )
+        await value(
+            own, f"select agent_internal.reserve({held.run_id}, {held.lease}, 0, 'fake', 1000, 1)"
+        )
+    assert await rows(
+        conn, "select reserved_tokens, reserved_cost from agent_internal.budget_use"
+    ) == [(1000, 1)]
+
+
+@pytest.mark.parametrize(
+    ("call", "state"),
+    [
+        ("record_step({held}, 0, 'reply', '{{}}', '{{-5,0,0,0}}', 1, 1)", "23514"),
+        ("record_step({held}, 0, 'reply', '{{}}', '{{5,0,0,0}}', 'NaN', 1)", "23514"),
+        ("record_step({held}, 0, 'reply', '{{}}', '{{5,0,0,0}}', -1, 1)", "23514"),
+        ("finish_run({held}, 'failed', null, null, -7, 0)", "23514"),
+        ("finish_run({held}, 'failed', null, null, 7, 'infinity')", "23514"),
+        ("park_run({held}, 'waiting_retry', '1 s', true, null, 0, 'NaN')", "23514"),
+        ("park_run({held}, 'waiting_approval', null, true, null, 0, 0)", "42501"),
+        ("park_run({held}, 'needs_review', null, true, null, 0, 0)", "42501"),
+    ],
+)
+async def test_a_login_that_asks_cannot_store_what_is_no_figure_or_wait_for_a_person(
+    conn: AsyncConnection, dsn: str, call: str, state: str
+) -> None:
+    """Its run stays as it is, and all invariants hold."""
+    async with asker(conn, dsn) as own:
+        held = (await ask(own)).claim
+        given = call.format(held=f"{held.run_id}, {held.lease}")
+        await refused(own, f"select agent_internal.{given}", state=state)
+    assert await one_run(conn, "state::text, tokens, cost", held.run_id) == ("running", 0, None)
+    assert await column(conn, "select rule from agent.broken_invariant") == []
+
+
 async def test_a_role_that_was_set_counts_and_not_the_login(conn: AsyncConnection) -> None:
     """A worker that logs in as somebody else and sets the runner's role is a worker."""
     call = "select * from agent_internal.claim_runs('w', 1, '1 minute')"
