@@ -39,7 +39,7 @@ def check_size(database: "DuckDBPyConnection", query: str) -> None:
     """
     found = database.execute("select json_serialize_sql(?)", [query]).fetchone()
     try:
-        tree = json.loads(found[0]) if found else {}
+        tree: Any = json.loads(found[0]) if found else {}
         largest = max(_numbers(tree), default=1.0)
         times = _times(tree, largest)
     except RecursionError:

@@ -111,9 +111,11 @@ class Asker:
         Raises:
             ConfigError: there is no question, or it is too long; the session is somebody else's.
             ModelUnauthorizedError, ModelUnavailableError: the model cannot be called.
+            PreconditionError: the analyst can read no table.
         """
         check_question(text)
         check_session(session)
+        await self._resources.catalog.check()
         with translating():
             async with self._resources.pool.connection() as conn, conn.transaction():
                 with asking_as(conn.info.user):

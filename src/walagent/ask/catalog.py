@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Final
 
+from psycopg import sql
+
 from walagent.ask.context import SchemaContext, describe_schema, has_few_words, title
 from walagent.ask.retrieval import Index
 from walagent.ask.samples import (
@@ -23,7 +25,7 @@ from walagent.ask.samples import (
 )
 from walagent.ask.statements import Statements
 from walagent.ask.vectors import Vectors
-from walagent.errors import StatementRefusedError, WalagentError
+from walagent.errors import PreconditionError, StatementRefusedError, WalagentError
 from walagent.guard.query import Guard, ReadLimits
 from walagent.store import questions, schema
 from walagent.store.connections import Pool
@@ -95,6 +97,19 @@ class _ReadSchema:
         return self.fingerprint == fingerprint and time.monotonic() - self.at < _OLD
 
 
+def how_to_let_read(role: str, schemas: Sequence[str]) -> str:
+    """Return the SQL that lets a role read the present tables of schemas."""
+    return " ".join(
+        sql.SQL(
+            "grant usage on schema {schema} to {role};"
+            " grant select on all tables in schema {schema} to {role};"
+        )
+        .format(schema=sql.Identifier(schema), role=sql.Identifier(role))
+        .as_string()
+        for schema in schemas
+    )
+
+
 class Catalog:
     """Describes the schema for questions."""
 
@@ -143,6 +158,22 @@ class Catalog:
             examples=examples,
             index=known.index,
             near=near,
+        )
+
+    async def check(self) -> None:
+        """Check that there is something to ask about.
+
+        Raises:
+            PreconditionError: the analyst can read no table; the hint has the grants.
+        """
+        known = await self._know()
+        if known.tables:
+            return
+        schemas = self._settings.schemas
+        of = f" of {', '.join(schemas)}" if schemas else ""
+        raise PreconditionError(
+            f'role "{known.role}" can read no table{of} in this database',
+            hint=how_to_let_read(known.role, schemas or ("public",)),
         )
 
     async def index(self) -> IndexSummary:

@@ -372,3 +372,19 @@ async def test_a_lost_connection_is_one_error_and_no_group(conn: AsyncConnection
             await two.conn.close()
         with pytest.raises(DatabaseLostError):
             await on.ask("How many?")
+
+
+async def test_a_database_without_readable_tables_is_said_before_a_model_is_asked(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """With the grants; no question is recorded."""
+    async with scene(conn, dsn, []) as on:
+        await run_all(
+            conn,
+            f"revoke select on all tables in schema public from analyst_{conn.info.dbname}",
+        )
+        with pytest.raises(PreconditionError, match="can read no table") as caught:
+            await on.ask("How many?")
+        assert "grant select on all tables" in caught.value.hint
+        assert await value(conn, "select count(*) from agent.run") == 0
+        assert on.provider.requests == 0

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from psycopg import AsyncConnection, sql
 from psycopg.conninfo import make_conninfo
 
-from tests.helpers.database import run_all, value
+from tests.helpers.database import rows, run_all, value
 from tests.integration.cli.test_ask import ANSWER, KEY, PLAN, QUESTION, Shell, shell
 from tests.integration.cli.user import Ended, User, empty_database
 from walagent.ask.analyst_role import make_analyst
@@ -117,6 +117,34 @@ async def test_who_may_make_no_roles_is_told_what_an_administrator_types(
         assert await value(conn, gone) == 0
     finally:
         await run_all(conn, "drop role plain")
+
+
+async def test_a_role_of_another_database_gets_its_grants_here(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Roles are of the cluster, grants of a database; one that can read is not changed."""
+    role = f"analyst_{conn.info.dbname}"
+    await run_all(
+        conn, f"create role {role}; create table note (x int); create table other (x int)"
+    )
+    may = "select " + ", ".join(
+        f"has_table_privilege('{role}', '{each}', 'select')" for each in ("note", "other")
+    )
+    try:
+        assert await make_analyst(conn, role, None)
+        assert await rows(conn, may) == [(True, True)]
+        await run_all(conn, f"revoke select on other from {role}")
+        assert not await make_analyst(conn, role, None)
+        assert await rows(conn, may) == [(True, False)]
+        await run_all(conn, f"revoke select on note from {role}; create role plain_{role} login")
+        async with await AsyncConnection.connect(
+            make_conninfo(dsn, user=f"plain_{role}"), autocommit=True
+        ) as plain:
+            with pytest.raises(PreconditionError, match="can read nothing") as caught:
+                await make_analyst(plain, role, None)
+        assert f'grant select on all tables in schema "public" to "{role}";' in caught.value.hint
+    finally:
+        await run_all(conn, f"drop owned by {role}; drop role {role}; drop role plain_{role}")
 
 
 # What is printed.
