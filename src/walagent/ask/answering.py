@@ -21,8 +21,9 @@ from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.config.environment import Environment
 from walagent.errors import ConfigError, PreconditionError
+from walagent.guard.analysis import EXTENSION, Allowlist
 from walagent.guard.query import Connection, Guard, ReadLimits
-from walagent.guard.role import check_role
+from walagent.guard.role import check_login, check_role
 from walagent.message import ModelSpec
 from walagent.store import attachments
 from walagent.store.connections import Pool, connect, open_pool
@@ -160,10 +161,12 @@ async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
     """Connect, and set the analyst role."""
     async with await connect(dsn, application="walagent analyst") as conn:
         await check_pooling(conn, dsn)
+        if any(not each.startswith(EXTENSION) for each in settings.functions):
+            await check_login(conn)
         await become(conn, settings.role)
         await check_role(conn)
         limits = ReadLimits(rows=settings.rows, seconds=settings.seconds, cost=settings.cost)
-        yield Guard(conn, limits=limits)
+        yield Guard(conn, allowed=Allowlist(settings.functions), limits=limits)
 
 
 async def become(conn: Connection, role: str) -> None:

@@ -130,6 +130,9 @@ class AskSettings(Part):
     """Limit of one statement."""
     cost: float = Field(default=5e6, gt=0)
     """The highest planner cost estimate of a statement."""
+    functions: Names = ()
+    """Functions of your own that statements may call: `shop.age_of`, `shop.age_of(date)`,
+    `shop.*`, or `extension postgis`."""
     connections: int = Field(default=4, ge=1, le=50)
     """Statements that run in parallel."""
     schema_chars: int = Field(default=40_000, ge=1000)

@@ -45,13 +45,15 @@ ALLOWED_FUNCTIONS: Final = _words(
     """
     clock_timestamp gen_random_uuid random random_normal statement_timestamp timeofday uuidv4
     uuidv7 pg_char_to_encoding pg_collation_for pg_column_size pg_column_compression
-    pg_database_size pg_encoding_to_char pg_get_constraintdef pg_get_expr
-    pg_get_function_arguments pg_get_function_identity_arguments pg_get_function_result
-    pg_get_functiondef pg_get_indexdef pg_get_partkeydef pg_get_partition_constraintdef
-    pg_get_serial_sequence pg_get_triggerdef pg_get_userbyid pg_get_viewdef pg_has_role
-    pg_index_column_has_property pg_indexes_size pg_partition_ancestors pg_partition_root
-    pg_partition_tree pg_relation_size pg_size_bytes pg_size_pretty pg_table_is_visible
-    pg_table_size pg_total_relation_size pg_type_is_visible pg_typeof
+    pg_collation_is_visible pg_conversion_is_visible pg_database_size pg_encoding_to_char
+    pg_get_constraintdef pg_get_expr pg_get_function_arguments
+    pg_get_function_identity_arguments pg_get_function_result pg_function_is_visible
+    pg_get_indexdef pg_get_partkeydef pg_get_partition_constraintdef pg_get_serial_sequence
+    pg_get_triggerdef pg_get_userbyid pg_get_viewdef pg_has_role pg_index_column_has_property
+    pg_indexes_size pg_input_error_info pg_input_is_valid pg_is_in_recovery
+    pg_opclass_is_visible pg_operator_is_visible pg_opfamily_is_visible pg_partition_ancestors
+    pg_partition_root pg_partition_tree pg_relation_size pg_size_bytes pg_size_pretty
+    pg_table_is_visible pg_table_size pg_total_relation_size pg_type_is_visible pg_typeof
     """
 )
 # Functions of pg_catalog that are neither, but not safe: they read relations or settings by name,
@@ -67,6 +69,8 @@ DENIED_FUNCTIONS: Final = _words(
     array_recv domain_recv enum_recv multirange_recv range_recv record_recv
     """
 )
+# Functions whose second argument names a type that the first is parsed as: by OID.
+PARSING: Final = frozenset({6210, 6211})  # pg_input_is_valid, pg_input_error_info
 # This variant of ts_rewrite takes no SQL; the other functions take samples.
 ALLOWED_SIGNATURES: Final = frozenset(
     {"ts_rewrite(tsquery,tsquery,tsquery)", "bernoulli(internal)", "system(internal)"}
@@ -89,12 +93,19 @@ TRUSTED_EXTENSIONS: Final = _words(
     pg_trgm pgcrypto seg unaccent uuid-ossp vector
     """
 )
-# Except those that change the state of the session, although they are declared immutable.
+# Volatile ones that only compute, too; except those that change the state of the session, although
+# they are declared immutable.
+VOLATILE_OF_EXTENSIONS: Final = _words(
+    """
+    gen_random_bytes gen_random_uuid gen_salt uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4
+    """
+)
 DENIED_OF_EXTENSIONS: Final = _words("isn_weak set_limit")
 
 CATALOGS: Final = _words(
     """
-    pg_aggregate pg_am pg_amop pg_amproc pg_attrdef pg_attribute pg_cast pg_class pg_collation
+    pg_aggregate pg_am pg_amop pg_amproc pg_attrdef pg_attribute
+    pg_available_extension_versions pg_available_extensions pg_cast pg_class pg_collation
     pg_constraint pg_conversion pg_database pg_depend pg_description pg_enum pg_extension
     pg_index pg_indexes pg_inherits pg_language pg_matviews pg_namespace pg_opclass pg_operator
     pg_opfamily pg_partitioned_table pg_policies pg_policy pg_proc pg_range pg_roles pg_rules
@@ -104,6 +115,8 @@ CATALOGS: Final = _words(
     pg_ts_dict pg_type pg_views
     """
 )
+# Columns of pg_proc with the source text of functions, and whole rows; by number.
+BODIES: Final = {1255: frozenset({0, 26, 27, 28})}
 DENIED_INFORMATION: Final = _words(
     """
     user_mapping_options user_mappings _pg_user_mappings foreign_server_options

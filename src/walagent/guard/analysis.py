@@ -12,7 +12,7 @@ adds when the statement runs.
 
 import asyncio
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,18 +27,21 @@ from walagent.errors import StatementRefusedError
 from walagent.guard import allowlist
 from walagent.guard.literals import without_literals
 from walagent.guard.querytree import Node, read_nodes
-from walagent.guard.size import Sizes
+from walagent.guard.size import Sizes, octets
 from walagent.guard.statement import Statement
 from walagent.rows.rows import ResultColumn
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
 
+EXTENSION: Final = "extension "  # before the name of one, in a list of functions
+
 _PARAMETER: Final = re.compile(r"\$(\d+)")
 _ANY_TYPE: Final = "42P18"  # indeterminate_datatype
-_LONG: Final = 100_000  # characters of a rule that is read in a thread; half a second for a million
+_LONG: Final = 20_000  # characters of a rule that is read in a thread; a million take a second
 _LONGEST: Final = 10_000_000
 _VIEW: Final = "walagent_guard"
+_BODY: Final = "select prosqlbody::text from pg_proc where oid = 'pg_temp.walagent_body'::regproc"
 _RULE: Final = """
 select ev_class::int8, ev_action::text
   from pg_rewrite where ev_class = 'pg_temp.walagent_guard'::regclass
@@ -47,15 +50,25 @@ select ev_class::int8, ev_action::text
 
 @dataclass(frozen=True, slots=True)
 class Allowlist:
-    """What the operator allows in addition: functions by signature, and the readable relations.
+    """What the operator allows in addition: functions, and the readable relations.
 
     Args:
-        functions: as `regprocedure` prints them with an empty search_path: `public.age_of(date)`.
+        functions: a name with its schema, also with arguments as `regprocedure` prints them with an
+            empty search_path (`shop.age_of`, `shop.age_of(date)`), all of a schema (`shop.*`), or
+            all of an extension (`extension postgis`).
         relations: `schema.name`; None allows every relation that the role can read.
     """
 
     functions: Collection[str] = ()
     relations: Collection[str] | None = None
+
+    def allows(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a function is listed; *row* is of guard_functions."""
+        schema, signature, extension = row["schema"], row["signature"], row["extension"]
+        names = {signature, f"{schema}.{signature}", f"{schema}.{row['name']}", f"{schema}.*"}
+        if extension:
+            names.add(f"{EXTENSION}{extension}")
+        return not names.isdisjoint(self.functions)
 
 
 @dataclass(slots=True)
@@ -66,18 +79,22 @@ class _Found:
     operators: set[int] = field(default_factory=set[int])
     types: set[int] = field(default_factory=set[int])
     relations: set[int] = field(default_factory=set[int])
+    named: list[str] = field(default_factory=list[str])  # types named by texts
     values: set[int] = field(default_factory=set[int])  # types of values, also of columns
     json: bool = False  # whether a value is converted to JSON
     comparing: bool = False  # whether values are compared by the default of their type
 
 
-async def check_literals(conn: Connection, statement: Statement, allowed: Allowlist) -> None:
+async def check_literals(conn: Connection, statement: Statement, allowed: Allowlist) -> bool:
     """Check the code that converting the literals of a statement would run, without converting any.
 
     Call it in a read-only transaction.
 
+    Returns:
+        whether there is a type whose literals would run something that is not allowed.
+
     Raises:
-        StatementRefusedError: it would run something that is not on the allowlist.
+        StatementRefusedError: those of the statement would.
     """
     checker = _RuleChecker(conn, allowed)
     types = [oid for (oid,) in await (await conn.execute(query("guard_parsing"))).fetchall()]
@@ -86,6 +103,8 @@ async def check_literals(conn: Connection, statement: Statement, allowed: Allowl
     except StatementRefusedError:  # some type is unsafe; is it one of a literal?
         text, count = without_literals(statement.text)
         await _RuleChecker(conn, allowed).check_types(await _types_of(conn, text, count))
+        return True
+    return False
 
 
 async def _types_of(conn: Connection, text: str, count: int) -> Sequence[int]:
@@ -129,14 +148,21 @@ class HiddenRows:
     Args:
         policies: the relations with row level security in effect, and for which role.
         views: the views that it reads, each of which shows what its definition selects.
+        listed: whether it calls functions that the operator has listed, other than compiled ones.
     """
 
     policies: Sequence[str] = ()
     views: Sequence[str] = ()
+    listed: bool = False
 
 
-async def analyze(conn: Connection, statement: Statement, allowed: Allowlist) -> HiddenRows:
+async def analyze(
+    conn: Connection, statement: Statement, allowed: Allowlist, *, unsafe: bool = False
+) -> HiddenRows:
     """Check a statement; the caller must roll the transaction back.
+
+    Args:
+        unsafe: what `check_literals` returned.
 
     Returns:
         Why rows of the relations that it reads might be hidden.
@@ -151,7 +177,7 @@ async def analyze(conn: Connection, statement: Statement, allowed: Allowlist) ->
             raise StatementRefusedError("only SELECT, VALUES and TABLE are allowed") from error
         raise
     (found,) = await (await conn.execute(_RULE)).fetchall()
-    evaluate = _RuleChecker(conn, allowed, found[0])
+    evaluate = _RuleChecker(conn, allowed, found[0], unsafe=unsafe)
     await evaluate.look_into(found[1], "")
     return await evaluate.scope()
 
@@ -159,9 +185,13 @@ async def analyze(conn: Connection, statement: Statement, allowed: Allowlist) ->
 class _RuleChecker:
     """Checks rules and everything that they refer to, each once."""
 
-    def __init__(self, conn: Connection, allowed: Allowlist, view: int = 0) -> None:
+    def __init__(
+        self, conn: Connection, allowed: Allowlist, view: int = 0, *, unsafe: bool = False
+    ) -> None:
         self._conn = conn
         self._allowed = allowed
+        self._unsafe = unsafe  # whether converting a literal can run what is not allowed
+        self.listed = False  # whether a function that the operator has listed is called
         self._relations = {(view, 0)}  # (relation, role that reads it)
         self._read: dict[tuple[int, int], str] = {}  # the same with names, without views
         self._views: list[str] = []
@@ -180,6 +210,9 @@ class _RuleChecker:
         else:
             found = await asyncio.to_thread(_references, rule, where)
         names = await self._check_functions(found.functions, found.operators, where)
+        for name in found.named:
+            cursor = await self._conn.execute("select to_regtype(%s)::oid::int8", [name])
+            found.types.update(oid for (oid,) in await cursor.fetchall() if oid is not None)
         await self.check_types(found.types, where)
         if found.json or any(map(allowlist.TO_JSON, names)):
             await self._check_values(found.values, "casts", where)
@@ -199,7 +232,7 @@ class _RuleChecker:
             f"{names[ord_ - 1]}: only rows that {reader} can see (row level security)"
             for ord_, reader in await cursor.fetchall()
         ]
-        return HiddenRows(tuple(policies), tuple(dict.fromkeys(self._views)))
+        return HiddenRows(tuple(policies), tuple(dict.fromkeys(self._views)), self.listed)
 
     async def _rows(self, name: str, **parameters: Collection[int]) -> list[dict[str, Any]]:
         async with self._conn.cursor(row_factory=dict_row) as cursor:
@@ -219,7 +252,28 @@ class _RuleChecker:
             self._functions.add(row["oid"])
             if reason := self._against_function(row):
                 raise StatementRefusedError(f"{where}{reason}")
+            if self._is_judged_by_body(row):
+                await self._check_body(row, where)
         return [row["name"] for row in rows if row["of_catalog"]]
+
+    async def _check_body(self, row: dict[str, Any], where: str) -> None:
+        """Check the statements of a function in SQL, as the server analyzes them."""
+        inside = f"{where}function {row['signature']}: "
+        rule = row["rule"]
+        if rule is None:
+            if "'" in row["source"] and self._unsafe:
+                raise StatementRefusedError(
+                    f"{inside}its literals cannot be checked before they are converted"
+                )
+            await self._conn.execute("savepoint body")
+            try:
+                await _ask(self._conn, "run", f"{row['head']}{row['source']}\n; end")
+                (rule,) = await (await self._conn.execute(_BODY)).fetchone() or ("",)
+            except StatementRefusedError as error:
+                raise StatementRefusedError(f"{inside}{error}") from error
+            finally:
+                await self._conn.execute("rollback to body")
+        await self.look_into(rule, inside)
 
     async def _check_values(self, types: Collection[int], code: str, where: str) -> None:
         """Check what is called for the types of values that a function of PostgreSQL is given."""
@@ -229,17 +283,20 @@ class _RuleChecker:
 
     def _against_function(self, row: dict[str, Any]) -> str:
         signature: str = row["signature"]
-        if row["range_maker"] or signature in self._allowed.functions:
+        if row["range_maker"]:
+            return ""
+        if self._allowed.allows(row):
+            self.listed |= not row["compiled"]
             return ""
         if row["oid"] < pgtypes.FIRST_OF_USERS and row["of_catalog"]:
             return _against_catalog_function(row)
-        trusted = (
-            row["extension"] in allowlist.TRUSTED_EXTENSIONS
-            and row["name"] not in allowlist.DENIED_OF_EXTENSIONS
-        )
-        if trusted and (row["aggregate"] or (row["compiled"] and not row["volatile"])):
+        if row["extension"] in allowlist.TRUSTED_EXTENSIONS and _only_computes(row):
             return ""
-        return f"function {signature} is not on the allowlist"
+        return "" if row["readable"] else f"function {signature} is not on the allowlist"
+
+    def _is_judged_by_body(self, row: dict[str, Any]) -> bool:
+        of_server = row["oid"] < pgtypes.FIRST_OF_USERS and row["of_catalog"]
+        return row["readable"] and not of_server and not self._allowed.allows(row)
 
     async def check_types(self, types: Collection[int], where: str = "") -> None:
         """Check the code that building a value of these types can run."""
@@ -295,6 +352,8 @@ def _references(rule: str, where: str) -> _Found:
     for node in read_nodes(rule):
         _check_node(node, where)
         sizes.add(node)
+        if not allowlist.PARSING.isdisjoint(node.numbers("funcid")):
+            found.named.append(_named_type(node, where))
         found.json |= node.kind in allowlist.JSON_NODES
         found.comparing |= node.kind == "MINMAXEXPR"
         found.values.update(node.numbers("vartype", *allowlist.TYPE_FIELDS))
@@ -307,14 +366,35 @@ def _references(rule: str, where: str) -> _Found:
     return found
 
 
+def _named_type(node: Node, where: str) -> str:
+    """Return the name of the type that a call parses a text as."""
+    args = node.nodes.get("args", [])
+    if len(args) != 2 or args[1].kind != "CONST" or not args[1].has("constlen", "-1"):  # noqa: PLR2004
+        raise StatementRefusedError(f"{where}the name of a type must be a constant")
+    return octets(args[1])[4:].decode(errors="replace")
+
+
 def _check_node(node: Node, where: str) -> None:
     """Reject what no list of functions and relations contains."""
     if node.kind == "ROWMARKCLAUSE":
         raise StatementRefusedError(f"{where}FOR UPDATE and FOR SHARE are not allowed")
     if node.kind not in allowlist.NODES:
         raise StatementRefusedError(f"{where}{node.kind} is not on the allowlist")
+    for relation in node.numbers("relid"):
+        # A bitmap of column numbers, shifted by those of system columns (sysattr.h).
+        columns = {number - 7 for number in node.numbers("selectedCols")}
+        if not allowlist.BODIES.get(relation, frozenset()).isdisjoint(columns):
+            raise StatementRefusedError(f"{where}the source of functions must not be read")
     if node.kind == "QUERY" and not node.has("commandType", "1"):
         raise StatementRefusedError(f"{where}data-modifying statements are not allowed")
+
+
+def _only_computes(row: dict[str, Any]) -> bool:
+    """Return whether a function of a trusted extension has no effect."""
+    name = row["name"]
+    if row["aggregate"] or name in allowlist.VOLATILE_OF_EXTENSIONS:
+        return True
+    return row["compiled"] and not row["volatile"] and name not in allowlist.DENIED_OF_EXTENSIONS
 
 
 def _against_catalog_function(row: dict[str, Any]) -> str:

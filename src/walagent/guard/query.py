@@ -115,11 +115,11 @@ class Guard:
     async def _evaluate(self, statement: Statement) -> "CheckedStatement":
         try:
             async with _RolledBack(self, self.conn, "read only"):
-                await check_literals(self.conn, statement, self.allowed)
+                unsafe = await check_literals(self.conn, statement, self.allowed)
                 columns = await describe(self.conn, statement)
             analyst = self.analyst or self.conn
             async with _RolledBack(self, analyst, "read write"):
-                scope = await analyze(analyst, statement, self.allowed)
+                scope = await analyze(analyst, statement, self.allowed, unsafe=unsafe)
             async with _RolledBack(self, self.conn, "read only"):
                 await self._check_cost(statement)
         except Error as error:
@@ -139,6 +139,9 @@ class Guard:
             if is_passing(error) and error.sqlstate != "57014":  # its own timeout
                 raise
             raise refused_by_server(error) from error
+        finally:
+            if evaluated.scope.listed:  # they can leave things in the session
+                await self.conn.close()
 
     async def _check_cost(self, statement: Statement) -> None:
         """Check the planner's cost estimate; planning also checks the role's privileges."""

@@ -26,6 +26,22 @@ async def check_role(conn: AsyncConnection[Any]) -> None:
         )
 
 
+async def check_login(conn: AsyncConnection[Any]) -> None:
+    """Check that the login cannot write either: a function can reset the role to it.
+
+    Raises:
+        PreconditionError: it can.
+    """
+    try:
+        await check_role(conn)
+    except PreconditionError as error:
+        raise PreconditionError(
+            f"a function of ask.functions could reset the role to the login: {error}",
+            hint="Connect as a login that is a member of the analyst role alone, with"
+            " agent.grant_asker; or list only extensions.",
+        ) from error
+
+
 @asynccontextmanager
 async def reading_as(conn: AsyncConnection[Any], role: str) -> AsyncGenerator[None]:
     """Run the block as *role* if it is read-only; never as the login.

@@ -197,12 +197,12 @@ def _constant(node: Node) -> Size:
     if node.has("constisnull", "true"):
         return Size()
     kind = next(node.numbers("consttype"), 0)
-    octets = _octets(node)
+    content = octets(node)
     if kind in pgtypes.INTEGERS:
-        return Size(float(abs(int.from_bytes(octets[:8], "little", signed=True))), 8)
+        return Size(float(abs(int.from_bytes(content[:8], "little", signed=True))), 8)
     if not node.has("constlen", "-1"):
-        return Size(inf, len(octets))
-    content = octets[4:]  # after the length
+        return Size(inf, len(content))
+    content = content[4:]  # after the length
     if kind == pgtypes.NUMERIC:
         return Size(_magnitude(content), len(content))
     return Size(0 if kind in _TEXTS else inf, len(content))
@@ -218,7 +218,8 @@ def _magnitude(numeric: bytes) -> float:
     return 10_000.0 ** min(weight + 1, 9)
 
 
-def _octets(node: Node) -> bytes:
+def octets(node: Node) -> bytes:
+    """Return the bytes of a constant."""
     words = node.fields.get("constvalue", [])
     return bytes(int(word) % 256 for word in words[2:-1])
 
@@ -238,7 +239,7 @@ def _elements(node: Node) -> float:
 def _widest_field(node: Node) -> float:
     """Return the largest number in the format of format(), which can be a width."""
     args = node.nodes.get("args", [])
-    text = _octets(args[0]) if args and args[0].kind == "CONST" else b""
+    text = octets(args[0]) if args and args[0].kind == "CONST" else b""
     digits = "".join(chr(octet) if 48 <= octet <= 57 else " " for octet in text).split()  # noqa: PLR2004 - 0 to 9
     return float(max((int(word[:12]) for word in digits), default=0))
 

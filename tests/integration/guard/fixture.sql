@@ -111,6 +111,23 @@ create function spring_step(integer, integer) returns integer language sql volat
 create aggregate spring_all(integer) (sfunc = spring_step, stype = integer, initcond = '0');
 create aggregate spring_window(integer) (sfunc = spring_step, stype = integer, initcond = '0', msfunc = spring_step, minvfunc = spring_step, mstype = integer, minitcond = '0');
 
+-- Functions in SQL, whose bodies say whether they are harmless.
+create function full_price(price numeric, quantity integer) returns numeric language sql immutable as 'select price * quantity';
+create function name_of(bigint) returns text language sql stable return (select name from customer where id = $1);
+create function customers_of(code text) returns setof customer language sql stable as 'select * from customer where country = code';
+create function priced_twice(numeric) returns numeric language sql immutable begin atomic select full_price($1, 2) where 'a' <> 'b'; end;
+create view priced as select id, full_price(price, 2) as double from product;
+create function calls_spring(text) returns integer language sql stable as 'select spring_stable($1)';
+create function calls_spring_twice(text) returns integer language sql stable begin atomic select calls_spring($1); end;
+create function reads_setting() returns text language sql stable as $$ select current_setting('data_directory') $$;
+create function sets_role() returns text language sql stable as $$ select set_config('role', 'none', false) $$;
+create function as_owner() returns bigint language sql stable security definer as 'select count(*) from customer';
+create function parses() returns holder language sql immutable as $$ select '(x)'::holder $$;
+create function elsewhere() returns text language sql stable set search_path = shadow as $$ select lower('X') $$;
+create function two_statements() returns integer language sql stable as 'select spring_stable(''x''); select 1';
+create function closes() returns integer language sql stable as 'select 1; end; select spring(''x'')';
+create view full_of_spring as select calls_spring(name) from customer;
+
 -- What functions of PostgreSQL call for the types of their arguments.
 create type colour as enum ('red', 'blue');
 create function spring_json(colour) returns json language sql volatile as $$ select to_json(spring('json')) $$;

@@ -185,3 +185,10 @@ select repeat('-', 40), format('%10s|%-5s', name, country), array_fill(0, array[
 select repeat('█', (total / 100)::int), replace(name, ' ', '_') from invoice join customer c on c.id = customer_id
 select repeat('x', least(id, 1000)::int), repeat('*', round(10 * 0.5)::int) from customer
 select n, repeat('#', n) from generate_series(1, 10) n
+select full_price(price, 3), priced_twice(price) from product
+select name_of(id) from customer where id < 5
+select name from customers_of('CH') order by 1
+select * from priced
+select pg_is_in_recovery(), pg_function_is_visible('spring'::regproc)
+select name, default_version from pg_available_extensions limit 1
+select proname, provolatile, pg_get_function_arguments(oid) from pg_proc where proname = 'full_price'

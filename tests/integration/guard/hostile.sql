@@ -321,3 +321,25 @@ select repeat('a', 1000000) || repeat('b', 1000000) || name from customer
 select coalesce(name, repeat('x', 900000000)) from customer
 select repeat('x', greatest(1, 900000000))
 select repeat('x', length(repeat('y', 1000000)) * 1000)
+select calls_spring('x')
+select calls_spring_twice('x')
+select * from full_of_spring
+select reads_setting()
+select sets_role()
+select as_owner()
+select parses()
+select elsewhere()
+select two_statements()
+select closes()
+select count(*) from customer where calls_spring(name) = 1
+select prosrc from pg_proc
+select * from pg_proc
+select p from pg_proc p
+select row_to_json(p) from pg_proc p
+select (p).prosrc from pg_proc p
+select p.* from pg_proc p where proname = 'spring'
+select 1 from pg_proc where prosrc like '%secret%'
+select pg_get_functiondef('spring'::regproc)
+select pg_get_function_sqlbody('name_of'::regproc)
+select probin, prosqlbody from pg_proc
+select prosrc from (select * from pg_proc) q

@@ -7,6 +7,12 @@ select p.oid::int8 as oid,
        l.lanname in ('c', 'internal') as compiled,
        l.lanname = 'internal' and p.prosrc ~ '^(multi)?range_constructor\d$' as range_maker,
        n.nspname = 'pg_catalog' as of_catalog,
+       n.nspname as schema,
+       l.lanname = 'sql' and p.prokind = 'f' and p.provolatile <> 'v' and not p.prosecdef and p.proconfig is null as readable,
+       p.prosqlbody::text as rule,
+       p.prosrc as source,
+       format('create function pg_temp.walagent_body(%%s) returns %%s language sql stable begin atomic ',
+              pg_get_function_arguments(p.oid), pg_get_function_result(p.oid)) as head,
        coalesce(e.extname, '') as extension
   from pg_proc p
        join pg_namespace n on n.oid = p.pronamespace
