@@ -83,11 +83,12 @@ async def bench(
     change: Mapping[str, Json] | None = None,
     python: tuple[Function, ...] = (),
     size: int = 1,
+    table: str = "support_tickets",
 ) -> AsyncIterator[Bench]:
     """Attach, claim a run of row 1, and make a toolbox on a pool of *size* connections."""
     made = {declared(function).target: declared(function) for function in python}
     await register_python_tools(conn, made.values())
-    attached = await attach(conn, spec)
+    attached = await attach(conn, spec, table)
     document = change or {"op": "insert", "new": {"id": 1, "issue": "x"}}
     await add_runs(conn, attached, None, change=document)
     (held,) = await claim(conn)
