@@ -503,8 +503,104 @@ end;
 $$;
 comment on function agent.grant_tools(name) is 'Allow a login to execute code of others for workers';
 
--- The role of the daemon.  It reads and writes runs, owns nothing and cannot change the definition of an attachment.
--- It must also be a member of every run_as role: grant app to walagent_runner.
+-- Reject a function that *_run_as* cannot call, or that cannot be called with named arguments.
+--
+-- Functions of PostgreSQL and of extensions are for people, not for models: they are tools only if agent.tool has them.
+-- Those of PostgreSQL that are volatile change the session or the server, read files, or execute SQL from text: never.
+create or replace function agent_internal.check_function(_name text, _function regprocedure, _run_as name)
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _system  constant boolean := exists (select from pg_catalog.pg_proc p
+                                          where p.oid = _function and p.pronamespace in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace));
+    _foreign constant boolean := exists (select from pg_catalog.pg_depend d
+                                          where d.classid = 'pg_catalog.pg_proc'::regclass and d.objid = _function and d.deptype = 'e');
+begin
+    if not has_function_privilege(_run_as, _function, 'execute') then
+        raise exception 'tool "%": role "%" lacks EXECUTE on function %', _name, _run_as, _function
+            using errcode = 'WA011', hint = format('grant execute on function %s to %I', _function, _run_as);
+    elsif _system and exists (select from pg_catalog.pg_proc p where p.oid = _function and p.provolatile = 'v') then
+        raise exception 'tool "%": volatile function % of PostgreSQL cannot be a tool', _name, _function
+            using errcode = 'WA011', hint = 'Write a function of your own that does only what the model needs.';
+    elsif (_system or _foreign) and not exists (select from agent.tool t where t.name = _name and t.kind = 'sql') then
+        raise exception 'tool "%": % belongs to PostgreSQL or an extension', _name, _function
+            using errcode = 'WA011',
+                  hint = format('Write a function of your own, or as the owner: insert into agent.tool (name, kind, target) values (%L, ''sql'', %L)',
+                                _name, _function);
+    elsif '' = any (agent_internal.argument_names(_function)) then
+        raise exception 'tool "%": function % has an unnamed argument', _name, _function
+            using errcode = 'WA011';
+    elsif exists (select from pg_catalog.pg_proc p join pg_catalog.pg_type t on t.oid = any (p.proargtypes)
+                   where p.oid = _function and (p.provariadic <> 0 or t.typtype = 'p')) then
+        raise exception 'tool "%": function % is variadic or polymorphic', _name, _function
+            using errcode = 'WA011', hint = 'Use a function with fixed arguments and types.';
+    end if;
+end;
+$$;
+
+-- Check a decision, with the rights of the role that decides.
+--
+-- Only roles with grant_approver decide.  The role that the agent runs as cannot, nor a login of that role that has set
+-- another one.  Approvals end without a decision only if they expire (agent_internal.tick()) or their run is cancelled
+-- (agent.cancel(), with the owner's rights).
+create or replace function agent_internal.check_decision()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if old.state <> 'pending' then
+        raise exception 'approval % is already %', old.id, old.state using errcode = 'WA005';
+    end if;
+    if to_jsonb(new) - '{state,decided_by,decided_at,reason}'::text[]
+       <> to_jsonb(old) - '{state,decided_by,decided_at,reason}'::text[] then
+        raise exception 'only state and reason of approval % can be updated', old.id using errcode = 'WA005';
+    end if;
+    if new.state in ('approved', 'rejected') then
+        if not has_function_privilege('agent.approve(bigint)', 'execute') then
+            raise exception 'role "%" may not decide approvals', current_user
+                using errcode = '42501', hint = format('Run select agent.grant_approver(%L).', current_user);
+        end if;
+        if old.expires_at <= agent_internal.now() then
+            raise exception 'approval % has expired', old.id using errcode = 'WA005';
+        end if;
+        if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
+            raise exception 'role "%" cannot decide calls of an agent that runs as it', old.run_as
+                using errcode = 'WA006', hint = 'Let another role with grant_approver decide.';
+        end if;
+        new.decided_by := agent.current_principal();
+        new.decided_at := agent_internal.now();
+    elsif new.state = 'expired' and old.expires_at > agent_internal.now()
+          or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
+        raise exception 'approval % is still pending', old.id
+            using errcode = 'WA005', hint = 'Use agent.approve or agent.reject, or cancel its run with agent.cancel.';
+    end if;
+    return new;
+end;
+$$;
+
+-- Only the owner registers SQL functions as tools; the runner registers those of its processes.
+create function agent_internal.check_tool()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if (new.kind in ('sql', 'builtin') or tg_op = 'UPDATE' and old.kind in ('sql', 'builtin'))
+       and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
+        raise exception 'only the owner of agent.tool may register tools of kind "%"', new.kind using errcode = '42501';
+    end if;
+    return new;
+end;
+$$;
+create trigger check_tool
+    before insert or update on agent.tool
+    for each row execute function agent_internal.check_tool();
+
+-- The role of the daemon.  It reads and writes runs, owns nothing, decides no approvals and cannot change the definition
+-- of an attachment.  It must also be a member of every run_as role: grant app to walagent_runner.
 create or replace function agent.grant_runner(role name)
     returns void
     language plpgsql
@@ -519,7 +615,8 @@ begin
         'agent_internal.schema_index, agent_internal.schema_table to %I', role);
     execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
     execute format('grant update on agent.approval, agent_internal.queue, agent.tool, agent_internal.budget_use to %I', role);
-    execute format('grant insert, update on agent.attachment_version to %I', role);
+    execute format('revoke update on agent.attachment_version from %I', role);
+    execute format('grant insert, update (active_from, active_until) on agent.attachment_version to %I', role);
     execute format('grant usage on all sequences in schema agent, agent_internal to %I', role);
     execute format('grant execute on all functions in schema agent, agent_internal to %I', role);
     execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.detach_queue(), '
@@ -527,6 +624,11 @@ begin
         'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), '
         'agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name), agent.grant_tools(name) from %I', role);
+    if not exists (select from pg_catalog.pg_attribute a, pg_catalog.aclexplode(a.attacl) x, pg_catalog.pg_roles r
+                    where a.attrelid = 'agent.approval'::regclass and a.attname = 'state' and x.grantee = r.oid and r.rolname = role) then
+        execute format('revoke execute on function agent.approve(bigint), agent.reject(bigint, text), '
+            'agent_internal.decide(bigint, text, text) from %I', role);  -- it is no approver
+    end if;
 end;
 $$;
 

@@ -27,6 +27,7 @@ from walagent.replication.source import check_source
 from walagent.store.migrations import Migration
 from walagent.store.pooling import check_pooling
 from walagent.store.server import read_server
+from walagent.store.tool_connections import ensure_login
 from walagent.wal.refusals import WAL_LEVEL
 from walagent.wal.slots import Blocker
 
@@ -87,6 +88,7 @@ async def _prepared(
                 hint=f"{WAL_LEVEL} For questions only: walagent setup --no-slot.",
             )
         await migrate(conn, _applied)
+        await _tools_login(conn, places)
         if places.embedded:
             say(f"the embedded database is in {places.embedded.data_dir}")
         settings = session.config.ask
@@ -121,7 +123,11 @@ def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
             session.connect(places) as conn,
         ):
             await check_pooling(conn, places.dsn)
-            return await (plan_migrations(conn) if only_plan else migrate(conn, _applied))
+            if only_plan:
+                return await plan_migrations(conn)
+            applied = await migrate(conn, _applied)
+            await _tools_login(conn, places)
+            return applied
 
     names = [migration.name for migration in asyncio.run(migrated())]
     if as_json:
@@ -130,6 +136,12 @@ def migrate_(where: Where, *, only_plan: bool, as_json: bool) -> None:
         click.echo("\n".join(names), nl=bool(names))
     if not names:
         say("the schema is up to date")
+
+
+async def _tools_login(conn: Connection, places: Places) -> None:
+    """Create the login for code of others, or print what creates it."""
+    if not places.tools_dsn and (missing := await ensure_login(conn)):
+        say(f"to execute tools, run as a superuser: {missing}; or set DATABASE_TOOLS_URL")
 
 
 async def _slot(session: CliSession, conn: Connection, places: Places, *, new: bool) -> None:

@@ -4,7 +4,7 @@ with needed (relation, privilege) as (
            ('agent.step', 'select'), ('agent.step', 'insert'), ('agent.approval', 'insert'),
            ('agent.approval', 'update'), ('agent_internal.queue', 'update'), ('agent.checkpoint', 'insert'),
            ('agent.checkpoint', 'update'), ('agent.gap', 'insert'), ('agent.attachment_version', 'insert'),
-           ('agent.attachment_version', 'update'), ('agent.worker', 'insert'), ('agent_internal.secret', 'select'),
+           ('agent.worker', 'insert'), ('agent_internal.secret', 'select'),
            ('agent.model', 'select'), ('agent.attachment', 'select'), ('agent.budget', 'select'),
            ('agent_internal.budget_use', 'update'), ('agent.spend', 'insert')
 )
