@@ -8,6 +8,8 @@ STAMP := $(VENV)/.installed
 # With the local extra alone, for the demo: 0.4 GB; all extras and tools are 1.2 GB.
 LOCAL := $(VENV)/.installed-local
 ARGS ?=
+# A file of pinned versions with hashes for `make venv`, such as requirements-dev.lock; none: the newest.
+LOCK ?=
 REPORT ?= build/faults.json
 PLANTED ?= build/planted.json
 SOAK ?= 3600
@@ -18,8 +20,12 @@ JOBS ?= 2
 PYTHON ?= $(firstword $(foreach python,python3 python3.13 python3.12 python3.11,$(shell \
 	$(python) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(python))))
 
+# For every platform and each Python that walagent supports.
+UV := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command "make lock"
+
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults soak planted guarantees bench eval golden docs schema dist clean
+.PHONY: help venv demo test check lint format faults soak planted guarantees bench eval golden docs lock schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -29,8 +35,13 @@ venv: $(STAMP)  ## Create .venv with walagent (editable), its extras and the too
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer found; set PYTHON=" >&2; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+ifeq ($(LOCK),)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable '.[local,ask,mcp,plot,search]' --group dev
+else
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+endif
 	@touch $@
 
 $(LOCAL): pyproject.toml
@@ -79,6 +90,12 @@ eval: $(STAMP)  ## Measure the answers of a model (ARGS="--model gpt-4o"); write
 
 golden: $(STAMP)  ## Rewrite the expected help and output of the commands in tests/golden
 	$(BIN)/python -m pytest --update-golden tests/unit/cli/test_help.py tests/integration/cli/test_screens.py
+
+lock: $(STAMP)  ## Pin all dependencies with hashes, for the container and CI
+	$(BIN)/python -m pip install --quiet uv
+	$(UV) pyproject.toml --output-file requirements.lock
+	echo 'hatchling>=1.27' | $(UV) - --output-file requirements-build.lock
+	echo 'hatchling>=1.27' | $(UV) pyproject.toml - --all-extras --group dev --output-file requirements-dev.lock
 
 docs: schema  ## Regenerate the generated parts of docs/
 	$(BIN)/python -m tests.docs_generated

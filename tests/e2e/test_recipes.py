@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.integration.cli.user import SOURCE, User, empty_database, until
 
@@ -123,6 +124,39 @@ def test_a_recipe_works_as_it_stands(
     if name == "alert":
         assert sorted(str(each["event"]) for each in received) == ["1", "16", "19", "4", "6"]
         assert {each["token"] for each in received} == {"Bearer hook-token"}
+
+
+def test_the_role_of_compose_suffices(server: str, tmp_path: Path) -> None:
+    """Not a superuser: it owns the database, replicates and may create the tools' login."""
+    statements = (EXAMPLES.parent / "deploy" / "postgres" / "create-role").read_text()
+    made = re.search(r"^create role walagent (.*) password", statements, re.MULTILINE)
+    assert made is not None
+    folder = EXAMPLES / "triage"
+    agents = (folder / "agents.yaml").read_text()
+    agents += "\nhttp: {enabled: false}\nreplication: {slot: recipe_role}\n"
+    with (
+        provider(folder / "replies.yaml") as base,
+        empty_database(server) as dsn,
+        psycopg.connect(dsn, autocommit=True) as admin,
+    ):
+        name = admin.info.dbname
+        admin.execute(f"create role recipe_daemon {made[1]}".encode())
+        admin.execute(f"alter database {name} owner to recipe_daemon".encode())
+        own = make_conninfo(dsn, user="recipe_daemon")
+        keys = {"ANTHROPIC_BASE_URL": base, "ANTHROPIC_API_KEY": "fake-key"}
+        user = User(tmp_path, own, keys)
+        user.writes(agents)
+        try:
+            user.types("init").worked()
+            with psycopg.connect(own, autocommit=True) as conn:
+                conn.execute((folder / "schema.sql").read_bytes())
+                with user.starts("run") as daemon:
+                    _play(conn, folder, daemon.log, user, ROWS)
+                    assert daemon.ends(signal.SIGTERM) == 0
+        finally:
+            admin.execute(f"alter database {name} owner to current_user".encode())
+            admin.execute(b"reassign owned by recipe_daemon to current_user")
+            admin.execute(b"drop owned by recipe_daemon; drop role recipe_daemon")
 
 
 def _play(conn: psycopg.Connection[Any], folder: Path, log: Path, user: User, runs: int) -> None:

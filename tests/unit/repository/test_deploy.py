@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import tomllib
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from walagent.config.sections import Http, Workers
 
@@ -140,9 +142,12 @@ def test_a_stop_takes_longer_than_the_daemon_drains() -> None:
 
 def test_images_are_built_from_named_versions() -> None:
     """No base image is whatever is newest today."""
+    text = (ROOT / "Dockerfile").read_text()
+    given = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
     bases = [argument.split()[0] for stage in _stages().values() for _, argument in stage[:1]]
     for base in bases:
-        assert re.search(r":\d", base), base
+        image = Template(base).substitute(given)
+        assert re.search(r":\d", image), base
 
 
 def test_what_images_copy_is_there_and_reaches_the_builder() -> None:
@@ -180,7 +185,36 @@ def test_compose_takes_secrets_from_outside() -> None:
     for service in _compose()["services"].values():
         for key, value in service["environment"].items():
             if SECRET.search(key):
-                assert "${" in value, key
+                assert key.endswith("_FILE"), key
+                assert value.startswith("/run/secrets/")
+
+
+def test_compose_runs_the_daemon_without_a_superuser() -> None:
+    """Its role is made with the database, and it gets no other password."""
+    script = (ROOT / "deploy" / "postgres" / "create-role").read_text()
+    assert "create role walagent login replication createrole password" in script
+    assert "superuser" not in script.split("<<")[1]
+    daemon = _compose()["services"]["walagent"]
+    assert "./secrets/walagent:/run/secrets:ro" in daemon["volumes"]
+    assert daemon["environment"] == {"CREDENTIALS_DIRECTORY": "/run/secrets"}
+
+
+@pytest.mark.parametrize(
+    ("name", "groups"), [("", []), ("-dev", ["local", "ask", "mcp", "plot", "search", "dev"])]
+)
+def test_what_is_locked_is_what_the_project_requires(name: str, groups: list[str]) -> None:
+    """Each requirement has a version that it allows, with hashes."""
+    text = (ROOT / f"requirements{name}.lock").read_text()
+    pinned = dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
+    assert text.count("--hash=sha256:") >= len(pinned)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    required = list(project["project"]["dependencies"])
+    for group in groups:
+        extras = project["project"]["optional-dependencies"]
+        required += extras.get(group) or project["dependency-groups"][group]
+    for requirement in map(Requirement, required):
+        version = pinned[re.sub(r"[-_.]+", "-", requirement.name).lower()]
+        assert requirement.specifier.contains(version, prereleases=True), requirement
 
 
 def test_compose_starts_a_server_that_the_daemon_can_follow() -> None:
