@@ -23,6 +23,7 @@ from bench.rows import (  # noqa: E402
     latency,
     model_calls,
     plain_jobs,
+    tokens,
 )
 from bench.server import Server, running_server  # noqa: E402
 
@@ -39,6 +40,8 @@ BENCHES: dict[str, Row] = {
     "memory": intake.MEMORY_ROW,
     "condition": intake.CONDITION_ROW,
     "condition_repeated": intake.REPEATED_ROW,
+    "tokens_classify": tokens.CLASSIFY_ROW,
+    "tokens_act": tokens.ACT_ROW,
 }
 
 PEERS: dict[str, Side] = {

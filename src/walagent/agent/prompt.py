@@ -42,9 +42,8 @@ def _digits(value: object) -> orjson.Fragment:
 def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: ModelSpec) -> Request:
     """Build the next request of a run from what is recorded."""
     agent = run.agent
-    own, rules = agent.system_prompt, _RULES + _ENDS[agent.finish]
     return Request(
-        system=f"{own}\n\n{rules}" if own else rules,
+        system=_system(agent),
         messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),
         tools=tuple(tool.spec for tool in agent.tools),
         choice=_choice(must_call(steps, agent), agent),
@@ -55,6 +54,18 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
         continues=agent.finish is Finish.ANSWER,
         run_id=run.run_id,
     )
+
+
+def prefix_tokens(agent: AgentSpec) -> int:
+    """Estimate the tokens that all requests of an agent begin with, at 4 bytes a token."""
+    tools = [(tool.name, tool.description, tool.input_schema) for tool in agent.tools]
+    examples = [(each.text, each.tool, each.arguments) for each in agent.examples]
+    return len(orjson.dumps([_system(agent), tools, examples], default=dict)) // 4
+
+
+def _system(agent: AgentSpec) -> str:
+    own, rules = agent.system_prompt, _RULES + _ENDS[agent.finish]
+    return f"{own}\n\n{rules}" if own else rules
 
 
 def _visible(

@@ -7,6 +7,7 @@ from typing import Final
 import click
 import orjson
 
+from walagent.agent.tools.http import tool_request
 from walagent.cli.many import Finder, chosen, named
 from walagent.cli.output import json_option, say
 from walagent.cli.run_filters import run_filters
@@ -16,13 +17,23 @@ from walagent.run import RunState
 from walagent.store import listings, operator
 from walagent.store.listings import Connection
 from walagent.store.run_filter import RunFilter
+from walagent.tool_spec import Tool
 
 
 def _call(row: Row) -> Iterable[Below]:
     """Return the whole call, because that is what a person approves, and the row, shortened."""
     yield Below(f"{row['tool']}({_pairs({**row['bound'], **row['arguments']})})", "", whole=True)
+    if row["request"]:
+        yield Below(row["request"], "", whole=True)
     if row["content"]:
         yield Below(_pairs(row["content"]))
+
+
+def _with_request(row: Row) -> Row:
+    """Put the request of a tool over HTTP in the place of its definition."""
+    http, rest = row["http"], {name: value for name, value in row.items() if name != "http"}
+    given = {**row["bound"], **row["arguments"]}
+    return {**rest, "request": http and tool_request(Tool.from_json(http), given)}
 
 
 def _pairs(values: Mapping[str, object]) -> str:
@@ -53,9 +64,9 @@ _SCREEN: Final = Screen(
 @where_options
 def approvals_(where: Where, *, as_json: bool) -> None:
     """List pending tool calls, oldest first."""
-    rows = ask(where, listings.list_approvals)
+    rows = [_with_request(row) for row in ask(where, listings.list_approvals)]
     columns = ["id", "run_id", "attachment", "relation", "key", "tool", "bound", "arguments"]
-    columns += ["asked_at", "expires_at"]
+    columns += ["asked_at", "expires_at", "request"]
     empty = "no pending approvals"
     print_rows(rows, columns, as_json=as_json, empty=empty, screen=_SCREEN)
 

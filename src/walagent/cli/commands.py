@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "Runs": (
         Command("runs", "walagent.cli.runs", "List runs, newest first."),
+        Command("cost", "walagent.cli.cost", "Add up tokens and cost of model calls."),
         Command("show", "walagent.cli.runs", "Show a run and its steps."),
         Command("why", "walagent.cli.why", "Explain why a row has a run, or none."),
         Command("retry", "walagent.cli.runs", "Requeue failed, dead or cancelled runs."),

@@ -14,6 +14,7 @@ from walagent.app.migrate import plan_migrations
 from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.doctor.budgets import check_budgets
+from walagent.doctor.caching import check_caching
 from walagent.doctor.finding import Finding, Severity, ok, problem
 from walagent.doctor.models import build_models, check_models, probe_models
 from walagent.doctor.replication import (
@@ -106,6 +107,7 @@ async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[F
         *check_publications(missing, published, await gaps.publication_trouble(conn)),
         *check_gaps(await listings.list_gaps(conn)),
         *await _budgets(conn),
+        *check_caching(await attachments.agents(conn), await attachments.load_models(conn)),
     ]
 
 

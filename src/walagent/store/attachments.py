@@ -6,6 +6,7 @@ from typing import Any
 from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 
+from walagent.agent_spec import AgentSpec
 from walagent.attachment import Attachment
 from walagent.errors import BrokenAttachmentError, WalagentError
 from walagent.message import ModelSpec, PriceBand
@@ -100,6 +101,14 @@ async def pause_drifted(conn: Connection) -> list[tuple[str, str]]:
 async def cancel_detached(conn: Connection) -> None:
     """Cancel runs that became claimable after their attachment was detached while paused."""
     await conn.execute("select agent_internal.cancel_detached()")
+
+
+async def agents(conn: Connection) -> list[AgentSpec]:
+    """Load the agents of all attachments, each once."""
+    cursor = await conn.execute(
+        "select distinct on (agent) definition from agent.attachment order by agent, id"
+    )
+    return [AgentSpec.from_json(row[0]) for row in await cursor.fetchall()]
 
 
 async def load_models(conn: Connection) -> dict[str, ModelSpec]:

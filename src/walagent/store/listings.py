@@ -4,6 +4,8 @@ Each row is a dictionary of plain values, for a table on a terminal or for JSON;
 defines its columns.
 """
 
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -47,6 +49,20 @@ async def list_approvals(conn: Connection) -> list[Found]:
 async def list_budgets(conn: Connection) -> list[Found]:
     """List budgets with their use."""
     return await _fetch(conn, "list_budgets")
+
+
+async def list_costs(
+    conn: Connection, by: Iterable[str], since: datetime | timedelta | None = None
+) -> list[Found]:
+    """Add up tokens and cost of model calls.
+
+    Args:
+        by: agent, model, day.
+        since: a point in time, or an age.
+    """
+    point = since if isinstance(since, datetime) else None
+    age = since if isinstance(since, timedelta) else None
+    return await _fetch(conn, "list_costs", by=list(by), since=point, age=age)
 
 
 async def list_backfills(conn: Connection) -> list[Found]:

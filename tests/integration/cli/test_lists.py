@@ -196,6 +196,24 @@ def test_a_call_that_waits_is_decided_once(  # noqa: PLR0917 - fixtures
     assert user.types("approvals", "--json").json == []
 
 
+def test_a_request_over_http_is_shown_whole(user: User, run: int, db: Connection[Any]) -> None:
+    """A person approves what is sent, with the secret by its name."""
+    db.execute(
+        "insert into agent.tool (name, kind, target, http) values ('alert', 'http',"
+        ' \'https://hooks.example/{secret:HOOK}/{level}\', \'{"body": {"text": "{text}"}}\')'
+    )
+    db.execute("update agent.agent set tools = '{alert}'")
+    db.execute("update agent.run set attachment_version = 2")
+    db.execute("select * from agent_internal.claim_runs('worker', 1, '1 minute')")
+    arguments = Jsonb({"level": "a/b", "text": "on fire"})
+    db.execute(
+        "select agent_internal.ask_approval(%s, 1, 2, 'c2', 'alert', %s, 'nobody', '1 day', 0, 0)",
+        [run, arguments],
+    )
+    (waiting,) = user.types("approvals", "--json").worked().json
+    assert waiting["request"] == "POST https://hooks.example/{secret:HOOK}/a%2Fb"
+
+
 def test_an_unknown_outcome_is_resolved(user: User, run: int, db: Connection[Any]) -> None:
     """The person says what happened, and the model is told."""
     db.execute("select * from agent_internal.claim_runs('worker', 1, '1 minute')")
@@ -316,3 +334,32 @@ def test_filters_select_the_runs_to_change(user: User, db: Connection[Any], run:
     assert db.execute(state).fetchall() == [("cancelled",)]
     user.types("retry", "--state", "cancelled", "--same-version", "--yes").worked()
     assert db.execute(state).fetchall() == [("pending",)]
+
+
+def test_costs_add_up(user: User, db: Connection[Any], run: int) -> None:
+    """By agent, model and day; a call without a known cost is counted as such."""
+    db.execute("delete from agent.step where run_id = %s", [run])
+    add = (
+        "insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens,"
+        " cache_write_tokens, output_tokens, cost, recorded_at) values"
+        " (%s, %s, 'reply', '{}', 100, 20, 3, 10, %s, %s)"
+    )
+    for seq, cost, day in (
+        (0, 0.5, "2026-01-02"),
+        (1, 0.25, "2026-01-03"),
+        (2, None, "2026-01-03"),
+    ):
+        db.execute(add, [run, seq, cost, f"{day} 12:00Z"])
+    (total,) = user.types("cost", "--json").worked().json
+    assert total == {
+        "agent": "desk", "model": "gpt-4o", "runs": 1, "calls": 3, "input": 300, "cached": 60,
+        "cache_write": 9, "output": 30, "cost": 0.75, "per_run": 0.75, "unknown": 1,
+    }  # fmt: skip
+    days = user.types("cost", "--by", "day", "--json").worked().json
+    assert [(day["day"], day["calls"]) for day in days] == [("2026-01-03", 2), ("2026-01-02", 1)]
+    (since,) = (
+        user.types("cost", "--by", "agent", "--since", "2026-01-03T00:00Z", "--json").worked().json
+    )
+    assert (since["calls"], since["cost"]) == (2, 0.25)
+    assert user.types("cost", "--since", "1h", "--json").worked().json == []
+    assert "desk" in user.types("cost").worked().out

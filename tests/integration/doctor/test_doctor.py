@@ -1,5 +1,6 @@
 """`walagent doctor`: finds what stands in the way, and names the statement that mends it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -197,6 +198,7 @@ def test_the_way_from_nothing_to_ready(user: User) -> None:
     assert problems(user) == []
     said = user.types("doctor").worked()
     assert "ok  the schema is up to date" in said.out
+    assert re.search(r"prefix of about \d+ tokens, caching by gpt-4o starts at 1,024", said.out)
     assert "no problems" in said.err
 
 
