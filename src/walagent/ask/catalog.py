@@ -176,6 +176,10 @@ class Catalog:
             hint=how_to_let_read(known.role, schemas or ("public",)),
         )
 
+    async def tables(self) -> Sequence[Table]:
+        """Give the tables that questions can be about, as `store.schema.read_schema` does."""
+        return (await self._know()).tables
+
     async def index(self) -> IndexSummary:
         """Read the schema again, even if it is unchanged, and store it."""
         with translating():

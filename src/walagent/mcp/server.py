@@ -10,12 +10,13 @@ from typing import Any, Final
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import Tool, ToolAnnotations
+from mcp.types import Resource, Tool, ToolAnnotations
 from pydantic import AnyHttpUrl
 
 from walagent import __version__
 from walagent.http.server import listen, serve_on
 from walagent.mcp.access import META, USE, Bearer, Tokens, may_decide_by_bearer, may_decide_by_meta
+from walagent.mcp.resources import SAVED, TABLE, McpResources, answer_with_sql, describe_a_table
 from walagent.mcp.tools import Approval, McpTools, Reason
 
 HOST: Final = "127.0.0.1"
@@ -33,6 +34,7 @@ class Server(MCPServer[Any]):
     """An MCP server that lists only the tools that the caller may use."""
 
     shows_decisions: Callable[[], bool] = staticmethod(lambda: True)
+    resources: McpResources | None = None
 
     async def list_tools(self) -> list[Tool]:
         """List the tools; those for decisions only if the caller may decide."""
@@ -40,6 +42,10 @@ class Server(MCPServer[Any]):
         if self.shows_decisions():
             return tools
         return [tool for tool in tools if tool.name not in _DECISIONS]
+
+    async def list_resources(self) -> list[Resource]:
+        """List tables and saved questions as they are now."""
+        return [] if self.resources is None else await self.resources.listed()
 
 
 async def serve_stdio(tools: McpTools, tokens: Tokens) -> None:
@@ -91,11 +97,16 @@ async def serve_http(
 
 
 def _add_tools(server: Server, tools: McpTools) -> None:
-    """Add the tools for every caller."""
+    """Add the tools, resources and prompts for every caller."""
     asks = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # calls a model
     server.add_tool(tools.ask, annotations=asks)
     for tool in (tools.query, tools.describe_schema, tools.runs):
         server.add_tool(tool, annotations=_READS)
+    server.resources = tools.resources
+    server.resource(TABLE, name="table", mime_type="text/plain")(tools.resources.table)
+    server.resource(SAVED, name="saved", mime_type="text/plain")(tools.resources.saved)
+    server.prompt()(answer_with_sql)
+    server.prompt()(describe_a_table)
 
 
 def _add_decisions(

@@ -21,6 +21,7 @@ from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import WalagentError
 from walagent.mask import mask
+from walagent.mcp.resources import McpResources
 from walagent.rows.rows import Rows
 from walagent.run import RunState
 from walagent.store import listings, operator
@@ -102,6 +103,7 @@ class McpTools:
         self._settings = settings
         self._model = model
         self._health = Health()
+        self.resources = McpResources(places, settings)
         self._free = asyncio.Semaphore(_AT_ONCE)
 
     async def check(self) -> None:

@@ -174,6 +174,25 @@ async def save_query(conn: Connection, question: str, sql: str) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class SavedQuery:
+    """A question with a statement that a person has confirmed."""
+
+    id: int
+    question: str
+    sql: str
+
+
+async def saved_queries(conn: Connection, *, most: int = 1000) -> Sequence[SavedQuery]:
+    """Return the latest saved questions of this login and of roles that it is a member of."""
+    cursor = await conn.execute(
+        "select id, question, sql from agent.verified_query"
+        " where agent_internal.is_member_of(owner) order by saved_at desc, id limit %(most)s",
+        {"most": most},
+    )
+    return [SavedQuery(*row) for row in await cursor.fetchall()]
+
+
 async def similar_queries(
     conn: Connection, question: str, *, most: int = 5
 ) -> Sequence[tuple[str, str]]:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from mcp import Client, StdioServerParameters
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.types import CallToolResult, TextContent
+from mcp.types import CallToolResult, TextContent, TextResourceContents
 from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all, value
@@ -106,6 +107,44 @@ async def test_programs_ask_query_and_look_around(
         only = await gives(client, "runs", {"run": run["id"], "state": "succeeded"})
         assert only["result"] == [run]
         assert "run 99" in await is_refused(client, "runs", {"run": 99})
+
+
+async def test_programs_read_tables_and_saved_questions(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """As resources, without a model and without values of rows; prompts say how to go on."""
+    async with shell(conn, dsn, tmp_path, []) as on, on_stdio(on) as client:
+        await run_all(
+            conn,
+            """
+            create table "odd/na me" (id integer primary key, note text);
+            insert into "odd/na me" values (1, 'a secret of this row');
+            insert into agent.verified_query (question, sql) values ('How many?', 'select 17');
+            """,
+        )
+        await run_all(conn, f'grant select on "odd/na me" to {on.role}')
+        listed = {each.name: str(each.uri) for each in (await client.list_resources()).resources}
+        assert listed["public.customer"] == "walagent://table/public.customer"
+        for name, says in [
+            ("public.customer", "country text"),
+            ("public.odd/na me", "note text"),
+            ("saved question 1", "How many?\n\nselect 17"),
+        ]:
+            (content,) = (await client.read_resource(listed[name])).contents
+            assert isinstance(content, TextResourceContents)
+            assert says in content.text
+            assert "secret" not in content.text
+        templates = (await client.list_resource_templates()).resource_templates
+        assert {each.uri_template for each in templates} == {
+            "walagent://table/{name}", "walagent://saved/{number}"
+        }  # fmt: skip
+        for missing in ("walagent://table/public.nothing", "walagent://saved/99"):
+            with pytest.raises(MCPError, match="no "):
+                await client.read_resource(missing)
+        prompts = {each.name for each in (await client.list_prompts()).prompts}
+        assert prompts == {"answer_with_sql", "describe_a_table"}
+        given = await client.get_prompt("answer_with_sql", {"question": "How many?"})
+        assert "The question: How many?" in str(given.messages[0].content)
 
 
 async def test_what_may_not_run_is_an_error_with_its_reason(
