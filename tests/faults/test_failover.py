@@ -303,8 +303,8 @@ async def test_a_server_before_17_says_that_it_cannot(place: Place) -> None:
         pytest.skip("this server can")
     with running(Daemon(place, settings=settings())) as daemon:
         assert await daemon.ended() == PERSON
-        assert "17 is the first that has" in daemon.said
-        assert "failover: false" in daemon.said
+        assert "no failover slots, 17 or newer" in daemon.said
+        assert "replication.failover to false" in daemon.said
 
 
 async def test_a_slot_that_was_idle_for_too_long_is_a_gap(tmp_path: Path, which: str) -> None:

@@ -162,13 +162,12 @@ def replies(wire: str) -> Iterator[Case]:
     """An answer, and a strange one."""
     some = Usage(1, 0, 0, 1)
     whole = ToolCall("c1", "note", {"what": "half a sen"})
+    limited = "max_attempts=2, max_output_tokens=100"
+    cut = Reply((Text("half a sen"),), Stop.LENGTH, some)
+    yield Case(Agent("cut_words", [cut], limited), "failed", says="cut off by its token limit")
+    yield Case(Agent("cut_once", [cut, "ok"]), requests=2, steps="reply note reply")
     yield Case(
-        Agent("cut_words", [Reply((Text("half a sen"),), Stop.LENGTH, some)]),
-        "failed",
-        says="cut off by its token limit",
-    )
-    yield Case(
-        Agent("cut_call", [Reply((whole,), Stop.LENGTH, some)]),
+        Agent("cut_call", [Reply((whole,), Stop.LENGTH, some)], limited),
         "failed",
         says="cut off by its token limit",
         steps="reply result!",

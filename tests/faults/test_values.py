@@ -352,7 +352,7 @@ async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None
             conn,
             f'{MODEL} create table "{name}" (id int primary key, "{word}" text, answer text)',
         )
-        answers = [call("update_row", answer=f"{word}!"), "ok"]
+        answers = [call("update_row", answer=f"{word}!")]
         async with daemon(conn, encoded, answers, plugin=plugin) as d:
             await conn.execute(
                 "select agent.attach(%s::regclass, 'fake', name => 'desk', writes => '{answer}',"
@@ -360,7 +360,7 @@ async def test_text_is_text_in_every_encoding(encoded: str, plugin: str) -> None
                 [f'"{name}"', f"new.\"{word}\" = '{word}'"],
             )
             await run_all(conn, f"insert into \"{name}\" values (1, '{word}'), (2, 'x')")
-            assert await d.ended() == [("1", "succeeded", "ok", None)]
+            assert await d.ended() == [("1", "succeeded", "", None)]
             await d.caught_up()
         assert await rows(conn, f'select id, answer from "{name}" order by 1') == [
             (1, f"{word}!"),
@@ -470,7 +470,7 @@ async def test_a_model_may_say_what_the_database_has_no_letters_for(encoded: str
         await run_all(conn, MODEL + "create table t (id int primary key, answer text)")
         answers = [call("update_row", answer="5 €"), call("update_row", answer="5 £"), "done … 🦆"]
         async with daemon(conn, encoded, answers) as d:
-            await attach(conn, "writes=[answer]", "t")
+            await attach(conn, "writes=[answer], finish=answer", "t")
             await run_all(conn, "insert into t values (1)")
             assert await d.ended() == [("1", "succeeded", r"done \u2026 \U0001f986", None)]
         said = "select content ->> 'content' from agent.step where kind = 'result' order by seq"

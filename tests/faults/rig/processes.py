@@ -138,7 +138,8 @@ class Daemon(Process):
         """
         self.config = config = place.folder / f"daemon{name}.json"
         config.write_text(json.dumps(config_of(place, settings or {})))
-        words = [command, "--dsn", place.dsn, "--config", str(config)]
+        login = ["--dsn", place.dsn] if place.dsn else []
+        words = [command, *login, "--config", str(config)]
         variables = {
             "WALAGENT_FAILPOINT": failpoint,
             OUTSIDE: str(place.folder / "outside"),
