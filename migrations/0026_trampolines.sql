@@ -461,6 +461,90 @@ end;
 $$;
 comment on function agent_internal.read_as(text, bytea, text[]) is 'Execute a statement that reads, as a role';
 
+-- A step whose statements a tool in Python sends one by one: open, execute, close, in one transaction of the worker's.
+
+-- Fence the run, emit the origin marker, and limit waits.
+--
+-- Args: _request: signed: run, lease, call, run_as; rest: milliseconds for which the transaction may be idle.
+-- Returns the transaction's ID, which the requests that follow must have, and the idempotency key.
+-- Raises as agent_internal.call_tool() does.
+create function agent_internal.open_step(_request text, _signature bytea, out transaction text, out key text)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _call constant jsonb := agent_internal.signed(_request, _signature);
+begin
+    perform agent_internal.begin_write((_call -> 'run')::bigint, (_call -> 'lease')::bigint);
+    perform agent_internal.trampoline_of((_call ->> 'run_as')::name);
+    perform agent_internal.limit_lock_waits();
+    perform set_config('idle_in_transaction_session_timeout', _call ->> 'rest', true);
+    transaction := pg_current_xact_id()::text;
+    key := agent_internal.call_key((_call -> 'run')::bigint, _call ->> 'call');
+end;
+$$;
+comment on function agent_internal.open_step(text, bytea) is 'Begin a step whose statements are sent one by one';
+
+-- Execute a statement of a step as the role of its attachment.
+--
+-- Args: _request: signed: transaction, run_as, sql, path; last: whether deferred constraints are checked.
+-- Returns rows, see agent_internal.trampoline_body().
+create function agent_internal.execute_as(_request text, _signature bytea)
+    returns text
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _call constant jsonb := agent_internal.signed(_request, _signature);
+    _result text;
+begin
+    perform agent_internal.check_transaction(_call ->> 'transaction');
+    execute format('select %s($1, null, null, $2, true, $3)', agent_internal.trampoline_of((_call ->> 'run_as')::name)) into _result
+      using _call ->> 'sql', concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp'), (_call -> 'last')::boolean;
+    return _result;
+end;
+$$;
+comment on function agent_internal.execute_as(text, bytea) is 'Execute a statement of a step as a role';
+
+-- Record the result of a step, in the transaction of its effects.
+--
+-- Args: _request: signed: transaction, run, lease, seq, content; took: seconds for which the run was locked.
+create function agent_internal.close_step(_request text, _signature bytea)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _call  constant jsonb := agent_internal.signed(_request, _signature);
+    _run   constant bigint := _call -> 'run';
+    _lease constant bigint := _call -> 'lease';
+begin
+    perform agent_internal.check_transaction(_call ->> 'transaction');
+    perform agent_internal.lock_run(_run, _lease);
+    perform agent_internal.insert_step(_run, (_call -> 'seq')::integer, 'result', _call -> 'content');
+    if (_call ->> 'took')::numeric > 1 then
+        perform agent_internal.extend_lease(_run, _lease, make_interval(secs => (_call ->> 'took')::double precision));
+    end if;
+    perform agent_internal.seal(case when current_setting('synchronous_commit') in ('off', 'local') then 'on'
+                                     else current_setting('synchronous_commit') end);
+end;
+$$;
+comment on function agent_internal.close_step(text, bytea) is 'Record the result of a step whose statements were sent one by one';
+
+create function agent_internal.check_transaction(_transaction text)
+    returns void
+    language plpgsql
+as $$
+begin
+    if _transaction is distinct from pg_current_xact_id_if_assigned()::text then
+        raise exception 'the transaction of the step has ended' using errcode = '42501';
+    end if;
+end;
+$$;
+
 -- Check with the role of an agent, before a run begins or continues, whether its row may be shown: the WAL has no
 -- privileges, and they might have changed since the agent was attached.  No code of others is executed.
 --
@@ -498,7 +582,8 @@ create function agent.grant_tools(role name)
 as $$
 begin
     execute format('grant usage on schema agent_internal to %I', role);
-    execute format('grant execute on function agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]) to %I', role);
+    execute format('grant execute on function agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]), '
+        'agent_internal.open_step(text, bytea), agent_internal.execute_as(text, bytea), agent_internal.close_step(text, bytea) to %I', role);
 end;
 $$;
 comment on function agent.grant_tools(name) is 'Allow a login to execute code of others for workers';
@@ -622,7 +707,8 @@ begin
     execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.detach_queue(), '
         'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.request_for_attachments(regclass), agent_internal.record_published(regclass, oid), '
         'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), '
-        'agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]), agent.grant_runner(name), agent.grant_developer(name), '
+        'agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]), '
+        'agent_internal.open_step(text, bytea), agent_internal.execute_as(text, bytea), agent_internal.close_step(text, bytea), agent.grant_runner(name), agent.grant_developer(name), '
         'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name), agent.grant_tools(name) from %I', role);
     if not exists (select from pg_catalog.pg_attribute a, pg_catalog.aclexplode(a.attacl) x, pg_catalog.pg_roles r
                     where a.attrelid = 'agent.approval'::regclass and a.attname = 'state' and x.grantee = r.oid and r.rolname = role) then
@@ -634,6 +720,9 @@ $$;
 
 drop function agent_internal.call_tool(bigint, bigint, integer, text, text, name, text, jsonb, text, boolean, oid);
 drop function agent_internal.row_visibility(name, oid, text[], text, jsonb);
+drop function agent_internal.assume_role(name, text);
+drop function agent_internal.clean_session(text);
+drop function agent_internal.set_styles();
 
 revoke all on schema agent_call from public;
 revoke all on all functions in schema agent, agent_internal from public;

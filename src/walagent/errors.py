@@ -23,7 +23,6 @@
         ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, invalid or exhausted
         ├── ToolFailedError         TELL_MODEL  a tool rejected the call
         ├── ToolBrokenError         RETRY       a tool raised an unexpected exception
-        ├── StepBrokenError         FAIL_RUN    a tool ended the transaction of its step
         ├── InvalidCallError        TELL_MODEL  unknown tool, or arguments that its schema rejects
         ├── StatementRefusedError   TELL_MODEL  SQL that the guard does not allow
         ├── OutcomeUnknownError     ASK_PERSON  an unsafe tool might have acted
@@ -220,12 +219,6 @@ class ToolBrokenError(WalagentError):
     """A tool with effects outside the database raised an unexpected exception."""
 
     next = Next.RETRY
-
-
-class StepBrokenError(WalagentError):
-    """A tool ended its step's transaction; its effects might be committed without the step."""
-
-    next = Next.FAIL_RUN
 
 
 class InvalidCallError(WalagentError):

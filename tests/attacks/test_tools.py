@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 from tests.helpers.calls import tool_connection
 from tests.helpers.database import DESK, column, role, rows, run_all, session, value
 from tests.integration.runs.test_toolbox import Bench, bench
+from walagent.agent.tools.python import Function, ToolContext, tool
 from walagent.store.tool_calls import TRAMPOLINE_LOST
 
 ATTEMPTS = (
@@ -191,7 +192,11 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    conn: AsyncConnection, dsn: str, tools: Sequence[str], more: str = ""
+    conn: AsyncConnection,
+    dsn: str,
+    tools: Sequence[str],
+    more: str = "",
+    python: tuple[Function, ...] = (),
 ) -> AsyncIterator[Stage]:
     """Let mallory prepare; attach an agent that runs as clerk, and claim a run."""
     await run_all(conn, DESK)
@@ -217,7 +222,7 @@ async def stage(
         await run_all(ear, "listen loot; listen place")
         spec = f"tools=[{', '.join(tools)}], run_as={clerk}, columns=[id, status], writes=[status]"
         change = {"op": "update", "new": {"id": 1, "status": "open"}}
-        async with bench(conn, dsn, spec, change=change, table="evil.ticket") as b:
+        async with bench(conn, dsn, spec, change=change, table="evil.ticket", python=python) as b:
             yield Stage(b, ear, clerk)
         await run_all(conn, "delete from agent.attachment")
         await run_all(conn, "drop schema evil cascade")
@@ -299,3 +304,24 @@ async def test_a_call_that_no_worker_signed_is_refused(conn: AsyncConnection, ds
             with pytest.raises(Exception, match=r"signed|attributes") as caught:
                 await connection.execute(read, given)
             assert getattr(caught.value, "sqlstate", "") == "42501"
+
+
+@tool()
+async def touch(ctx: ToolContext) -> str:
+    """Touch the ticket, statement by statement."""
+    assert ctx.conn is not None
+    await ctx.conn.execute("update evil.ticket set status = %s where id = 1", ["x"])
+    await ctx.conn.execute("select evil.tool(1)")
+    return "touched"
+
+
+async def test_code_of_others_gains_nothing_from_a_tool_in_python(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Its statements are executed as those of SQL tools are."""
+    async with stage(conn, dsn, ["touch"], python=(touch,)) as s:
+        assert await s.bench.answer("touch") == "touched"
+        await s.hear()
+        assert s.loot == []
+        assert s.places.keys() >= {"trigger", "tool", "cursor", "policy"}
+    assert await column(conn, "select kind from agent.step") == ["result"]

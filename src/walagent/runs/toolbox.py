@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import orjson
 from psycopg import AsyncConnection, Error
-from psycopg.pq import TransactionStatus
 
 from walagent import faults
 from walagent.agent.tools.callee import Callee, NoServers, Servers
@@ -29,7 +28,6 @@ from walagent.backoff import brief
 from walagent.encodings import misfit
 from walagent.errors import (
     OutcomeUnknownError,
-    StepBrokenError,
     ToolBrokenError,
     ToolFailedError,
     WalagentError,
@@ -45,6 +43,7 @@ from walagent.store import runs, tool_calls
 from walagent.store.connections import Pool
 from walagent.store.errors import is_conflict, is_passing
 from walagent.store.runs import NewStep
+from walagent.store.step_session import StepSession
 from walagent.store.tool_connections import ToolConnections
 from walagent.tool_spec import Effect, Tool
 
@@ -55,7 +54,6 @@ C = TypeVar("C")
 _PATIENCE = 2.0
 _MARGIN = 5.0  # seconds beyond a tool's timeout for which its transaction can be idle
 _STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
-_LONG = 1.0  # seconds; the next heartbeat extends the lease after a shorter call
 _MOST_TEXT = 65_536  # characters of a result that are kept
 
 
@@ -96,7 +94,6 @@ class Toolbox:
             ConflictError: conflicts with other transactions persisted.
             RoleRefusedError: the run's role cannot be assumed.
             BrokenAttachmentError: the attachment is broken.
-            StepBrokenError: the tool ended the step's transaction.
         """
         work = _Work(run, call, log.seq)
         try:
@@ -206,18 +203,22 @@ class Toolbox:
 
     async def _python_call(self, work: "_Work") -> NewStep:
         function, claim = self._function(work.tool), work.run.claim
-        async with self._within(work, self._pool.connection()) as conn, conn.transaction():
+        role, path = work.run.authority.run_as, work.run.authority.search_path
+        async with (
+            self._within(work, self.calls.connection()) as conn,
+            conn.conn.transaction(),
+        ):
             faults.hit("tool.started")
             rest, started = work.tool.timeout + _MARGIN, time.monotonic()
-            begun = await tool_calls.begin_write(conn, claim, work.call.id, rest)
-            content = await self._inside(conn, work, function, begun.key)
-            if await tool_calls.clean_session(conn) != begun.transaction:
-                raise _broken(work.call)
+            begun = await tool_calls.open_step(conn, claim, work.call, role, rest)
+            session = StepSession(conn, begun.transaction, role, path)
+            content = await self._inside(session, work, function, begun.key)
             faults.hit("tool.done")
             step = NewStep(work.seq, StepKind.RESULT, content)
-            await runs.record_step(conn, claim, step)  # planted: two-transactions-python
-            if (took := time.monotonic() - started) > _LONG:
-                await tool_calls.extend_lease(conn, claim, took)
+            took = time.monotonic() - started
+            await tool_calls.close_step(  # planted: two-transactions-python
+                conn, claim, begun, step, took
+            )
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
         return step
@@ -249,24 +250,18 @@ class Toolbox:
         return function
 
     async def _inside(
-        self, conn: AsyncConnection[Any], work: "_Work", function: PythonTool, key: str
+        self, session: StepSession, work: "_Work", function: PythonTool, key: str
     ) -> dict[str, Json]:
         """Call a function in the step's transaction, within a savepoint."""
-        claim, call, authority = work.run.claim, work.call, work.run.authority
-        context = ToolContext(conn, key, claim.run_id, claim.change)
-        began = False
+        claim, call = work.run.claim, work.call
+        context = ToolContext(session, key, claim.run_id, claim.change)
         try:
-            async with conn.transaction():  # a savepoint
-                await tool_calls.assume_role(conn, authority.run_as, authority.search_path)
-                began = True
+            async with session.transaction():
                 text = _text(await function.call(context, work.arguments))
-                await conn.execute("set constraints all immediate")
-                await conn.execute("reset role")
+                await session.check_constraints()
         except Error as error:
-            if not began or is_passing(error):
+            if is_passing(error) or error.sqlstate == tool_calls.TRAMPOLINE_LOST:
                 raise
-            if conn.info.transaction_status is not TransactionStatus.INTRANS:
-                raise _broken(call) from error
             return {
                 **result_to_json(call, _said(error), is_error=True),
                 **({"sqlstate": error.sqlstate} if error.sqlstate else {}),
@@ -358,13 +353,6 @@ def _check_fits(conn: AsyncConnection[Any], parameter: Json) -> None:
             f"encoding {encoding} of the database cannot represent {letter!r}",
             sqlstate="22P05",
         )
-
-
-def _broken(call: ToolCall) -> StepBrokenError:
-    return StepBrokenError(
-        f"tool {call.name} ended its step's transaction; its writes might be committed",
-        hint="A tool must not commit or roll back. Check its effects before a retry.",
-    )
 
 
 def _said(error: Error) -> str:

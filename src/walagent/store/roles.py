@@ -1,6 +1,6 @@
 """Set another role, for a session or a transaction.
 
-A run's writes set their role in SQL (`agent_internal.assume_role`), which also limits lock waits.
+Not where code of others is executed, for it can reset the role: see `store.tool_connections`.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -10,6 +9,7 @@ from psycopg import AsyncConnection
 from walagent.agent_spec import Authority
 from walagent.message import Json, ToolCall
 from walagent.run import Claim
+from walagent.store.runs import NewStep
 from walagent.store.tool_connections import ToolConnection
 
 Connection = AsyncConnection[Any]
@@ -82,58 +82,53 @@ class WriteBegun:
     key: str
 
 
-async def begin_write(
-    conn: Connection, claim: Claim, call_id: str = "", rest: float = 60.0
+async def open_step(
+    conn: ToolConnection, claim: Claim, call: ToolCall, role: str, rest: float
 ) -> WriteBegun:
-    """Start a write-back transaction: fence the run, and write the origin marker.
+    """Begin a step whose statements are sent one by one, in the caller's transaction.
 
     Args:
         rest: seconds for which it may be idle before the server ends it.
+
+    Raises: as `call_tool`.
     """
-    cursor = await conn.execute(
-        "select pg_current_xact_id()::text,"
-        "       agent_internal.call_key(_run => %(run)s, _call_id => %(call)s),"
-        "       set_config('idle_in_transaction_session_timeout', %(rest)s, true)"
-        "  from agent_internal.begin_write(_run => %(run)s, _lease => %(lease)s)",
+    request = conn.sign(
         {
-            "rest": str(round(rest * 1000)),
             "run": claim.run_id,
             "lease": claim.lease,
-            "call": call_id,
-        },
+            "call": call.id,
+            "run_as": role,
+            "rest": str(round(rest * 1000)),
+        }
+    )
+    cursor = await conn.conn.execute(
+        "select transaction, key from agent_internal.open_step(%(request)s, %(signature)s)", request
     )
     row = await cursor.fetchone()
     return WriteBegun(row[0], row[1]) if row else WriteBegun("", "")
 
 
-async def extend_lease(conn: Connection, claim: Claim, seconds: float) -> None:
-    """Extend the lease by the time for which this transaction has locked the run."""
-    await conn.execute(
-        "select agent_internal.extend_lease(_run => %(run)s, _lease => %(lease)s, _by => %(by)s)",
-        {"run": claim.run_id, "lease": claim.lease, "by": timedelta(seconds=seconds)},
-    )
+async def close_step(
+    conn: ToolConnection, claim: Claim, begun: WriteBegun, step: NewStep, took: float
+) -> None:
+    """Record the result of a step, in the transaction of its effects.
 
+    Args:
+        took: seconds for which this transaction has locked the run.
 
-async def assume_role(conn: Connection, role: str, search_path: str) -> None:
-    """Set a role for the rest of the transaction.
-
-    Raises (as a PostgreSQL error, see `store.errors`):
-        RoleRefusedError: it does not exist, or the login is not a member of it.
+    Raises: as `call_tool`.
     """
-    await conn.execute(
-        "select agent_internal.assume_role(_run_as => %(role)s, _path => %(search_path)s)",
-        {"role": role, "search_path": search_path},
+    request = conn.sign(
+        {
+            "transaction": begun.transaction,
+            "run": claim.run_id,
+            "lease": claim.lease,
+            "seq": step.seq,
+            "content": step.content,
+            "took": took,
+        }
     )
-
-
-async def clean_session(conn: Connection) -> str:
-    """Reset what a tool has changed in the session; return the ID of the open transaction."""
-    cursor = await conn.execute(
-        "select coalesce(pg_current_xact_id_if_assigned()::text, '') from"
-        " agent_internal.clean_session()"
-    )
-    row = await cursor.fetchone()
-    return row[0] if row else ""
+    await conn.conn.execute("select agent_internal.close_step(%(request)s, %(signature)s)", request)
 
 
 @dataclass(frozen=True, slots=True)

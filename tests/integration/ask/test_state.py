@@ -388,7 +388,7 @@ async def test_the_command_needs_no_more_than_that(
         "select agent_internal.record_many('[]')",
         "select agent_internal.insert_step(1, 0, 'reply', '{}')",
         "select agent_internal.begin_write(1, 1)",
-        "select agent_internal.assume_role('postgres')",
+        "select agent_internal.become('postgres')",
         "select agent_internal.expire_leases()",
         "select agent_internal.tick()",
         "select agent.grant_asker('public')",

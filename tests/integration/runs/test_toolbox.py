@@ -19,7 +19,6 @@ from walagent.attachment import Attachment
 from walagent.errors import (
     ConflictError,
     LeaseLostError,
-    StepBrokenError,
     ToolBrokenError,
     ToolFailedError,
 )
@@ -482,6 +481,12 @@ async def pay(ctx: ToolContext, how: str = "") -> object:  # noqa: C901, PLR0912
     assert ctx.conn is not None
     await ctx.conn.execute("insert into refund values (1, 1)")
     match how:
+        case "become":
+            await ctx.conn.execute("set role none")
+        case "types":
+            query = "select 1, 1.50, %s::text, null::date, timestamptz '2026-01-01Z', '{1}'::int[]"
+            found = await (await ctx.conn.execute(query, ['a "b", (c\\)'])).fetchall()
+            return repr(found)
         case "told":
             raise ToolFailedError("no money")
         case "sql":
@@ -493,7 +498,7 @@ async def pay(ctx: ToolContext, how: str = "") -> object:  # noqa: C901, PLR0912
         case "sleep":
             await asyncio.sleep(60)
         case "leave":
-            await ctx.conn.execute("set timezone = 'Asia/Tokyo'; set role none")
+            await ctx.conn.execute("set timezone = 'Asia/Tokyo'")
             await ctx.conn.execute("create temporary table scratch (id int)")
         case "begin":
             await ctx.conn.execute("commit")
@@ -577,18 +582,16 @@ async def test_what_a_python_tool_says_no_to_is_taken_back(
 
 
 @pytest.mark.parametrize("how", ["commit", "rollback", "begin", "clever"])
-async def test_a_python_tool_that_ends_its_steps_transaction_is_found_out(
+async def test_a_python_tool_cannot_end_its_steps_transaction(
     conn: AsyncConnection, dsn: str, how: str
 ) -> None:
-    """Nothing is recorded as if it had gone well, and it is not done again: the run fails."""
+    """PostgreSQL refuses it where statements of a tool are executed; the model is told."""
     await run_all(conn, DESK)
     async with bench(conn, dsn, "tools=[pay]", python=PYTHON) as b:
-        with pytest.raises(StepBrokenError, match="ended its step's transaction"):
-            await b.call("pay", how=how)
-        assert await rows(conn, STEPS) == []
+        assert "0A000" in await b.error("pay", how=how)
+        assert await rows(conn, "select * from refund") == []
         assert await b.answer("pay") == "paid"
-    left = 1 if how == "rollback" else 2
-    assert await value(conn, "select count(*) from refund") == left
+    assert await value(conn, "select count(*) from refund") == 1
 
 
 async def test_a_python_tool_that_asks_to_commit_is_refused(
@@ -629,6 +632,20 @@ async def test_a_bug_in_a_python_tool_is_nobodys_answer(conn: AsyncConnection, d
             await b.call("pay", how="bug")
         assert await rows(conn, STEPS) == []
         assert await rows(conn, "select * from refund") == []
+
+
+async def test_a_python_tool_receives_values_of_their_types(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """As on a connection of psycopg's."""
+    await run_all(conn, DESK)
+    async with bench(conn, dsn, "tools=[pay]", python=PYTHON) as b:
+        shown = await b.answer("pay", how="types")
+        assert shown.startswith(
+            "[(1, Decimal('1.50'), 'a \"b\", (c\\\\)', None, datetime.datetime(2026"
+        )
+        assert shown.endswith(", [1])]")
+        assert 'cannot set parameter "role"' in await b.error("pay", how="become")
 
 
 async def test_a_python_tool_runs_as_the_role_and_leaves_nothing(

@@ -12,7 +12,7 @@ from tests.helpers.database import DESK, attach, rows, run_all, session, value
 from tests.helpers.queue import add_runs, claim, finish, ids, one_run, set_clock
 from walagent.message import ToolCall, Usage
 from walagent.run import RunState, StepKind
-from walagent.store import runs, tool_calls
+from walagent.store import runs
 from walagent.store.runs import NewStep
 
 
@@ -248,7 +248,7 @@ async def test_a_worker_that_lost_the_lease_commits_nothing(
             finish(late, old, last=step),
             runs.park_run(late, old, RunState.WAITING_RETRY, spent=runs.Spent(0, None)),
             runs.ask_approval(late, old, 0, call, "postgres", 60, runs.Spent(0, None)),
-            tool_calls.begin_write(late, old),
+            late.execute("select agent_internal.begin_write(%s, %s)", [old.run_id, old.lease]),
         ):
             with_lease = None
             try:

@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import DESK, attach, column, run_all, session, value
 from tests.helpers.queue import LEASE, add_runs, claim, finish, set_clock
 from walagent.run import Claim
-from walagent.store import runs, tool_calls
+from walagent.store import runs
 
 
 async def held_runs(conn: AsyncConnection, count: int = 3) -> list[Claim]:
@@ -63,7 +63,8 @@ async def test_a_heartbeat_waits_for_no_write(conn: AsyncConnection, dsn: str) -
     writing, other = held = await held_runs(conn, 2)
     async with session(dsn) as worker:
         await run_all(worker, "begin")
-        await tool_calls.begin_write(worker, writing)
+        fence = "select agent_internal.begin_write(%s, %s)"
+        await worker.execute(fence, [writing.run_id, writing.lease])
         await run_all(conn, "set lock_timeout = '1s'")
         await set_clock(conn, "20 seconds")
         assert await runs.heartbeat(conn, "w1", held, LEASE) == {}

@@ -28,7 +28,7 @@ async def test_a_connection_reads_what_is_committed_whatever_the_default_is(
         async with await connect(make_conninfo(dsn, user=name)) as own:
             assert await value(own, SETTINGS) == "read committed"
             await run_all(own, "set default_transaction_isolation = 'serializable'")
-            await value(own, "select agent_internal.clean_session()")
+            await run_all(own, "reset all")
             assert await value(own, SETTINGS) == "read committed"
         async with (
             open_pool(make_conninfo(dsn, user=name), size=1, application="test") as pool,

@@ -9,12 +9,13 @@ Name, docstring and annotations are the contract: they are what the model is sho
 
 import importlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import Any, Protocol, TypeVar, cast, get_type_hints
 
-from psycopg import AsyncConnection
+from psycopg.abc import Query
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from walagent.errors import ConfigError, ToolFailedError
@@ -22,6 +23,28 @@ from walagent.message import Json
 from walagent.tool_spec import Effect
 
 GROUP = "walagent.tools"  # the entry-point group of packages that bring tools
+
+
+class ToolRows(Protocol):
+    """The rows of a statement, as of a cursor of psycopg."""
+
+    @property
+    def rowcount(self) -> int: ...  # noqa: D102
+    async def fetchone(self) -> tuple[Any, ...] | None: ...  # noqa: D102
+    async def fetchmany(self, size: int = 1) -> list[tuple[Any, ...]]: ...  # noqa: D102
+    async def fetchall(self) -> list[tuple[Any, ...]]: ...  # noqa: D102
+    def __aiter__(self) -> AsyncIterator[tuple[Any, ...]]: ...  # noqa: D105
+
+
+class ToolConnection(Protocol):
+    """The connection of a tool: what it has of psycopg's."""
+
+    async def execute(  # noqa: D102
+        self, query: Query, params: Sequence[Any] | Mapping[str, Any] | None = None
+    ) -> ToolRows: ...
+    def transaction(self) -> AbstractAsyncContextManager[object]: ...  # noqa: D102
+    async def commit(self) -> None: ...  # noqa: D102
+    async def rollback(self) -> None: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +55,7 @@ class ToolContext:
     that leave the database, which must pass `idempotency_key` on instead.
     """
 
-    conn: AsyncConnection[Any] | None
+    conn: ToolConnection | None
     idempotency_key: str
     run_id: int
     change: Mapping[str, Any]
