@@ -6,7 +6,7 @@ that the number of series is bounded.
 """
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Metric
 
@@ -46,7 +46,12 @@ changes = Counter(
     ["result"],
     registry=registry,
 )
-runs = Gauge("walagent_runs", "Runs by state", ["state"], registry=registry)
+runs = Gauge("walagent_runs", "Runs by agent and state", ["agent", "state"], registry=registry)
+queue_oldest_seconds = Gauge(
+    "walagent_queue_oldest_seconds",
+    "Age of the oldest run that could be executed now and is not, in seconds",
+    registry=registry,
+)
 runs_pruned = Counter(
     "walagent_runs_pruned_total", "Ended runs that retention removed", registry=registry
 )
@@ -79,12 +84,15 @@ model_breaker_open = Gauge(
     registry=registry,
 )
 model_tokens = Counter(
-    "walagent_model_tokens_total", "Tokens of model calls", ["model", "kind"], registry=registry
+    "walagent_model_tokens_total",
+    "Tokens of model calls",
+    ["agent", "model", "kind"],
+    registry=registry,
 )
 cost_usd = Counter(
     "walagent_cost_usd_total",
     "Cost of model calls whose model has a price, in USD",
-    ["model"],
+    ["agent", "model"],
     registry=registry,
 )
 budget_used = Gauge(
@@ -99,7 +107,9 @@ budget_refusals = Counter(
     ["budget"],
     registry=registry,
 )
-tool_calls = Counter("walagent_tool_calls_total", "Tool calls", ["outcome"], registry=registry)
+tool_calls = Counter(
+    "walagent_tool_calls_total", "Tool calls", ["agent", "tool", "outcome"], registry=registry
+)
 log_lines_lost = Counter(
     "walagent_log_lines_lost_total",
     "Log lines that could not be written",
@@ -137,14 +147,21 @@ def set_budgets(used: Iterable[tuple[str, float, float]]) -> None:
         budget_used.labels(name, "reserved").set(reserved)
 
 
+def set_runs(counts: Mapping[tuple[str, str], int]) -> None:
+    """Show the number of runs by agent and state; zero for each state of an agent without any."""
+    runs.clear()
+    for agent in {"", *(agent for agent, _ in counts)}:
+        for state in RUN_STATES:
+            runs.labels(agent, state).set(counts.get((agent, state), 0))
+
+
 def _begin_at_zero() -> None:
     """Make every known series exist, so that a rate can be taken of the first event too."""
     for result in CHANGE_RESULTS:
         changes.labels(result)
-    for state in RUN_STATES:
-        runs.labels(state)
+    set_runs({})
     for outcome in TOOL_OUTCOMES:
-        tool_calls.labels(outcome)
+        tool_calls.labels("", "", outcome)
 
 
 _begin_at_zero()

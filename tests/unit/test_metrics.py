@@ -11,18 +11,19 @@ INTERFACE = {
     "walagent_slot_alarm": ("gauge", set[str]()),
     "walagent_replication_lag_bytes": ("gauge", set[str]()),
     "walagent_changes_total": ("counter", {"result"}),
-    "walagent_runs": ("gauge", {"state"}),
+    "walagent_runs": ("gauge", {"agent", "state"}),
+    "walagent_queue_oldest_seconds": ("gauge", set[str]()),
     "walagent_runs_pruned_total": ("counter", set[str]()),
     "walagent_run_duration_seconds": ("histogram", set[str]()),
     "walagent_model_requests_total": ("counter", {"model", "outcome"}),
     "walagent_model_calls_in_flight": ("gauge", {"model"}),
     "walagent_model_calls_allowed": ("gauge", {"model"}),
     "walagent_model_breaker_open": ("gauge", {"model"}),
-    "walagent_model_tokens_total": ("counter", {"model", "kind"}),
-    "walagent_cost_usd_total": ("counter", {"model"}),
+    "walagent_model_tokens_total": ("counter", {"agent", "model", "kind"}),
+    "walagent_cost_usd_total": ("counter", {"agent", "model"}),
     "walagent_budget_used_ratio": ("gauge", {"budget", "kind"}),
     "walagent_budget_refusals_total": ("counter", {"budget"}),
-    "walagent_tool_calls_total": ("counter", {"outcome"}),
+    "walagent_tool_calls_total": ("counter", {"agent", "tool", "outcome"}),
     "walagent_log_lines_lost_total": ("counter", set[str]()),
     "walagent_approvals_pending": ("gauge", set[str]()),
     "walagent_build_info": ("gauge", {"version", "python"}),
@@ -35,8 +36,8 @@ def test_names_kinds_and_labels_are_the_published_ones() -> None:
     metrics.model_calls_in_flight.labels("gpt").set_function(lambda: 3)
     metrics.model_calls_allowed.labels("gpt").set_function(lambda: 64)
     metrics.model_breaker_open.labels("gpt").set_function(lambda: False)
-    metrics.model_tokens.labels("gpt", "input").inc(12)
-    metrics.cost_usd.labels("gpt").inc(0.25)
+    metrics.model_tokens.labels("desk", "gpt", "input").inc(12)
+    metrics.cost_usd.labels("desk", "gpt").inc(0.25)
     metrics.set_budgets([("all", 0.5, 0.25)])
     metrics.budget_refusals.labels("all").inc()
 
@@ -55,7 +56,7 @@ def test_a_series_with_known_labels_is_there_from_the_start() -> None:
     for result in metrics.CHANGE_RESULTS:
         assert f'walagent_changes_total{{result="{result}"}}' in text
     for state in metrics.RUN_STATES:
-        assert f'walagent_runs{{state="{state}"}}' in text
+        assert f'walagent_runs{{agent="",state="{state}"}}' in text
 
 
 def test_the_process_wide_registry_stays_empty_of_ours() -> None:

@@ -36,9 +36,8 @@ async def watch_status(conn: AsyncConnection[Any], slot: str, health: ReaderHeal
 
 
 async def _count(conn: AsyncConnection[Any]) -> None:
-    counts = await status.count_runs(conn)
-    for state in metrics.RUN_STATES:
-        metrics.runs.labels(state).set(counts.get(state, 0))
+    metrics.set_runs(await status.count_runs(conn))
+    metrics.queue_oldest_seconds.set(await status.oldest_queued(conn))
     metrics.set_budgets(
         (each.name, each.spent, each.reserved) for each in await budgets.standings(conn)
     )

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
@@ -23,6 +23,14 @@ from walagent.store.pausing import pause_broken
 from walagent.store.runs import Spent
 
 _BUSY = 5.0  # seconds until a run is retried whose attachment a transaction was changing
+
+
+# A run that needs a person's attention is not lost among the others.
+_LEVELS: Final = {
+    RunState.FAILED: log.warning,
+    RunState.NEEDS_REVIEW: log.warning,
+    RunState.DEAD: log.error,
+}
 
 
 @dataclass(slots=True)
@@ -138,7 +146,8 @@ class RunAttempt:
         metrics.run_duration_seconds.observe(elapsed)
         if self._is_attended:
             return  # a person sees the answer
-        log.info(
+        record = _LEVELS.get(self.state, log.info) if self.state else log.info
+        record(
             "run.processed",
             run_id=self.claim.run_id,
             kind=self.claim.kind,
@@ -147,4 +156,19 @@ class RunAttempt:
             state=self.state.value if self.state else "left",
             attempt=self.claim.attempt,
             seconds=round(elapsed, 3),
+            **self._reason(),
         )
+
+    def _reason(self) -> dict[str, str]:
+        """Say why the run failed, without text that a provider, model or row can have chosen."""
+        if self.state not in _LEVELS:
+            return {}
+        ended = self._executor.ended if self._executor else None
+        if self.error is not None:
+            state, words = getattr(self.error, "sqlstate", None), type(self.error).__name__
+        elif ended is not None:
+            # Of a decider's own words, those before a quotation.
+            state, words = ended.sqlstate, "" if ended.sqlstate else ended.reason.partition(":")[0]
+        else:
+            return {}
+        return {"reason": f"{words} (SQLSTATE {state})".strip() if state else words}

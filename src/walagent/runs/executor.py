@@ -6,7 +6,7 @@ executed here.  No transaction or connection is held during a model call.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import count
@@ -76,6 +76,7 @@ class Executor:
         self.reservations = Reservations(
             resources.pool, resources.budgets, run, self.log, self._kind.patience
         )
+        self.ended: End | None = None
         self.unblocked = False  # whether the end of this run made another one claimable
 
     async def execute(self) -> RunState:
@@ -89,6 +90,16 @@ class Executor:
             if state is not None:
                 return state
 
+    @property
+    def _agent(self) -> str:
+        """The agent for metrics; "" for other kinds of runs."""
+        return self._run.agent.name if self._run.claim.kind == "agent" else ""
+
+    def _tool(self, result: Mapping[str, Json]) -> str:
+        """The tool of a refused call for metrics: a model can call what does not exist."""
+        known = {tool.name for tool in self._run.agent.tools}
+        return str(result["name"]) if result.get("name") in known else ""
+
     def _next(self) -> Move:
         return self._kind.decider.next_move(self._run, self.log.steps)
 
@@ -101,7 +112,7 @@ class Executor:
             case Note(kind, content):
                 if kind is StepKind.RESULT:
                     outcome = "invalid" if content.get("correction") else "refused"
-                    metrics.tool_calls.labels(outcome).inc()
+                    metrics.tool_calls.labels(self._agent, self._tool(content), outcome).inc()
                 await self.log.record(kind, content)
             case Wait():
                 return await self._wait(move)
@@ -131,7 +142,7 @@ class Executor:
         reply = await self._answer(model, request)
         faults.hit("model.answered")
         cost = cost_of(reply.usage, model.spec)
-        count_usage(model.spec.name, reply.usage, cost)
+        count_usage(self._agent, model.spec.name, reply.usage, cost)
         content = self._content(prompt, request, reply)
         took = int((time.monotonic() - started) * 1000)
         async with self.log.recording:
@@ -209,7 +220,8 @@ class Executor:
             if step.kind is not StepKind.RESULT or step.content["call_id"] == call.call.id
         )
         failed = bool(self.log.steps[-1].content.get("is_error"))
-        metrics.tool_calls.labels("failed" if failed else "ok").inc()
+        outcome = "failed" if failed else "ok"
+        metrics.tool_calls.labels(self._agent, call.tool.name, outcome).inc()
         self._watch(Recorded(done, call))
         return None
 
@@ -222,7 +234,7 @@ class Executor:
                 role, ttl = self._run.authority.run_as, self._run.authority.approval_seconds
                 await runs.ask_approval(conn, claim, self.log.seq, move.call, role, ttl, spent)
                 return RunState.WAITING_APPROVAL
-            metrics.tool_calls.labels("unknown").inc()
+            metrics.tool_calls.labels(self._agent, move.tool.name, "unknown").inc()
             reason = f"outcome of {move.tool.name} is unknown"
             error = {"reason": reason, "call_id": move.call.id}
             await runs.park_run(
@@ -233,6 +245,7 @@ class Executor:
     async def _end(self, end: End, *, last: NewStep | None = None) -> RunState:
         faults.hit("run.finished")
         self.unblocked = bool(await self._store(lambda: self._finish(end, last)))
+        self.ended = end
         faults.hit("run.committed")
         return end.state
 

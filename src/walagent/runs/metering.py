@@ -35,7 +35,7 @@ def counting(model: str) -> Generator[None]:
     metrics.model_requests.labels(model, "ok").inc()
 
 
-def count_usage(model: str, usage: Usage, cost: Decimal | None) -> None:
+def count_usage(agent: str, model: str, usage: Usage, cost: Decimal | None) -> None:
     """Count tokens and cost of a call."""
     for kind, tokens in (
         ("input", usage.input_tokens),
@@ -44,6 +44,6 @@ def count_usage(model: str, usage: Usage, cost: Decimal | None) -> None:
         ("output", usage.output_tokens),
     ):
         if tokens:
-            metrics.model_tokens.labels(model, kind).inc(tokens)
+            metrics.model_tokens.labels(agent, model, kind).inc(tokens)
     if cost:
-        metrics.cost_usd.labels(model).inc(float(cost))
+        metrics.cost_usd.labels(agent, model).inc(float(cost))

@@ -38,7 +38,28 @@ async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:
     return SlotBacklog(*row) if row else SlotBacklog(0, 0)
 
 
-async def count_runs(conn: Connection) -> dict[str, int]:
-    """Count runs by state.  Reads an index of the whole table: do not call it for every scrape."""
-    cursor = await conn.execute("select state::text, count(*) from agent.run group by 1")
-    return dict(await cursor.fetchall())
+async def count_runs(conn: Connection) -> dict[tuple[str, str], int]:
+    """Count runs by agent, "" for questions, and state.
+
+    Reads an index of the whole table: do not call it for every scrape.
+    """
+    cursor = await conn.execute(
+        "select coalesce(a.agent, ''), r.state::text, sum(r.n)::bigint"
+        "  from (select attachment_id, state, count(*) as n from agent.run group by 1, 2) r"
+        "  left join agent.attachment a on a.id = r.attachment_id group by 1, 2"
+    )
+    return {(agent, state): count for agent, state, count in await cursor.fetchall()}
+
+
+async def oldest_queued(conn: Connection) -> float:
+    """Return the age of the oldest run that could be executed now, in seconds; 0 if none."""
+    cursor = await conn.execute(
+        "select coalesce(extract(epoch from agent_internal.now() - min(r.created_at)), 0)::float8"
+        "  from agent_internal.queue q cross join lateral ("
+        "       select r.created_at from agent.run r"
+        "        where r.queue_id = q.id and r.state = 'pending' and r.blocked_by is null"
+        "          and r.not_before is null order by r.id + 0 limit 1) r"
+        " where not q.paused and q.kind = 'agent'"
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else 0.0

@@ -17,6 +17,7 @@ from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, c
 from walagent.agent.tools.python import Function, PythonTool, ToolContext, tool
 from walagent.message import ModelSpec, Reply, Request, Stop, Text, ToolCall, Usage
 from walagent.runs.worker import Worker, WorkerSettings
+from walagent.store.status import count_runs, oldest_queued
 from walagent.tool_spec import Effect
 
 STATE = "select state::text, result, error from agent.run order by id"
@@ -645,6 +646,44 @@ async def test_a_process_is_not_ready_while_ticks_stand_still(
             assert "agent_internal.lock" in worker.reasons[0]
             await run_all(other, "rollback")
             await until_true(lambda: not worker.reasons)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Fault(400, message="sk-123 of row 7"), "ModelRejectedError"),
+        (Reply((Text("sk-123"),), Stop.REFUSAL), "the model refused"),
+    ],
+)
+async def test_a_failed_run_is_logged_with_a_reason_and_without_data(
+    conn: AsyncConnection, dsn: str, caplog: pytest.LogCaptureFixture, answer: Answer, said: str
+) -> None:
+    """At a level that is seen; what a provider or model has written stays in the database."""
+    await run_all(conn, DESK + TICKET)
+    with caplog.at_level("INFO"):
+        async with daemon(conn, dsn, [answer], parts=("worker",)) as d:
+            await one(conn, f"{SPEC}, max_output_tokens=512")
+            await reason(d)
+            await until_true(lambda: "run.processed" in caplog.text)
+    (record,) = [each for each in caplog.records if "run.processed" in each.getMessage()]
+    assert record.levelname == "WARNING"
+    assert said in caplog.text
+    assert "sk-123" not in caplog.text
+
+
+async def test_the_age_and_number_of_queued_runs_is_known_by_agent(
+    conn: AsyncConnection,
+) -> None:
+    """Of runs that could be executed now: not of one that is blocked or whose agent is paused."""
+    await run_all(conn, DESK)
+    attachment = await attach(conn, "")
+    assert await oldest_queued(conn) == 0
+    await add_runs(conn, attachment, "a", "a")
+    await set_clock(conn, "1 hour")
+    assert await oldest_queued(conn) == pytest.approx(3600, abs=60)
+    assert await count_runs(conn) == {("support_tickets", "pending"): 2}
+    await run_all(conn, "select agent.pause(name) from agent.attachment")
+    assert await oldest_queued(conn) == 0
 
 
 async def until_true(seen: Callable[[], bool]) -> None:
