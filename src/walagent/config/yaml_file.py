@@ -16,6 +16,7 @@ from walagent.message import Json
 Path = tuple[str | int, ...]
 
 _DEEPEST = 50  # levels; agents.yaml has eight
+_MOST = 100_000  # values; each use of an alias counts, or a short file could fill the memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,11 @@ class _Reader:
         self._name = name
         self._lines = lines
         self._loader = _YamlLoader("")
+        self._read = 0
 
     def read(self, node: yaml.Node, path: Path) -> Json:
         self._lines.setdefault(path, node.start_mark.line + 1)
+        self._count(node)
         if len(path) > _DEEPEST:
             raise self._error(node, "nesting is too deep, or an alias contains itself")
         match node:
@@ -92,7 +95,13 @@ class _Reader:
             case _:
                 return self._scalar(node)
 
+    def _count(self, node: yaml.Node) -> None:
+        self._read += 1
+        if self._read > _MOST:
+            raise self._error(node, f"more than {_MOST:,} values, counting each use of an alias")
+
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Json]:
+        self._count(node)
         out: dict[str, Json] = {}
         given: set[str] = set()
         for key_node, value_node in node.value:

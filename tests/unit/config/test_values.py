@@ -82,6 +82,14 @@ def test_text_that_is_no_yaml_is_told_with_its_line() -> None:
     assert refusal("log:\n  level: [info").startswith("a.yaml:2: ")
 
 
+@pytest.mark.parametrize("use", ["[*{0}, *{0}, *{0}, *{0}]", "{{<<: [*{0}, *{0}, *{0}, *{0}]}}"])
+def test_aliases_do_not_expand_without_bound(use: str) -> None:
+    """A file of one kilobyte could otherwise fill the memory."""
+    lines = ["a0: &a0 {x: 1}"]
+    lines += [f"a{n}: &a{n} {use.format(f'a{n - 1}')}" for n in range(1, 20)]
+    assert "alias" in refusal("\n".join(lines))
+
+
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}"])
 def test_an_alias_that_holds_itself_is_an_error(text: str) -> None:
     """And no endless loop."""

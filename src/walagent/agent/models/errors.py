@@ -6,7 +6,7 @@ errors, whose text names provider, model and status, and never holds a key or wo
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import chain
@@ -59,6 +59,8 @@ _SPENT_WORDS = re.compile(r"your credit balance is too low", re.IGNORECASE)
 # The request never left us: no connection was made, or none was free.
 _NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "PoolTimeout"})
 
+_CODE = re.compile(r"[A-Za-z][A-Za-z_. -]{0,70}\d{0,3}")  # a name, no number or text of a row
+_KEY_ECHO = 6  # characters that a provider's words may share with the key by chance
 _ECHO = 16  # characters that a provider's words may share with the request by chance
 _LONGEST_WAIT = 3_600.0  # seconds; longer may be true or a mistake: once an hour is no storm
 _TELLING = re.compile(r"""'([^']*)'|"([^"]*)"|`([^`]*)`|([\w.+-]*[\d@][\w.@+-]*(?<![.+-]))""")
@@ -83,7 +85,7 @@ class Failure:
 def error_for(failure: Failure, spec: ModelSpec, request: Request, key: str = "") -> WalagentError:
     """Name the error that *failure* is, in words that are safe to store and to log."""
     kind = _kind(failure)
-    text = _sentence(failure, spec)
+    text = _sentence(replace(failure, code=_safe_code(failure.code, request, key)), spec)
     if failure.message and failure.status not in {401, 403}:  # those may quote half the key
         text += f": {_safe(failure.message, request, key)}"
     text = text[:MESSAGE_LIMIT]
@@ -180,15 +182,31 @@ def _safe(message: str, request: Request, key: str) -> str:
     """
     if key:
         message = message.replace(key, "[key]")
+        if _repeats(message, key, _KEY_ECHO):
+            return "its words repeat a part of the key and are left out"
     said = " ".join(" ".join(_words(request)).split())
     message = " ".join(message[: 4 * MESSAGE_LIMIT].split())
     message = _TELLING.sub(
         lambda found: "[…]" if found[found.lastindex or 0] in said else found[0], message
     )
-    windows = (message[at : at + _ECHO] for at in range(max(0, len(message) - _ECHO + 1)))
-    if any(window in said for window in windows):
+    if _repeats(message, said, _ECHO):
         return "its words repeat the request and are left out"
     return message
+
+
+def _safe_code(code: str, request: Request, key: str) -> str:
+    """Return the provider's short name of a failure, or nothing if it is not one.
+
+    A provider or proxy decides what it contains: it can repeat the key, or a value of the request.
+    """
+    if not _CODE.fullmatch(code) or _repeats(code, key, _KEY_ECHO):
+        return ""
+    return "" if _repeats(code, " ".join(_words(request)), _ECHO) else code
+
+
+def _repeats(text: str, source: str, length: int) -> bool:
+    """Return whether *text* shares so many characters in a row with *source*."""
+    return any(text[at : at + length] in source for at in range(len(text) - length + 1))
 
 
 def _words(request: Request) -> Iterator[str]:

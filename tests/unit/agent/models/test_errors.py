@@ -155,6 +155,25 @@ def test_the_key_is_cut_out_of_any_other_message() -> None:
     assert "s3cret" not in str(error)
 
 
+KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWx"
+
+
+@pytest.mark.parametrize("status", [None, 400, 401, 403, 404, 429, 500])
+@pytest.mark.parametrize("echo", [KEY, f"bad key {KEY}", KEY[4:16], "AbCdEfGhIj", "hunter2 is it"])
+def test_a_key_in_the_code_or_the_words_goes_nowhere(status: int | None, echo: str) -> None:
+    """They become paused_reason, the error of the run and a line of the log."""
+    for failure in (Failure(status, echo), Failure(status, "", echo)):
+        error = error_for(failure, SPEC, REQUEST, KEY)
+        text = f"{error} {error.hint}"
+        assert not any(KEY[at : at + 6] in text for at in range(len(KEY) - 5))
+
+
+@pytest.mark.parametrize("code", ["insufficient_quota", "ConnectTimeout", "rate limit", "E-12"])
+def test_a_short_name_is_kept(code: str) -> None:
+    """An operator looks it up in the provider's documentation."""
+    assert code in str(error_for(Failure(500, code), SPEC, REQUEST, KEY))
+
+
 @given(
     prompt=st.text(min_size=24, max_size=400),
     before=st.text(max_size=50),
