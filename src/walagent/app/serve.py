@@ -263,10 +263,10 @@ class _Daemon:
             with translating():
                 async with await connect(self.logins.dsn(), application="walagent setup") as conn:
                     specs = await attachments.load_models(conn)
+            self.models.reload(specs, again=True)
         except Exception as error:  # noqa: BLE001 - the daemon continues with the previous state
             log.error("config.refused", error=error)
             return
-        self.models.reload(specs)
         self.worker.wake()
         log.info("config.reloaded", models=len(specs))
 

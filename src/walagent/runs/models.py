@@ -1,12 +1,13 @@
 """The models of a worker, by the name that agents use: made once, each with its limiter."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from walagent import metrics
 from walagent.agent.model import Model
 from walagent.agent.models import prepare
 from walagent.agent.models.limits import LimitedModel, Limiter, ModelLimits
-from walagent.errors import ModelUnavailableError
+from walagent.errors import ModelUnauthorizedError, ModelUnavailableError
 from walagent.message import ModelSpec
 
 _SHARE = 4  # see `Models.tight`
@@ -65,16 +66,33 @@ class Models:
         most = {name: min(share, made.limiter.most) for name, made in self._made.items()}
         return {name: runs for name, runs in most.items() if runs < slots}
 
-    def reload(self, specs: Mapping[str, ModelSpec]) -> int:
+    def reload(self, specs: Mapping[str, ModelSpec], *, again: bool = False) -> int:
         """Replace the registry's rows; return how many changed.
 
         Models whose row changed are created again; calls in flight end with the old ones.
+
+        Args:
+            again: create all models again, with the keys and files that they have now.
+
+        Raises:
+            ConfigError: with *again*, a model cannot be created; nothing has changed.
         """
+        made = self._made_again(specs if again else {})
         known = self._specs.keys() | specs.keys()
         changed = [name for name in known if specs.get(name) != self._specs.get(name)]
         self._specs = dict(specs)
-        self._retired.extend(self._made.pop(name) for name in changed if name in self._made)
+        for name in {*changed, *made} & self._made.keys():
+            self._retired.append(self._made.pop(name))
+        self._made.update(made)
         return len(changed)
+
+    def _made_again(self, specs: Mapping[str, ModelSpec]) -> Mapping[str, LimitedModel]:
+        made: dict[str, LimitedModel] = {}
+        for name in self._made.keys() & specs.keys():
+            with suppress(ModelUnauthorizedError):  # its key is gone: the model of before is kept
+                made[name] = self._limits.wrap(self._build(specs[name]))
+                _show(name, made[name].limiter)
+        return made
 
     async def close_retired(self) -> None:
         """Close replaced models whose last call has ended."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import generate_latest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
@@ -16,10 +17,12 @@ from tests.helpers.queue import set_clock
 from tests.integration.ask.test_asking import COUNT, Scene, answer, plan, scene, step
 from tests.integration.cli.test_ask import ANSWER, KEY, PLAN, QUESTION, shell
 from tests.integration.cli.user import PATIENCE, User
+from walagent import AsyncClient, metrics
 from walagent.agent.models.scripted.model import Answer
 from walagent.ask.asking import Asker, AskResources
 from walagent.ask.history import messages, size, too_old
 from walagent.ask.options import Options
+from walagent.config import AskSettings
 from walagent.errors import (
     BudgetExceededError,
     ConfigError,
@@ -541,3 +544,41 @@ async def test_a_question_replaces_the_unfinished_one_before_it(
     assert await column(conn, states) == ["cancelled", "succeeded"]
     reason = "select error ->> 'reason' from agent.run order by id limit 1"
     assert "replaced" in str(await value(conn, reason))
+
+
+async def test_the_run_of_a_question_is_shown_and_counted(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """`walagent show` prints it as any other; calls, tokens and time count in the metrics."""
+    before = _samples()
+    async with (
+        shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on,
+        AsyncClient(
+            dsn,
+            model=replace(on.provider.spec("openai"), credential=KEY),
+            api_key=on.provider.key,
+            settings=AskSettings(role=on.role),
+        ) as client,
+    ):
+        run = (await client.ask(QUESTION)).run_id
+        shown = (await on.types("show", str(run))).worked().out
+        assert COUNT in shown
+        assert "Twenty in each country." in shown
+    counted = {name: value - before.get(name, 0.0) for name, value in _samples().items()}
+    assert (
+        sum(n for name, n in counted.items() if name.startswith("walagent_model_requests_total"))
+        == 2
+    )
+    assert (
+        sum(n for name, n in counted.items() if name.startswith("walagent_tool_calls_total")) == 1
+    )
+    assert counted["walagent_run_duration_seconds_count"] == 1
+
+
+def _samples() -> dict[str, float]:
+    """What the metrics of this process say."""
+    lines = generate_latest(metrics.registry).decode().splitlines()
+    return {
+        name: float(number)
+        for name, _, number in (line.rpartition(" ") for line in lines if line[0] != "#")
+    }

@@ -4,13 +4,20 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from walagent.agent.model import Model
+from walagent.agent.models import make_model
 from walagent.agent.models.limits import LimitSettings, ModelLimits
 from walagent.agent.models.scripted.model import ScriptedModel
-from walagent.errors import ModelLimitedError, ModelUnauthorizedError, ModelUnavailableError
+from walagent.errors import (
+    ConfigError,
+    ModelLimitedError,
+    ModelUnauthorizedError,
+    ModelUnavailableError,
+)
 from walagent.message import Message, ModelSpec, Request, Text
 from walagent.runs.models import Models
 
@@ -74,6 +81,25 @@ async def test_a_model_that_was_replaced_is_closed_when_its_last_call_has_ended(
     assert (await calling).text == "ok"
     await known.close_retired()
     assert closed == ["a"]
+
+
+async def test_a_reload_reads_keys_and_scripts_again(tmp_path: Path) -> None:
+    """Where one cannot be read, nothing changes; without the reload, none is."""
+    file = tmp_path / "script.yaml"
+    spec = ModelSpec("s", "scripted", str(file))
+    file.write_text("replies: [old]")
+    known = Models({"s": spec}, make_model, ModelLimits())
+    assert (await known.get("s").complete(REQUEST)).text == "old"
+    file.write_text("replies: [new]")
+    known.reload({"s": spec})
+    assert (await known.get("s").complete(REQUEST)).text == "old"
+    assert known.reload({"s": spec}, again=True) == 0
+    assert (await known.get("s").complete(REQUEST)).text == "new"
+    file.write_text("replies: 7")
+    with pytest.raises(ConfigError, match="script"):
+        known.reload({"s": spec}, again=True)
+    assert (await known.get("s").complete(REQUEST)).text == "new"
+    await known.aclose()
 
 
 async def test_a_worker_holds_as_many_runs_of_a_model_as_may_call() -> None:
