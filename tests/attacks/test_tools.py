@@ -61,6 +61,7 @@ set role {mallory};
 create function evil.attempt(place text) returns boolean language plpgsql as $$
 declare
     what text;
+    looted text;
     was constant name := current_user;
 begin
     if session_user = '{mallory}' or session_user = 'postgres' then  -- prepares the stage
@@ -73,10 +74,14 @@ begin
             -- At the commit, the login may become itself again.
             if current_user <> was or what !~ '^(set|reset|select set_config)' then
                 perform pg_notify('loot', place || ': ' || what || ' as ' || current_user);
+                looted := what;
             end if;
         exception when others then null;
         end;
     end loop;
+    if looted is not null then
+        raise exception 'loot: %', looted;  -- also seen where notifications are rolled back
+    end if;
     return true;
 end $$;
 create function evil.pure(place text) returns boolean language plpgsql immutable as
@@ -150,7 +155,8 @@ begin
 end $$;
 insert into evil.ticket values (1, 'w', array['w'], null, 'open');
 alter table evil.ticket enable row level security;
-create policy p on evil.ticket using (evil.attempt('policy')) with check (evil.attempt('policy'));
+create policy p on evil.ticket
+    using (evil.attempt('policy') and session_user = '{login}') with check (evil.attempt('policy'));
 grant select, insert, update on evil.ticket to {clerk};
 reset role;
 """
@@ -204,6 +210,7 @@ async def stage(
         role(conn, "nologin") as mallory,
         role(conn, "nologin") as other,
         role(conn, "nologin") as clerk,
+        role(conn, "nologin") as reader,
         session(dsn) as ear,
     ):
         oid = await value(conn, "select oid from pg_roles where rolname = %s", clerk)
@@ -218,9 +225,12 @@ async def stage(
             "'" + text.replace("''", "'").replace("'", "''") + "'" for text in ATTEMPTS
         ).format(**names)
         await conn.execute(EVIL.format(attempts=attempts, **names).encode())
-        await run_all(conn, more)
+        await run_all(conn, f"grant select on evil.ticket to {reader}; {more}")
         await run_all(ear, "listen loot; listen place")
-        spec = f"tools=[{', '.join(tools)}], run_as={clerk}, columns=[id, status], writes=[status]"
+        spec = (
+            f"tools=[{', '.join(tools)}], run_as={clerk}, query_as={reader},"
+            " columns=[id, status], writes=[status]"
+        )
         change = {"op": "update", "new": {"id": 1, "status": "open"}}
         async with bench(conn, dsn, spec, change=change, table="evil.ticket", python=python) as b:
             yield Stage(b, ear, clerk)
@@ -325,3 +335,9 @@ async def test_code_of_others_gains_nothing_from_a_tool_in_python(
         assert s.loot == []
         assert s.places.keys() >= {"trigger", "tool", "cursor", "policy"}
     assert await column(conn, "select kind from agent.step") == ["result"]
+
+
+async def test_code_of_others_gains_nothing_from_a_query(conn: AsyncConnection, dsn: str) -> None:
+    """A policy, which shows the row only there, cannot become the worker or anyone else."""
+    async with stage(conn, dsn, ["query"]) as s:
+        assert '"rows":[[1]]' in await s.bench.answer("query", sql="select id from evil.ticket")

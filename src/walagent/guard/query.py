@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
@@ -82,6 +82,7 @@ class Guard:
         analyst: if *conn* is connected to a standby, a connection to the primary with the same
             role and database: a standby cannot create the view.
         search_path: of the statements.
+        elsewhere: executes a checked statement instead of *conn*, where its code can do less.
     """
 
     conn: Connection
@@ -89,6 +90,7 @@ class Guard:
     allowed: Allowlist = field(default_factory=Allowlist)
     limits: ReadLimits = field(default_factory=ReadLimits)
     search_path: str = '"$user", public'
+    elsewhere: Callable[[str], AsyncGenerator[Texts]] | None = None
 
     async def evaluate(self, text: str) -> "CheckedStatement":
         """Check a statement.
@@ -146,12 +148,9 @@ class Guard:
     async def _check_cost(self, statement: Statement) -> None:
         """Check the planner's cost estimate; planning also checks the role's privileges."""
         # Not as JSON, whose nesting is that of the statement.
-        cursor = self.conn.cursor()
-        text = f"explain (format text)\n{statement.text}"
-        stream = cursor.stream(text)  # pyright: ignore[reportArgumentType]
-        async with aclosing(cast("AsyncGenerator[tuple[str]]", stream)) as lines:
+        async with aclosing(self._stream(f"explain (format text)\n{statement.text}")) as lines:
             async for (line,) in lines:
-                found = _COST.search(line)
+                found = _COST.search(line or "")
                 cost = float(found[1]) if found else 0.0
                 if cost > self.limits.cost:
                     raise StatementRefusedError(
@@ -161,9 +160,7 @@ class Guard:
 
     async def _explain(self, statement: Statement) -> Rows:
         options = f" ({', '.join(statement.explain)})" if statement.explain else ""
-        cursor = self.conn.cursor()
-        text = f"explain{options}\n{statement.text}"
-        stream = cursor.stream(text)  # pyright: ignore[reportArgumentType]
+        stream = self._stream(f"explain{options}\n{statement.text}")
         rows = [(line if isinstance(line, str) else json.dumps(line),) async for (line,) in stream]
         return Rows([ResultColumn("QUERY PLAN", _TEXT)], rows)
 
@@ -181,12 +178,17 @@ class Guard:
         alias = f"q ({', '.join(names)})" if names else "q"
         text = f"{statement.wrapped(f'select {wanted}', alias)} limit {self.limits.rows + 1}"
         reading = RowBuffer(columns, self.limits)
-        stream = self.conn.cursor().stream(text, size=_BATCH)  # pyright: ignore[reportArgumentType]
-        async with aclosing(cast("AsyncGenerator[Texts]", stream)) as found:
+        async with aclosing(self._stream(text, _BATCH)) as found:
             async for row in found:
                 if not reading.take(row):
                     break
         return reading.rows()
+
+    def _stream(self, text: str, size: int = 1) -> AsyncGenerator[Texts]:
+        if self.elsewhere is not None:
+            return self.elsewhere(text)
+        stream = self.conn.cursor().stream(text, size=size)  # pyright: ignore[reportArgumentType]
+        return cast("AsyncGenerator[Texts]", stream)
 
 
 class RowBuffer:

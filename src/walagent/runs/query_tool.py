@@ -4,7 +4,7 @@ Not in the step's transaction, which can write, and not as the login: the guard'
 read-only and rolled back.  The rows are recorded like any result.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ from walagent.guard.redact import without_values
 from walagent.guard.role import reading_as
 from walagent.message import Json, ToolCall
 from walagent.rows.rows import Rows
+from walagent.store.codecs.exact import read_json
+from walagent.store.step_session import split_record
+from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
+from walagent.store.tool_connections import ToolConnection
 from walagent.tool_spec import Tool
 
 # Less than the limit for results of tools, so that results are truncated between two rows.
@@ -36,13 +40,16 @@ class Bounds:
 
 
 async def answer_query(
-    conn: AsyncConnection[Any],
+    conns: tuple[AsyncConnection[Any], ToolConnection],
     tool: Tool,
     call: ToolCall,
     arguments: Mapping[str, Json],
     bounds: Bounds,
 ) -> dict[str, Json]:
     """Execute a query and return the content of its step, also if it is refused.
+
+    Args:
+        conns: of the worker, which checks the statement, and for code of others, which executes it.
 
     Raises:
         RoleRefusedError: the tool's role is gone, cannot be assumed, or could write.
@@ -51,13 +58,53 @@ async def answer_query(
     within = replace(limits, seconds=min(limits.seconds, tool.timeout))
     path = bounds.search_path or "pg_catalog"
     answer: dict[str, Json] = {"call_id": call.id, "name": call.name}
+    conn, tools = conns
+    elsewhere = _through(tools, tool.role, path, within)
+    guard = Guard(conn, limits=within, search_path=path, elsewhere=elsewhere)
     try:
-        async with reading_as(conn, tool.role):
-            rows = await Guard(conn, limits=within, search_path=path).read(str(arguments["sql"]))
+        rows = await _read(conn, tool.role, guard, str(arguments["sql"]))
     except StatementRefusedError as error:
         state = {"sqlstate": error.sqlstate} if error.sqlstate else {}
         return {**answer, "content": without_values(error)[:4096], "is_error": True, **state}
     return {**answer, "content": as_json(rows), "is_error": False}
+
+
+async def _read(conn: AsyncConnection[Any], role: str, guard: Guard, text: str) -> Rows:
+    try:
+        async with reading_as(conn, role):
+            return await guard.read(text)
+    except StatementRefusedError as error:
+        if error.sqlstate != TRAMPOLINE_LOST:
+            raise
+    await make_trampoline(conn, role)
+    async with reading_as(conn, role):
+        return await guard.read(text)
+
+
+def _through(
+    tools: ToolConnection, role: str, path: str, limits: ReadLimits
+) -> Callable[[str], AsyncGenerator[tuple[str | None, ...]]]:
+    """Return what executes a statement as *role*, in a transaction that is rolled back."""
+    seconds, lock = (str(round(s * 1000)) for s in (limits.seconds, limits.lock_seconds))
+
+    async def stream(text: str) -> AsyncGenerator[tuple[str | None, ...]]:
+        request = tools.sign({"run_as": role, "sql": text, "path": path, "rows": True})
+        async with tools.conn.transaction(force_rollback=True):
+            await tools.conn.execute(
+                "select set_config('statement_timeout', %s, true),"
+                " set_config('lock_timeout', %s, true), set_config('row_security', 'on', true),"
+                " set_config('bytea_output', 'hex', true), set_config('jit', 'off', true),"
+                " set_config('extra_float_digits', '1', true)",
+                [seconds, lock],
+            )
+            cursor = await tools.conn.execute(
+                "select agent_internal.read_as(%(request)s, %(signature)s)", request
+            )
+            row = await cursor.fetchone()
+        for record in read_json(row[0])["rows"] if row else ():
+            yield tuple(split_record(record))
+
+    return stream
 
 
 def as_json(rows: Rows, most: int = _MOST) -> str:

@@ -128,10 +128,15 @@ class Toolbox:
 
     async def _query(self, work: "_Work") -> NewStep:
         """Execute a query in a read-only transaction, and record its rows in another."""
-        async with self._within(work, self._pool.connection()) as conn:
+        async with (
+            self._within(work, self.calls.connection()) as tools,
+            self._pool.connection() as conn,
+        ):
             faults.hit("tool.started")
             bounds = Bounds(self._reading, work.run.authority.search_path)
-            content = await answer_query(conn, work.tool, work.call, work.arguments, bounds)
+            content = await answer_query(
+                (conn, tools), work.tool, work.call, work.arguments, bounds
+            )
         faults.hit("tool.done")
         return await self._record(work, content)
 
