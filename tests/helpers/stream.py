@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from psycopg import AsyncConnection
 
@@ -31,6 +32,10 @@ from walagent.message import Json
 from walagent.replication.feed import Feed
 from walagent.store import checkpoint as checkpoints
 from walagent.store.attachments import secret_key
+from walagent.store.role_reader import RoleReader
+
+# What conditions are evaluated with; closed after each `take`.
+_READERS = WeakKeyDictionary[Intake, RoleReader]()
 
 
 class ScriptedStream:
@@ -91,7 +96,10 @@ async def intake(conn: AsyncConnection, slot: str = "s", **changes: Json) -> Int
     registry = Registry(map(Attachment.from_json, definitions))
     key = await secret_key(conn)
     settings = IntakeSettings(**changes)
-    return Intake(conn, Evaluator(conn), checkpoint, registry, key, settings)
+    reader = RoleReader(conn)
+    made = Intake(conn, Evaluator(conn, reader), checkpoint, registry, key, settings)
+    _READERS[made] = reader
+    return made
 
 
 async def take(made: Intake, stream: ScriptedStream, *batches: Sequence[Item]) -> None:
@@ -100,6 +108,7 @@ async def take(made: Intake, stream: ScriptedStream, *batches: Sequence[Item]) -
     for batch in batches:
         stream.batches.append(list(batch))
         await feed.take_one()
+    await _READERS[made].aclose()
 
 
 async def progress(conn: AsyncConnection, slot: str = "s") -> int:

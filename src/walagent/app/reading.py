@@ -21,6 +21,6 @@ def make_reader(  # noqa: PLR0913, PLR0917 - a part of the composition root
     on_streaming: Callable[[], None],
 ) -> Reader:
     """Create a reader that hands new runs to the *worker* of this process first."""
-    intake = IntakeSettings(limits, worker, worker.wake)
+    intake = IntakeSettings(limits, worker, worker.wake, logins.tools_dsn)
     sinks = DaemonSinks(logins.dsn, intake, config.retention)
     return Reader(Following(logins, config.replication, sinks.open, name, on_streaming))

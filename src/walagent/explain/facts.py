@@ -21,7 +21,7 @@ from walagent.explain.verdict import (
     explain_attachment,
     reader_reasons,
 )
-from walagent.intake.conditions import Deferred, Evaluator, Raised
+from walagent.intake.conditions import Deferred, Raised, open_evaluator
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store import applying, explaining
@@ -110,7 +110,9 @@ async def _condition(
     relation = attachment.target.as_relation()
     change = Change(Lsn(0), 0, Op.INSERT, relation, dict(row.values), None)
     matched = Match(attachment, change, None)
-    for verdict in await Evaluator(conn).evaluate([matched]):
+    async with open_evaluator(conn) as evaluator:
+        verdicts = await evaluator.evaluate([matched])
+    for verdict in verdicts:
         match verdict:
             case Raised(_, sqlstate, message):
                 return "raises", f"{message} (SQLSTATE {sqlstate})"

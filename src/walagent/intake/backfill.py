@@ -9,6 +9,7 @@ slot started count.
 """
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +17,6 @@ from decimal import Decimal
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
-from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Row
@@ -29,9 +29,11 @@ from walagent.lsn import Lsn
 from walagent.matching import document
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.matching.match import Candidates
-from walagent.store import backfills
+from walagent.store import backfills, tables
 from walagent.store.backfills import BackfillJob
+from walagent.store.codecs.record import read_record
 from walagent.store.errors import is_passing, translated, translating
+from walagent.store.role_reader import RoleReader, RoleStatement
 from walagent.store.roles import local_role
 from walagent.wal.types import PARSERS, kind_of
 
@@ -51,16 +53,17 @@ class PresentRow:
 class Backfill:
     """Processes the backfills of a database, one after another."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - connections, state and settings
         self,
         conn: AsyncConnection[Any],
+        reader: RoleReader,
         evaluate: Evaluator,
         running: set[int],
         settled: Callable[[], Lsn],
         *,
         limits: SizeLimits = SIZE_LIMITS,
     ) -> None:
-        """Take over *conn*, a dedicated connection.
+        """Take over *conn*, a dedicated connection, and *reader*, which reads rows.
 
         Args:
             running: attachments with a running backfill; intake records their new rows.
@@ -68,6 +71,7 @@ class Backfill:
             limits: how much of a row a run keeps.
         """
         self._conn = conn
+        self._reader = reader
         self._evaluate = evaluate
         self._running = running
         self._settled = settled
@@ -125,15 +129,14 @@ class Backfill:
             after = sql.SQL(
                 "where ({keys}) > (select {names} from jsonb_populate_record(null::{table}, $1) t)"
             ).format(keys=keys, names=keys, table=table)
-        statement = sql.SQL("select t.* from {} t {} order by {} limit {}").format(
-            table, after, keys, sql.Literal(CHUNK)
-        )
-        async with self._conn.transaction():
-            await self._conn.execute("set transaction read only")
-            await read_as(self._conn, attachment)
-            found = AsyncRawCursor(self._conn)
-            await found.execute(statement, [Jsonb(cursor)] if cursor else [])
-            return present_rows(found, attachment)
+        statement = sql.SQL(
+            "select json_agg(part::text)::text"
+            " from (select t.* from {} t {} order by {} limit {}) part"
+        ).format(table, after, keys, sql.Literal(CHUNK))
+        columns = await tables.columns_of(self._conn, attachment.target.relation_oid)
+        run_as, text = attachment.authority.run_as, statement.as_bytes(self._conn)
+        found = await self._reader.read(RoleStatement(run_as, text, cursor))
+        return [_present(attachment, columns, part) for part in json.loads(found or "[]")]
 
     async def _wait_for_intake(self) -> None:
         """Wait until the checkpoint has passed the WAL of every row in the chunk."""
@@ -212,6 +215,14 @@ def _new_run(
         "state": state.value,
         "error": error,
     }
+
+
+def _present(attachment: Attachment, columns: Sequence[tuple[str, int]], text: str) -> PresentRow:
+    cells = read_record(text)
+    if len(cells) != len(columns):
+        raise BrokenAttachmentError("the columns of the table changed while it was read")
+    encoded = [None if cell is None else cell.encode("utf-8", "surrogateescape") for cell in cells]
+    return _row(attachment, columns, encoded, 0)
 
 
 def _row(

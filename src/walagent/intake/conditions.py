@@ -1,40 +1,34 @@
 """Evaluate the conditions of candidates in PostgreSQL, many in a round trip.
 
-It uses a dedicated connection and a read-only transaction as the attachment's `run_as`: a condition
-can neither write nor read more than the agent can.  Its names are qualified and search_path is
-empty: it cannot find objects that were created after it was checked.
+The attachment's `run_as` evaluates it in a read-only transaction (`store.role_reader`): a condition
+can neither write nor read more than the agent can, whatever code it runs.  Its names are qualified
+and search_path is empty: it cannot find objects that were created after it was checked.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 import orjson
-from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
+from psycopg import AsyncConnection, Error
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Relation
-from walagent.connection import TEXT_FORMS
 from walagent.matching import predicate
 from walagent.matching.document import readable
 from walagent.matching.match import Candidates, Match
 from walagent.matching.predicate import ColumnTypes, Texts
 from walagent.store import tables
 from walagent.store.codecs.exact import exact
-from walagent.store.codecs.raw import RawText, has_no_encoding
 from walagent.store.errors import is_passing
-from walagent.store.roles import local_role
+from walagent.store.role_reader import RoleReader, RoleStatement, open_role_reader
 
 _AT_ONCE = 1000  # rows in a statement, as documents
 _COLUMNS_AT_ONCE = 4000  # rows in a statement, as columns
-_TIMEOUT = "10s"  # for one statement; a condition needs microseconds for a row
 _VISIBLE = 10.0  # seconds to wait for a commit to become visible before an attachment is paused
-# For a locked table, which is read if the WAL lacks a value that a condition needs.  A lock says
-# nothing about the row, so this timeout must expire before the statement's.
-_LOCK_TIMEOUT = "2s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +76,16 @@ _Numbered = Sequence[tuple[int, Match]]
 class Evaluator:
     """Evaluates conditions on one connection."""
 
-    def __init__(self, conn: AsyncConnection[Any], *, by_name: bool = False) -> None:
-        """Take over *conn*, in autocommit mode.
+    def __init__(
+        self, conn: AsyncConnection[Any], reader: RoleReader, *, by_name: bool = False
+    ) -> None:
+        """Take over *conn*, in autocommit mode, and *reader*.
 
         Args:
             by_name: whether changes identify their table only by name, as those of wal2json do.
         """
         self._conn = conn
+        self._reader = reader
         self._by_name = by_name
         # By attachment and version: the last relation, and the statement for it.
         self._statements: dict[tuple[int, int], tuple[Relation, bytes]] = {}
@@ -192,12 +189,10 @@ class Evaluator:
     async def _true_of(
         self, attachment: Attachment, statement: bytes, rows: Sequence[Texts]
     ) -> set[Texts]:
-        arrays = [RawText(predicate.array(column)) for column in zip(*rows, strict=True)]
-        async with self._conn.transaction():
-            await self._conn.execute(_settings(attachment, exact=has_no_encoding(self._conn)))
-            cursor = AsyncRawCursor(self._conn)
-            await cursor.execute(statement, arrays)
-            return {rows[n - 1] for (n,) in await cursor.fetchall()}
+        columns = list(chain.from_iterable(zip(*rows, strict=True)))
+        run_as, texts = attachment.authority.run_as, predicate.array(columns)
+        found = await self._reader.read(RoleStatement(run_as, statement, len(rows), texts))
+        return {rows[int(n) - 1] for n in found.split(",")} if found else set()
 
     async def _column_statement(
         self, attachment: Attachment, relation: Relation, sides: Sequence[str]
@@ -321,18 +316,16 @@ class Evaluator:
         given = predicate.rows(attachment, changes)
         looks_up = any(row["key"] is not None for row in given)
         statement = await self._statement(attachment, relation, looks_up=looks_up)
-        async with self._conn.transaction():
-            await self._conn.execute(_settings(attachment, exact=has_no_encoding(self._conn)))
-            cursor = AsyncRawCursor(self._conn)
-            await cursor.execute(statement, [RawText(orjson.dumps(given if rows else [], exact))])
-            answer, matches = await cursor.fetchall(), dict(group)
-            hidden = looks_up and await tables.has_row_security(
-                self._conn, attachment.target.relation_oid
-            )
-            return {
-                n: Gone(matches[n], hidden) if gone else verdict is True
-                for n, verdict, gone in answer
-            }
+        document = orjson.dumps(given if rows else [], exact).decode("utf-8", "surrogateescape")
+        texts = predicate.array([document])
+        found = await self._reader.read(
+            RoleStatement(attachment.authority.run_as, statement, texts=texts)
+        )
+        matches = dict(group)
+        return {
+            n: Gone(matches[n], hidden is True) if gone else verdict is True
+            for n, verdict, gone, hidden in orjson.loads(found or "[]")
+        }
 
     async def _statement(
         self, attachment: Attachment, relation: Relation, *, looks_up: bool
@@ -361,21 +354,16 @@ def _too_large(match: Match, column: str, length: int) -> Raised:
     return Raised(match, "54000", message)
 
 
-def _settings(attachment: Attachment, *, exact: bool) -> sql.Composed:
-    """Set up the transaction, with the text formats of the WAL.
-
-    Args:
-        exact: whether the server receives bytes as they are, without a conversion.
-    """
-    settings = {
-        "search_path": "",
-        "statement_timeout": _TIMEOUT,
-        "lock_timeout": _LOCK_TIMEOUT,
-        **{style: TEXT_FORMS[style] for style in ("datestyle", "intervalstyle")},
-        **({"client_encoding": "SQL_ASCII"} if exact else {}),
-    }
-    read_only = sql.SQL("set transaction read only; ")
-    return read_only + local_role(attachment.authority.run_as, settings)
+@asynccontextmanager
+async def open_evaluator(
+    conn: AsyncConnection[Any],
+    tools_dsn: Callable[[], str] = lambda: "",
+    *,
+    by_name: bool = False,
+) -> AsyncGenerator[Evaluator]:
+    """Yield an evaluator on *conn*, which can become the roles, and close what it has opened."""
+    async with open_role_reader(conn, tools_dsn) as reader:
+        yield Evaluator(conn, reader, by_name=by_name)
 
 
 def match_of(verdict: Verdict) -> Match:

@@ -5,12 +5,13 @@ like any other; before the model is asked, the change is matched and evaluated b
 definition.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op
 from walagent.errors import BrokenAttachmentError
-from walagent.intake.conditions import Deferred, Evaluator, Verdict
+from walagent.intake.conditions import Deferred, Verdict, open_evaluator
 from walagent.intake.deferred_codec import read_change
 from walagent.intake.new_runs import state_of
 from walagent.lsn import Lsn
@@ -29,7 +30,11 @@ _GONE = "deferred change was removed before it was evaluated"
 
 
 async def evaluate_deferred(
-    run: RunSpec, *, pool: Pool, limits: SizeLimits = SIZE_LIMITS
+    run: RunSpec,
+    *,
+    pool: Pool,
+    limits: SizeLimits = SIZE_LIMITS,
+    tools_dsn: Callable[[], str] = lambda: "",
 ) -> RunSpec | End:
     """Evaluate the deferred change of a run.
 
@@ -48,14 +53,14 @@ async def evaluate_deferred(
     if text is None:
         return End(RunState.SKIPPED, reason=_GONE)
     change = read_change(text)
-    verdict = await _verdict(pool, attachment, change)
+    verdict = await _verdict(pool, attachment, change, tools_dsn)
     match verdict:
         case None:
             return End(RunState.SKIPPED, reason=_FALSE)
         case Deferred(_, reason):
             async with pool.connection() as conn:
                 await attachments.check_drift(conn, run.claim)
-            await _check_condition(pool, attachment)
+            await _check_condition(pool, attachment, tools_dsn)
             # The attachment is not broken; it cannot read this change.
             return End(RunState.DEAD, reason=f"cannot evaluate the deferred change: {reason}")
         case _:
@@ -69,22 +74,26 @@ async def evaluate_deferred(
     return replace(run, claim=replace(run.claim, change=to_plain(shown), key=key))
 
 
-async def _check_condition(pool: Pool, attachment: Attachment) -> None:
+async def _check_condition(
+    pool: Pool, attachment: Attachment, tools_dsn: Callable[[], str]
+) -> None:
     """Raise BrokenAttachmentError if the condition does not fit the present table."""
     relation = attachment.target.as_relation()
     change = Change(Lsn(0), 0, Op.INSERT, relation, {}, None)
-    async with pool.connection() as conn:
-        reason = await Evaluator(conn).why_not_at_all(Match(attachment, change, None))
+    async with pool.connection() as conn, open_evaluator(conn, tools_dsn) as evaluator:
+        reason = await evaluator.why_not_at_all(Match(attachment, change, None))
     if reason:
         raise BrokenAttachmentError(reason)
 
 
-async def _verdict(pool: Pool, attachment: Attachment, change: Change) -> Verdict | None:
+async def _verdict(
+    pool: Pool, attachment: Attachment, change: Change, tools_dsn: Callable[[], str]
+) -> Verdict | None:
     if change.op not in attachment.trigger.ops:
         return None
     missing = lack(attachment, change.relation, change.op)
     if not missing and not touches(change, attachment):
         return None
-    async with pool.connection() as conn:
-        verdicts = await Evaluator(conn).evaluate([Match(attachment, change, None, missing)])
+    async with pool.connection() as conn, open_evaluator(conn, tools_dsn) as evaluator:
+        verdicts = await evaluator.evaluate([Match(attachment, change, None, missing)])
     return verdicts[0] if verdicts else None

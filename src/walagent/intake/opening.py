@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 from walagent.attachment import Attachment
 from walagent.concurrency import Periodic
 from walagent.intake.backfill import Backfill
-from walagent.intake.conditions import Evaluator
+from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.drift_watch import watch_drift
 from walagent.intake.intake import Intake
 from walagent.intake.settings import IntakeSettings
@@ -22,6 +22,7 @@ from walagent.store.checkpoint import Checkpoint
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.pausing import pause_drifted
+from walagent.store.role_reader import RoleReader, open_role_reader
 
 _IDLE = 60.0  # seconds; idle_in_transaction_session_timeout
 _BACKFILL = 30.0  # seconds between two checks for backfills without a notification
@@ -44,8 +45,12 @@ async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenera
 
         # A standby reader must not wait for a checkpoint that a frozen process has locked.
         conn = await connected("intake", (opening.settings.sender_timeout or _IDLE) + 1)
-        evaluator = Evaluator(await connected("evaluate", _IDLE), by_name=_by_name(opening))
+        asking = await connected("evaluate", _IDLE)
+        evaluator = await stack.enter_async_context(
+            open_evaluator(asking, settings.tools_dsn, by_name=_by_name(opening))
+        )
         filler = await connected("backfill", _IDLE)
+        reader = await stack.enter_async_context(open_role_reader(filler, settings.tools_dsn))
         with translating():
             registry = Registry(await attachments.active_attachments(opening.conn))
             key = await attachments.secret_key(opening.conn)
@@ -53,7 +58,7 @@ async def open_intake(opening: Opening, settings: IntakeSettings) -> AsyncGenera
         intake = Intake(
             conn, evaluator, opening.checkpoint, registry, key, beside.settings(registry)
         )
-        yield SinkSet([intake], lambda checkpoint: beside.start(intake, filler, checkpoint))
+        yield SinkSet([intake], lambda found: beside.start(intake, filler, reader, found))
 
 
 class _Background:
@@ -79,16 +84,20 @@ class _Background:
         )
 
     async def start(
-        self, intake: Intake, filler: AsyncConnection[Any], checkpoint: Checkpoint
+        self,
+        intake: Intake,
+        filler: AsyncConnection[Any],
+        reader: RoleReader,
+        checkpoint: Checkpoint,
     ) -> Beside:
         """Let intake write; first pause broken attachments, so that no run starts for them."""
         with translating():
             self._backfilling |= await backfills.running(self._opening.conn)
             await pause_drifted(self._opening.conn)
         intake.hold(checkpoint)
-        limits, evaluator = self._settings.limits, Evaluator(filler)
+        limits, evaluator = self._settings.limits, Evaluator(filler, reader)
         backfill = Backfill(
-            filler, evaluator, self._backfilling, lambda: intake.settled, limits=limits
+            filler, reader, evaluator, self._backfilling, lambda: intake.settled, limits=limits
         )
         return {
             "backfill": self._fill(backfill),

@@ -12,7 +12,7 @@ from psycopg import AsyncConnection
 from walagent.attachment import Attachment
 from walagent.errors import ConfigError
 from walagent.intake.backfill import PresentRow, present_rows, read_as, runs_of
-from walagent.intake.conditions import Evaluator
+from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.gap_plan import SKIP, GapPlan, check_choice
 from walagent.intake.known_rows import RowTime, is_known
 from walagent.replication.resync import Renewal
@@ -64,8 +64,11 @@ class RowRecovery:
     async def settle(self, renewal: Renewal) -> Sequence[ChoiceResult]:
         """Insert the runs in the caller's transaction; return the result for each attachment."""
         zone = await resyncing.time_zone(renewal.conn)
-        async with await connect(self._dsn, application="walagent evaluate") as conn:
-            work = _Rows(renewal, Evaluator(conn), self._plan, zone, self._report)
+        async with (
+            await connect(self._dsn, application="walagent evaluate") as conn,
+            open_evaluator(conn) as evaluator,
+        ):
+            work = _Rows(renewal, evaluator, self._plan, zone, self._report)
             candidates = await resyncing.candidates(renewal.past)
             made = [await work.carry_out(each) for each in candidates]
         for one in made:

@@ -23,8 +23,9 @@ MAX_EVALUATED = 16 << 20
 
 # The condition is not evaluated without a value that it reads: it would be NULL.
 _LOOKED_UP = (
-    "case when given.key is null or present.part is not null then ({}) end,\n"
-    "       given.key is not null and present.part is null"
+    "case when given.key is null or present.part is not null then ({condition}) end,\n"
+    "       given.key is not null and present.part is null,\n"
+    "       (select row_security_active(c.oid) from pg_class c where c.oid = {relation})"
 )
 
 
@@ -80,26 +81,26 @@ def is_found_by_key(attachment: Attachment, change: Change) -> bool:
 def statement(
     attachment: Attachment, shape: ColumnTypes, *, looks_up: bool = False
 ) -> sql.Composed:
-    """Build the statement; its parameter `$1` is the JSON array from `rows`.
+    """Build the statement; the first text of its parameter `$2` is the JSON array from `rows`.
 
-    Its rows are (n, verdict, gone), in any order; *gone* if a value is omitted and the row, which
-    would have it, was not found.  Execute it with a raw cursor: other cursors take a
-    percent sign in the condition or in a name for a parameter.
+    Its result is a JSON array of (n, verdict, gone, hidden), in any order: *gone* if a value is
+    omitted and the row, which would have it, was not found; *hidden* if row security can hide it.
 
     Args:
         looks_up: whether a change lacks a column and has a key to look up its row.
     """
     columns = [name for name in shape.then if _is_read(name, attachment)]
     return sql.SQL(
-        "select given.n, {verdict}\n"
-        "  from jsonb_to_recordset($1::jsonb)\n"
+        "select json_agg(json_build_array(given.n, {verdict}))::text\n"
+        "  from jsonb_to_recordset(($2)[1]::jsonb)\n"
         "           as given (n integer, new jsonb, old jsonb, key jsonb)\n"
         "{present}"
         "       cross join lateral {new}\n"
         "       cross join lateral {old}"
     ).format(
-        verdict=sql.SQL(_LOOKED_UP if looks_up else "({}), false").format(
-            sql.SQL(attachment.trigger.condition or "true")  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
+        verdict=sql.SQL(_LOOKED_UP if looks_up else "({condition}), false, false").format(
+            relation=sql.Literal(attachment.target.relation_oid),
+            condition=sql.SQL(attachment.trigger.condition or "true"),  # pyright: ignore[reportArgumentType]  # compiled and checked by agent_internal.compile_condition()
         ),
         present=_present_row(attachment, shape, columns) if looks_up else sql.SQL(""),
         new=_record(
@@ -115,10 +116,11 @@ def column_statement(
 ) -> sql.Composed | None:
     """Compose the statement for changes of which everything that is read is there, as text.
 
-    Its parameters are arrays, one for each column that the condition reads of each of the *sides*
-    (see `texts`); its rows are the numbers, from 1, of those for which the condition is true.  The
-    condition stands within a CASE, so that the planner does not take it apart and change the order
-    in which it is evaluated.  None: a column's type is not known.
+    Its parameters are the number of changes (`$1`), and their texts (`$2`), column by column, for
+    each column that the condition reads of each of the *sides* (see `texts`).  Its result is the
+    numbers, from 1, of those for which the condition is true, with commas between.  The condition
+    stands within a CASE, so that the planner does not take it apart and change the order in which
+    it is evaluated.  None: a column's type is not known.
     """
     columns = attachment.trigger.condition_columns
     if not shape.then.keys() >= set(columns):
@@ -126,13 +128,17 @@ def column_statement(
     given = [f"c{n}" for n in range(len(sides) * len(columns))]
     names = iter(given)
     return sql.SQL(
-        "select given.n\n"
-        "  from unnest({arrays}) with ordinality as given ({given}, n)\n"
+        "select string_agg(given.n::text, ',')\n"
+        "  from (select ($1)::integer) as size (n)\n"
+        "       cross join lateral unnest({arrays}) with ordinality as given ({given}, n)\n"
         "       cross join lateral {new}\n"
         "       cross join lateral {old}\n"
         " where case when ({condition}) then true else false end"
     ).format(
-        arrays=sql.SQL(", ").join(sql.SQL(f"${n + 1}::text[]") for n in range(len(given))),  # pyright: ignore[reportArgumentType]  # a number
+        arrays=sql.SQL(", ").join(
+            sql.SQL(f"($2)[{n} * size.n + 1 : {n + 1} * size.n]")  # pyright: ignore[reportArgumentType]  # numbers
+            for n in range(len(given))
+        ),
         given=sql.SQL(", ").join(sql.Identifier(name) for name in given),
         new=_cast("new", columns, shape, names if "new" in sides else None),
         old=_cast("old", columns, shape, names if "old" in sides else None),

@@ -68,22 +68,32 @@ async def column_types(
     )
 
 
+async def columns_of(conn: Connection, oid: int) -> list[tuple[str, int]]:
+    """Return the columns of a table, in order, with the OIDs of their types; of a domain, its base.
+
+    Nothing if the table was dropped.
+    """
+    cursor = await conn.execute(
+        "with recursive part (attnum, attname, type) as ("
+        "    select attnum, attname, atttypid from pg_catalog.pg_attribute"
+        "     where attrelid = %(oid)s and attnum > 0 and not attisdropped"
+        "    union all"
+        "    select p.attnum, p.attname, t.typbasetype"
+        "      from part p join pg_catalog.pg_type t on t.oid = p.type where t.typtype = 'd')"
+        " select p.attname, p.type::bigint"
+        "   from part p join pg_catalog.pg_type t on t.oid = p.type"
+        "  where t.typtype <> 'd' order by p.attnum",
+        {"oid": oid},
+    )
+    return await cursor.fetchall()
+
+
 async def has_text_casts(conn: Connection) -> bool:
     """Return whether a cast from text runs a function that is not built in."""
     cursor = await conn.execute(
         "select exists (select from pg_catalog.pg_cast where castsource = 'text'::regtype"
         " and castmethod = 'f' and castfunc >= %(first)s)",
         {"first": pgtypes.FIRST_OF_USERS},
-    )
-    row = await cursor.fetchone()
-    return bool(row and row[0])
-
-
-async def has_row_security(conn: Connection, oid: int) -> bool:
-    """Return whether row security limits what the current role reads of a table."""
-    cursor = await conn.execute(
-        "select pg_catalog.row_security_active(oid) from pg_catalog.pg_class where oid = %(oid)s",
-        {"oid": oid},
     )
     row = await cursor.fetchone()
     return bool(row and row[0])

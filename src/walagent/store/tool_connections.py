@@ -25,7 +25,7 @@ Connection = AsyncConnection[Any]
 
 # DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
 # hide the functions that follow.  Prepared statements by name can stand for others.
-_DISCARD: Final = (
+DISCARD: Final = (
     "reset all; close all; deallocate all; unlisten *; discard temp; discard sequences;"
     " select pg_catalog.pg_advisory_unlock_all()"
 )
@@ -68,7 +68,11 @@ class ToolsLogin:
     def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
         """Return a request and its signature, the parameters of `call_tool` and `read_as`."""
         text = to_json(request)
-        return {"request": text.decode(), "signature": _signature(self.key, b"call " + text)}
+        return {"request": text.decode(), "signature": self.signature(text)}
+
+    def signature(self, request: bytes) -> bytes:
+        """Return the signature of a request, which is JSON."""
+        return _signature(self.key, b"call " + request)
 
 
 def _signature(key: bytes, text: bytes) -> bytes:
@@ -171,7 +175,7 @@ async def open_tool_connections(
         size=pool.max_size,
         application="walagent tools",
         idle=idle,
-        discard=_DISCARD,
+        discard=DISCARD,
     ) as tools:
         yield ToolConnections(pool, tools, login)
 
@@ -180,15 +184,26 @@ async def _check_login(pool: Pool, login: ToolsLogin, dsn: Callable[[], str]) ->
     try:
         await (await connect(dsn(), application="walagent tools")).close()
     except LoginRefusedError as error:
-        with translating():
-            async with pool.connection() as conn:
-                missing = await ensure_login(conn)
-        if missing:
-            raise _refused(login, error, missing) from error
-        try:
-            await (await connect(dsn(), application="walagent tools")).close()
-        except LoginRefusedError as again:
-            raise _refused(login, again, "") from again
+        async with pool.connection() as conn:
+            await log_in(conn, login, dsn, error)
+
+
+async def log_in(
+    worker: Connection, login: ToolsLogin, dsn: Callable[[], str], error: LoginRefusedError
+) -> None:
+    """Create the login that was refused, and log in as it.
+
+    Raises:
+        PreconditionError: the worker's role may not create it, or it is refused again.
+    """
+    with translating():
+        missing = await ensure_login(worker)
+    if missing:
+        raise _refused(login, error, missing) from error
+    try:
+        await (await connect(dsn(), application="walagent tools")).close()
+    except LoginRefusedError as again:
+        raise _refused(login, again, "") from again
 
 
 def _refused(login: ToolsLogin, error: LoginRefusedError, missing: str) -> PreconditionError:

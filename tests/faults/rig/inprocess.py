@@ -34,6 +34,7 @@ from walagent.store import attachments
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.connections import connect, open_pool
+from walagent.store.role_reader import RoleReader
 from walagent.store.tool_connections import open_tool_connections
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions
@@ -70,7 +71,7 @@ class Intaker:
         self.stream = ReplicationStream(transport, options, transactions)
         checkpoint = await checkpoints.take_checkpoint(conn, self._settings.slot, "test")
         key = await attachments.secret_key(conn)
-        evaluator, settings = Evaluator(evaluate), IntakeSettings()
+        evaluator, settings = Evaluator(evaluate, RoleReader(evaluate)), IntakeSettings()
         return Feed(self.stream, [Intake(conn, evaluator, checkpoint, registry, key, settings)])
 
     async def die(self) -> None:

@@ -1,13 +1,15 @@
 """Tables may be called anything, and so may their columns: also what our statements call things."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from walagent.agent.tools.statements import statement_of, visibility_statement
 from walagent.change import Change, Op, Relation
-from walagent.intake.conditions import Evaluator
+from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store.attachments import attachment_version
@@ -32,7 +34,16 @@ _ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-async def test_a_condition_reads_columns_of_any_name(conn: AsyncConnection[Any]) -> None:
+@pytest.fixture
+async def evaluator(conn: AsyncConnection[Any]) -> AsyncIterator[Evaluator]:
+    """Evaluates conditions as their roles."""
+    async with open_evaluator(conn) as made:
+        yield made
+
+
+async def test_a_condition_reads_columns_of_any_name(
+    conn: AsyncConnection[Any], evaluator: Evaluator
+) -> None:
     """No column of the table is taken for an alias of the statement, nor the other way round."""
     await conn.execute(_TABLE)
     attachment = await attachment_version(conn, 1, 1)
@@ -43,7 +54,7 @@ async def test_a_condition_reads_columns_of_any_name(conn: AsyncConnection[Any])
         Match(attachment, Change(Lsn(1), n, Op.INSERT, relation, row, None), None)
         for n, row in enumerate(rows)
     ]
-    kept = await Evaluator(conn).evaluate(matches)
+    kept = await evaluator.evaluate(matches)
     assert kept == [matches[0]]
 
 

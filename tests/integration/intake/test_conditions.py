@@ -1,5 +1,8 @@
 """Conditions, evaluated by PostgreSQL on what the WAL brought."""
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 from psycopg import AsyncConnection
 from psycopg.sql import Literal
@@ -11,12 +14,13 @@ from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Column, Op, Relation, Row
 from walagent.config import Config
 from walagent.explain.facts import explain, sentences
-from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised
+from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised, open_evaluator
 from walagent.intake.new_runs import state_of
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.message import Json
 from walagent.run import RunState
+from walagent.store.role_reader import RoleReader
 from walagent.wal.types import PARSERS, kind_of
 
 TYPES = """
@@ -93,6 +97,13 @@ TYPED: dict[str, list[int]] = {
     "new is distinct from old": [1, 2, 3],
     "new.body = '{}' or new.body = '{0} %s {condition}'": [],
 }
+
+
+@pytest.fixture
+async def evaluator(conn: AsyncConnection[Any]) -> AsyncIterator[Evaluator]:
+    """Evaluates conditions as their roles."""
+    async with open_evaluator(conn) as made:
+        yield made
 
 
 async def attach_all(
@@ -384,19 +395,22 @@ def insert(row: Row, on: Attachment) -> Match:
     return Match(on, change(Op.INSERT, row, relation=relation), None)
 
 
-async def test_a_few_bad_rows_among_many_are_found(conn: AsyncConnection) -> None:
+async def test_a_few_bad_rows_among_many_are_found(
+    conn: AsyncConnection, evaluator: Evaluator
+) -> None:
     """Each of them, and no other, in the order of the changes."""
     await run_all(conn, DESK)
     on = await of_table(conn, condition="100 / new.amount > 1")
     bad = {0, 77, 500, 501, 1999}
     matches = [insert({"id": n, "amount": 0 if n in bad else 5}, on) for n in range(2000)]
-    verdicts = await Evaluator(conn).evaluate(matches)
+    verdicts = await evaluator.evaluate(matches)
     assert [isinstance(verdict, Raised) for verdict in verdicts] == [n in bad for n in range(2000)]
     assert [v.match if isinstance(v, Raised) else v for v in verdicts] == matches
 
 
 async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
     conn: AsyncConnection,
+    evaluator: Evaluator,
 ) -> None:
     """Even one that attach would have refused: the evaluate does not rest on that check alone."""
     await run_all(
@@ -415,7 +429,7 @@ async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
             if state == "57014":
                 continue  # ten seconds; the time limit is looked at in the source
             on = await of_table(conn, condition=condition, run_as=name)
-            (verdict,) = await Evaluator(conn).evaluate([insert({"id": 1}, on)])
+            (verdict,) = await evaluator.evaluate([insert({"id": 1}, on)])
             assert isinstance(verdict, Raised | Deferred), condition
             told = verdict.sqlstate if isinstance(verdict, Raised) else verdict.reason
             assert state in told, (condition, verdict)
@@ -425,6 +439,7 @@ async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
 
 async def test_a_present_row_that_the_role_may_not_see_is_not_looked_at(
     conn: AsyncConnection,
+    evaluator: Evaluator,
 ) -> None:
     """Row security holds for the value that the WAL did not bring."""
     await run_all(
@@ -444,7 +459,7 @@ async def test_a_present_row_that_the_role_may_not_see_is_not_looked_at(
                              {"id": n, "issue": UNCHANGED}, None), None)
             for n in (1, 2, 3)
         ]  # fmt: skip
-        seen, hidden, gone = await Evaluator(conn).evaluate(matches)
+        seen, hidden, gone = await evaluator.evaluate(matches)
         assert (seen, hidden, gone) == (
             matches[0],
             Gone(matches[1], hidden=True),
@@ -453,13 +468,15 @@ async def test_a_present_row_that_the_role_may_not_see_is_not_looked_at(
         assert state_of(hidden)[0] is RunState.SKIPPED
 
 
-async def test_without_conditions_nobody_is_asked(conn: AsyncConnection) -> None:
+async def test_without_conditions_nobody_is_asked(
+    conn: AsyncConnection, evaluator: Evaluator
+) -> None:
     """Every match is kept, and the database hears nothing."""
     await run_all(conn, DESK)
     on = await of_table(conn)
     matches = [insert({"id": n}, on) for n in range(3)]
     await conn.close()
-    assert await Evaluator(conn).evaluate(matches) == matches
+    assert await evaluator.evaluate(matches) == matches
 
 
 _TYPES = {
@@ -512,21 +529,25 @@ async def test_both_ways_of_asking_find_the_same(conn: AsyncConnection, kind: st
         change(Op.INSERT, {"id": n, "v": v}, relation=relation) for n, v in enumerate(values)
     ]
     me = await value(conn, "select current_user")
+    reader = RoleReader(conn)
     for text in (*printed, None):
         same = "new.v is null" if text is None else f"new.v::text = {Literal(text).as_string(conn)}"
         on = attachment(
             relation_oid=oid, table="both_ways", run_as=me, model="fake",
             condition=f"({same})", condition_columns=("v",),
         )  # fmt: skip
-        evaluator = Evaluator(conn)
+        evaluator = Evaluator(conn, reader)
         quick = await evaluator.ask_by_columns(on, changes)
         careful = await evaluator.look_closer([Match(on, one, None) for one in changes])
         assert quick == [shown == text for shown in (*printed, None)]
         # A document has no form for a minus zero, nor for a JSON null beside NULL.
         assert quick == careful or {"-0", "null"} & set(printed)
+    await reader.aclose()
 
 
-async def test_a_cast_from_text_that_somebody_made_is_not_used(conn: AsyncConnection) -> None:
+async def test_a_cast_from_text_that_somebody_made_is_not_used(
+    conn: AsyncConnection, evaluator: Evaluator
+) -> None:
     """It may read what a type prints as something else."""
     await run_all(
         conn,
@@ -536,12 +557,13 @@ async def test_a_cast_from_text_that_somebody_made_is_not_used(conn: AsyncConnec
     )
     on = await of_table(conn, condition="new.id = 1", whole_row=False, condition_columns=("id",))
     matches = [insert({"id": n}, on) for n in (1, 2)]
-    evaluator = Evaluator(conn)
     assert await evaluator.ask_by_columns(on, [match.change for match in matches]) is None
     assert await evaluator.evaluate(matches) == matches[:1]
 
 
-async def test_an_error_among_equal_rows_is_found_in_each_of_them(conn: AsyncConnection) -> None:
+async def test_an_error_among_equal_rows_is_found_in_each_of_them(
+    conn: AsyncConnection, evaluator: Evaluator
+) -> None:
     """Rows that look the same to the condition are asked about once, and none is forgotten."""
     await run_all(conn, DESK)
     on = await of_table(
@@ -550,8 +572,8 @@ async def test_an_error_among_equal_rows_is_found_in_each_of_them(conn: AsyncCon
     amounts = [5, 0, 500, 5, 0]
     matches = [insert({"id": n, "amount": amount}, on) for n, amount in enumerate(amounts)]
     good = [match for match in matches if match.change.new["amount"]]  # pyright: ignore[reportOptionalSubscript]
-    assert await Evaluator(conn).evaluate(good) == [matches[0], matches[3]]
-    verdicts = await Evaluator(conn).evaluate(matches)
+    assert await evaluator.evaluate(good) == [matches[0], matches[3]]
+    verdicts = await evaluator.evaluate(matches)
     assert [v.match.change.ordinal if isinstance(v, Raised) else v for v in verdicts] == [
         matches[0], 0, matches[3], 0
     ]  # fmt: skip

@@ -1,0 +1,138 @@
+"""Execute statements as the roles of agents, on a connection of its own that is opened when needed.
+
+The statements run code of others: conditions, and the types, policies and indexes of the tables
+that they read.  See `tool_connections` for why that code cannot become a stronger role.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from psycopg import AsyncConnection, AsyncRawCursor, Error
+
+from walagent.connection import TEXT_FORMS
+from walagent.errors import LoginRefusedError
+from walagent.message import Json
+from walagent.store.codecs.exact import exact
+from walagent.store.codecs.raw import RawText, has_no_encoding
+from walagent.store.connections import connect
+from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
+from walagent.store.tool_connections import DISCARD, ToolsLogin, log_in, read_login
+
+Connection = AsyncConnection[Any]
+
+_TIMEOUT: Final = "10s"  # for one statement
+# For a locked table, which is read if the WAL lacks a value that a condition needs.  A lock says
+# nothing about the row, so this timeout must expire before the statement's.
+_LOCK_TIMEOUT: Final = "2s"
+_SETTINGS: Final = "; ".join([
+    "set transaction read only",
+    *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
+    f"set local statement_timeout = '{_TIMEOUT}'",
+    f"set local lock_timeout = '{_LOCK_TIMEOUT}'",
+]).encode()  # fmt: skip
+_READ: Final = "select agent_internal.read_as($1, $2, $3::text[])"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleStatement:
+    """A statement that reads.
+
+    Args:
+        text: its $1 is *arguments* (jsonb), its $2 *texts* (text[]), and its result one text.
+        texts: an array as PostgreSQL reads it, in the database's encoding.
+    """
+
+    run_as: str
+    text: bytes
+    arguments: Json = None
+    texts: bytes = b"{}"
+    rows: bool = False  # the result is JSON with rows, see agent_internal.trampoline_body()
+
+
+class RoleReader:
+    """Reads on one connection of the tools' login."""
+
+    def __init__(
+        self, worker: Connection, tools_dsn: Callable[[], str] = lambda: "", idle: float = 60.0
+    ) -> None:
+        """Use *worker* for the trampolines: its login is a member of the roles."""
+        self._worker = worker
+        self._tools_dsn = tools_dsn
+        self._idle = idle
+        self._opened: tuple[Connection, ToolsLogin] | None = None
+
+    async def read(self, statement: RoleStatement) -> str | None:
+        """Execute a statement in a read-only transaction of its own.
+
+        Raises:
+            psycopg.Error: raised by the statement; or the role has no privilege.
+            PreconditionError: there is no login for code of others.
+        """
+        conn, login = self._opened or await self._open()
+        try:
+            return await _read(conn, login, statement)
+        except Error as error:
+            if error.sqlstate != TRAMPOLINE_LOST:
+                raise
+        await make_trampoline(self._worker, statement.run_as)
+        return await _read(conn, login, statement)
+
+    async def _open(self) -> tuple[Connection, ToolsLogin]:
+        login = await read_login(self._worker)
+        dsn = login.dsn(self._worker.info.dsn, self._tools_dsn())
+        try:
+            conn = await connect(dsn, application="walagent evaluate", idle=self._idle)
+        except LoginRefusedError as error:
+            await log_in(self._worker, login, lambda: dsn, error)
+            conn = await connect(dsn, application="walagent evaluate", idle=self._idle)
+        conn.prepare_threshold = None  # code of others can replace what is prepared
+        self._opened = conn, login
+        return self._opened
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._opened is not None:
+            await self._opened[0].close()
+            self._opened = None
+
+
+async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -> str | None:
+    request = orjson.dumps(
+        {
+            "run_as": statement.run_as,
+            "sql": statement.text.decode(),
+            "arguments": statement.arguments,
+            "path": "",
+            "rows": statement.rows,
+        },
+        exact,
+    )
+    try:
+        async with conn.transaction():
+            await conn.execute(_SETTINGS)
+            if has_no_encoding(conn):
+                await conn.execute("set local client_encoding = 'SQL_ASCII'")
+            cursor = AsyncRawCursor(conn)
+            parameters = [RawText(request), login.signature(request), RawText(statement.texts)]
+            await cursor.execute(_READ, parameters)
+            row = await cursor.fetchone()
+            text = row[0] if row else None
+            return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+    finally:
+        if not conn.closed:
+            await conn.execute(DISCARD)
+
+
+@asynccontextmanager
+async def open_role_reader(
+    worker: Connection, tools_dsn: Callable[[], str] = lambda: ""
+) -> AsyncGenerator[RoleReader]:
+    """Yield a reader, and close its connection."""
+    reader = RoleReader(worker, tools_dsn)
+    try:
+        yield reader
+    finally:
+        await reader.aclose()
