@@ -97,7 +97,9 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
     ):
         http = http_tools(config, Environment.of_process())
         toolbox = Toolbox(calls, found, _reading(config), clients, http)
-        resources = agent_resources(pool, toolbox, models, key, _size_limits(config))
+        resources = agent_resources(
+            pool, toolbox, models, key, _size_limits(config), tools_dsn=logins.tools_dsn
+        )
         settings = WorkerSettings(
             name,
             config.workers.slots,

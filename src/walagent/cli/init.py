@@ -147,7 +147,7 @@ async def _tools_login(conn: Connection, places: Places) -> None:
 async def _slot(session: CliSession, conn: Connection, places: Places, *, new: bool) -> None:
     settings = session.config.replication
     if new:
-        recovery = RowRecovery(places.dsn, GapPlan())
+        recovery = RowRecovery(places.dsn, GapPlan(), tools_dsn=places.tools_dsn)
         done = await resync(conn, places, settings, recovery, waiting=tell_blockers)
         say(f"created slot {settings.slot} at {done.start}")
         return

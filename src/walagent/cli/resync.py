@@ -95,7 +95,8 @@ async def _look(session: CliSession) -> tuple[Sequence[Gap], Sequence[ResyncCand
 async def _resync(session: CliSession, plan: GapPlan) -> ResyncResult:
     async with session.places() as places, session.connect(places) as conn:
         await check_pooling(conn, places.dsn)
-        settings, recovery = session.config.replication, RowRecovery(places.dsn, plan, say)
+        settings = session.config.replication
+        recovery = RowRecovery(places.dsn, plan, say, places.tools_dsn)
         return await resync(conn, places, settings, recovery, waiting=tell_blockers)
 
 

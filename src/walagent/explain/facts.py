@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from walagent.attachment import Attachment
 from walagent.change import Change, Op
 from walagent.config import Config
-from walagent.errors import ConfigError
+from walagent.errors import ConfigError, PreconditionError
 from walagent.explain.verdict import (
     AttachmentFacts,
     Reason,
@@ -110,8 +110,11 @@ async def _condition(
     relation = attachment.target.as_relation()
     change = Change(Lsn(0), 0, Op.INSERT, relation, dict(row.values), None)
     matched = Match(attachment, change, None)
-    async with open_evaluator(conn) as evaluator:
-        verdicts = await evaluator.evaluate([matched])
+    try:
+        async with open_evaluator(conn) as evaluator:
+            verdicts = await evaluator.evaluate([matched])
+    except PreconditionError:  # a viewer cannot become the role; the other reasons are shown
+        return "none", ""
     for verdict in verdicts:
         match verdict:
             case Raised(_, sqlstate, message):

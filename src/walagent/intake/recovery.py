@@ -31,16 +31,22 @@ class RowRecovery:
     """Applies a plan; implements `resync.Recovery`."""
 
     def __init__(
-        self, dsn: str, plan: GapPlan, report: Callable[[str], None] = lambda _: None
+        self,
+        dsn: str,
+        plan: GapPlan,
+        report: Callable[[str], None] = lambda _: None,
+        tools_dsn: str = "",
     ) -> None:
         """Store the parameters; nothing is connected yet.
 
         Args:
             report: called with a sentence after each portion of rows.
+            tools_dsn: of the login for code of others; "": derived.
         """
         self._dsn = dsn
         self._plan = plan
         self._report = report
+        self._tools_dsn = tools_dsn
 
     async def check(self, conn: Connection) -> None:
         """Check that every choice can be applied.
@@ -66,7 +72,7 @@ class RowRecovery:
         zone = await resyncing.time_zone(renewal.conn)
         async with (
             await connect(self._dsn, application="walagent evaluate") as conn,
-            open_evaluator(conn) as evaluator,
+            open_evaluator(conn, lambda: self._tools_dsn) as evaluator,
         ):
             work = _Rows(renewal, evaluator, self._plan, zone, self._report)
             candidates = await resyncing.candidates(renewal.past)

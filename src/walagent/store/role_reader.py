@@ -13,7 +13,7 @@ import orjson
 from psycopg import AsyncConnection, AsyncRawCursor, Error
 
 from walagent.connection import TEXT_FORMS
-from walagent.errors import LoginRefusedError
+from walagent.errors import LoginRefusedError, PreconditionError
 from walagent.message import Json
 from walagent.store.codecs.exact import exact
 from walagent.store.codecs.raw import RawText, has_no_encoding
@@ -81,7 +81,15 @@ class RoleReader:
         return await _read(conn, login, statement)
 
     async def _open(self) -> tuple[Connection, ToolsLogin]:
-        login = await read_login(self._worker)
+        try:
+            login = await read_login(self._worker)
+        except Error as error:
+            if error.sqlstate != "42501":
+                raise
+            raise PreconditionError(
+                f'role "{self._worker.info.user}" cannot sign calls as the roles of agents',
+                hint="Run select agent.grant_runner('…') for a login that executes runs.",
+            ) from error
         dsn = login.dsn(self._worker.info.dsn, self._tools_dsn())
         try:
             conn = await connect(dsn, application="walagent evaluate", idle=self._idle)
