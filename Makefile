@@ -95,7 +95,7 @@ lock: $(STAMP)  ## Pin all dependencies with hashes, for the container and CI
 	$(BIN)/python -m pip install --quiet uv
 	$(UV) pyproject.toml --output-file requirements.lock
 	echo 'hatchling>=1.27' | $(UV) - --output-file requirements-build.lock
-	echo 'hatchling>=1.27' | $(UV) pyproject.toml - --all-extras --group dev --output-file requirements-dev.lock
+	printf 'hatchling>=1.27\neditables\n' | $(UV) pyproject.toml - --all-extras --group dev --output-file requirements-dev.lock
 
 docs: schema  ## Regenerate the generated parts of docs/
 	$(BIN)/python -m tests.docs_generated

@@ -78,13 +78,21 @@ def _table(stories: Sequence[Story], *, wide: bool) -> Table:
     table.add_column("ticket", no_wrap=True)
     table.add_column("run", no_wrap=True)
     table.add_column("category", no_wrap=True)
-    table.add_column("steps", no_wrap=True, ratio=4)
+    table.add_column("tool", no_wrap=True)
     table.add_column("effect", no_wrap=True, ratio=4)
     table.add_column("ms", no_wrap=True, justify="right")
     if wide:
         table.add_column("subject", no_wrap=True, ratio=3)
     for story in stories:
-        cells = [*_cells(story), *([_clean(story.subject)] if wide else ())]
+        cells = [
+            f"#{story.ticket}",
+            "" if story.run is None else str(story.run),
+            story.category or "-",
+            ", ".join(story.acted) or story.state or "waits",
+            _outcome(story),
+            "" if story.ms is None else str(story.ms),
+            *([_clean(story.subject)] if wide else ()),
+        ]
         table.add_row(*(Text(cell, overflow="ellipsis", style=_style(story)) for cell in cells))
     return table
 
@@ -96,9 +104,13 @@ def _cells(story: Story) -> list[str]:
         "" if story.run is None else f"run {story.run}",
         story.category or "-",
         story.steps or story.state or "waits",
-        _clean(story.effect or story.error or ""),
+        _outcome(story),
         "" if story.ms is None else f"{story.ms} ms",
     ]
+
+
+def _outcome(story: Story) -> str:
+    return _clean(story.effect or story.error or "")
 
 
 def _style(story: Story) -> str:
