@@ -363,3 +363,5 @@ def test_costs_add_up(user: User, db: Connection[Any], run: int) -> None:
     assert (since["calls"], since["cost"]) == (2, 0.25)
     assert user.types("cost", "--since", "1h", "--json").worked().json == []
     assert "desk" in user.types("cost").worked().out
+    (listed,) = user.types("runs", "--json").worked().json
+    assert (listed["input"], listed["cached"], listed["output"]) == (300, 60, 30)
