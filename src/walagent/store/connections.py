@@ -203,7 +203,6 @@ async def open_pool(
 
     async def clean(conn: AsyncConnection[Any]) -> None:
         await conn.execute(discard.encode())
-        await _configure(conn)
 
     pool = _Pool(
         dsn,

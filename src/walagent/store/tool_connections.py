@@ -24,10 +24,14 @@ from walagent.store.errors import translating
 Connection = AsyncConnection[Any]
 
 # DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
-# hide the functions that follow.  Prepared statements by name can stand for others.
+# hide the functions that follow; last, those that each connection has.
 DISCARD: Final = (
     "reset all; close all; deallocate all; unlisten *; discard temp; discard sequences;"
-    " select pg_catalog.pg_advisory_unlock_all()"
+    " select pg_catalog.pg_advisory_unlock_all(),"
+    " pg_catalog.set_config('datestyle', 'ISO', false),"
+    " pg_catalog.set_config('intervalstyle', 'postgres', false),"
+    " case when pg_catalog.current_setting('synchronous_commit') in ('off', 'local')"
+    " then pg_catalog.set_config('synchronous_commit', 'on', false) end"
 )
 _LOGIN: Final = """
 select agent_internal.tools_login(), key,
