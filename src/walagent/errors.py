@@ -233,16 +233,23 @@ class StatementRefusedError(WalagentError):
     Args:
         sqlstate: PostgreSQL's code if the server rejected it, else None.
         position: in the statement, in characters from 1, if the server reported it.
+        executed: whether the statement was executed or planned: the message can quote a row.
     """
 
     next = Next.TELL_MODEL
 
     def __init__(
-        self, message: str, *, sqlstate: str | None = None, position: int | None = None
+        self,
+        message: str,
+        *,
+        sqlstate: str | None = None,
+        position: int | None = None,
+        executed: bool = False,
     ) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
         self.position = position
+        self.executed = executed
 
 
 class OutcomeUnknownError(WalagentError):

@@ -165,7 +165,12 @@ async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
             await check_login(conn)
         await become(conn, settings.role)
         await check_role(conn)
-        limits = ReadLimits(rows=settings.rows, seconds=settings.seconds, cost=settings.cost)
+        limits = ReadLimits(
+            rows=settings.rows,
+            seconds=settings.seconds,
+            cost=settings.cost,
+            cost_setting=" (ask.cost)",
+        )
         yield Guard(conn, allowed=Allowlist(settings.functions), limits=limits)
 
 

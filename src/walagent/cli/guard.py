@@ -11,7 +11,8 @@ import orjson
 from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option, print_json, print_line, say
 from walagent.cli.session import Where, open_session, where_options
-from walagent.errors import StatementRefusedError
+from walagent.errors import PreconditionError, StatementRefusedError
+from walagent.guard.analysis import Allowlist
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
 from walagent.message import Json
@@ -79,8 +80,16 @@ async def _verdict(guard: Guard, text: Json) -> dict[str, Json]:
 
 @asynccontextmanager
 async def _guard(where: Where, role: str | None) -> AsyncGenerator[Guard]:
-    async with open_session(where).connection() as conn:
+    session = open_session(where)
+    settings = session.config.ask
+    async with session.connection() as conn:
         if role is not None:
             await set_role(conn, role)
-        await check_role(conn)
-        yield Guard(conn)
+        try:
+            await check_role(conn)
+        except PreconditionError as error:
+            if role is not None:
+                raise
+            hint = f"Use --role {settings.role}, which walagent setup creates."
+            raise PreconditionError(str(error), hint=hint) from error
+        yield Guard(conn, allowed=Allowlist(settings.functions))

@@ -13,6 +13,7 @@ from walagent.agent.model import Model
 from walagent.app.migrate import plan_migrations
 from walagent.config import Config
 from walagent.config.dsn import Places
+from walagent.doctor.analyst import check_analyst
 from walagent.doctor.budgets import check_budgets
 from walagent.doctor.caching import check_caching
 from walagent.doctor.finding import Finding, Severity, ok, problem
@@ -59,7 +60,7 @@ async def examine(
         for finding in check_privileges(facts, lacking) if facts.migrated else (no_schema,):
             yield finding
         return
-    for finding in await _examine_schema(conn, facts):
+    for finding in await _examine_schema(conn, facts, config):
         yield finding
     models = await _models(conn)
     for finding in check_models(models):
@@ -96,7 +97,9 @@ async def _examine_server(
     ]
 
 
-async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[Finding]:
+async def _examine_schema(
+    conn: Connection, facts: server.ServerFacts, config: Config
+) -> list[Finding]:
     missing = await missing_publications(conn, PUBLICATIONS)
     published = await published_tables(conn, PUBLICATIONS[0])
     return [
@@ -108,6 +111,7 @@ async def _examine_schema(conn: Connection, facts: server.ServerFacts) -> list[F
         *check_gaps(await listings.list_gaps(conn)),
         *await _budgets(conn),
         *check_caching(await attachments.agents(conn), await attachments.load_models(conn)),
+        *[finding async for finding in check_analyst(conn, config.ask)],
     ]
 
 

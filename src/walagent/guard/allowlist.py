@@ -117,6 +117,14 @@ CATALOGS: Final = _words(
 )
 # Columns of pg_proc with the source text of functions, and whole rows; by number.
 BODIES: Final = {1255: frozenset({0, 26, 27, 28})}
+# What tells how many rows tables have: relpages, reltuples and whole rows of pg_class, and views.
+COUNTS: Final = {1259: frozenset({0, 10, 11})}
+COUNTING_VIEWS: Final = _words(
+    """
+    pg_stat_all_indexes pg_stat_all_tables pg_stat_user_indexes pg_stat_user_tables
+    pg_statio_user_indexes pg_statio_user_tables
+    """
+)
 DENIED_INFORMATION: Final = _words(
     """
     user_mapping_options user_mappings _pg_user_mappings foreign_server_options

@@ -79,6 +79,7 @@ class _Found:
     operators: set[int] = field(default_factory=set[int])
     types: set[int] = field(default_factory=set[int])
     relations: set[int] = field(default_factory=set[int])
+    counting: bool = False  # whether numbers of rows are read
     named: list[str] = field(default_factory=list[str])  # types named by texts
     values: set[int] = field(default_factory=set[int])  # types of values, also of columns
     json: bool = False  # whether a value is converted to JSON
@@ -210,6 +211,8 @@ class _RuleChecker:
         else:
             found = await asyncio.to_thread(_references, rule, where)
         names = await self._check_functions(found.functions, found.operators, where)
+        if found.counting:
+            await self._check_counts(where)
         for name in found.named:
             cursor = await self._conn.execute("select to_regtype(%s)::oid::int8", [name])
             found.types.update(oid for (oid,) in await cursor.fetchall() if oid is not None)
@@ -320,6 +323,8 @@ class _RuleChecker:
             if reason := self._against_relation(row):
                 raise StatementRefusedError(f"{where}{reason}")
             if row["schema"] in {"pg_catalog", "information_schema"}:
+                if row["name"] in allowlist.COUNTING_VIEWS:
+                    await self._check_counts(where)
                 continue
             if row["kind"] != "v":
                 self._read[row["oid"], reader] = f"{row['schema']}.{row['name']}"
@@ -328,6 +333,13 @@ class _RuleChecker:
             inside = f"{where}view {row['title']}: "
             # A security_invoker view is read as the current role, also inside another view.
             await self.look_into(row["rule"], inside, 0 if row["invoker"] else row["owner"])
+
+    async def _check_counts(self, where: str) -> None:
+        """Refuse to show numbers of rows if the role may not read every table."""
+        for (name,) in await (await self._conn.execute(query("guard_unreadable"))).fetchall():
+            raise StatementRefusedError(
+                f"{where}numbers of rows of all tables must not be read: {name} is not readable"
+            )
 
     def _against_relation(self, row: dict[str, Any]) -> str:
         schema, name, kind = row["schema"], row["name"], row["kind"]
@@ -353,6 +365,7 @@ def _references(rule: str, where: str) -> _Found:
     for node in read_nodes(rule):
         _check_node(node, where)
         sizes.add(node)
+        found.counting |= _selects(node, allowlist.COUNTS)
         if not allowlist.PARSING.isdisjoint(node.numbers("funcid")):
             found.named.append(_named_type(node, where))
         found.json |= node.kind in allowlist.JSON_NODES
@@ -381,11 +394,8 @@ def _check_node(node: Node, where: str) -> None:
         raise StatementRefusedError(f"{where}FOR UPDATE and FOR SHARE are not allowed")
     if node.kind not in allowlist.NODES:
         raise StatementRefusedError(f"{where}{node.kind} is not on the allowlist")
-    for relation in node.numbers("relid"):
-        # A bitmap of column numbers, shifted by those of system columns (sysattr.h).
-        columns = {number - 7 for number in node.numbers("selectedCols")}
-        if not allowlist.BODIES.get(relation, frozenset()).isdisjoint(columns):
-            raise StatementRefusedError(f"{where}the source of functions must not be read")
+    if _selects(node, allowlist.BODIES):
+        raise StatementRefusedError(f"{where}the source of functions must not be read")
     if node.kind == "QUERY" and not node.has("commandType", "1"):
         raise StatementRefusedError(f"{where}data-modifying statements are not allowed")
 
@@ -396,6 +406,16 @@ def _only_computes(row: dict[str, Any]) -> bool:
     if row["aggregate"] or name in allowlist.VOLATILE_OF_EXTENSIONS:
         return True
     return row["compiled"] and not row["volatile"] and name not in allowlist.DENIED_OF_EXTENSIONS
+
+
+def _selects(node: Node, columns: Mapping[int, frozenset[int]]) -> bool:
+    """Return whether a node selects one of these columns, which are by relation."""
+    # A bitmap of column numbers, shifted by those of system columns (sysattr.h).
+    selected = {number - 7 for number in node.numbers("selectedCols")}
+    return any(
+        not columns.get(relation, frozenset()).isdisjoint(selected)
+        for relation in node.numbers("relid")
+    )
 
 
 def _against_catalog_function(row: dict[str, Any]) -> str:
@@ -431,10 +451,11 @@ def _error(result: PGresult, conn: Connection) -> Error:
     return error_from_result(result, encoding=conn.info.encoding)
 
 
-def refused_by_server(error: Error) -> StatementRefusedError:
+def refused_by_server(error: Error, *, executed: bool = False) -> StatementRefusedError:
     """Convert an error; its detail, which can quote rows, is dropped."""
     return StatementRefusedError(
         error.diag.message_primary or str(error),
         sqlstate=error.sqlstate,
         position=int(error.diag.statement_position or 0) or None,
+        executed=executed,
     )

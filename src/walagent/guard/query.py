@@ -51,6 +51,7 @@ class ReadLimits:
     seconds: float = 30.0
     lock_seconds: float = 2.0
     cost: float = 5e6
+    cost_setting: str = ""  # which setting has the limit of cost, for messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +129,10 @@ class Guard:
             if is_passing(error):
                 raise
             raise refused_by_server(error) from error
+        if statement.analyzes and scope.policies:
+            raise StatementRefusedError(
+                "EXPLAIN ANALYZE counts rows that a policy hides: " + "; ".join(scope.policies)
+            )
         return CheckedStatement(statement, columns, scope)
 
     async def _read(self, statement: Statement) -> Rows:
@@ -140,7 +145,7 @@ class Guard:
         except Error as error:
             if is_passing(error) and error.sqlstate != "57014":  # its own timeout
                 raise
-            raise refused_by_server(error) from error
+            raise refused_by_server(error, executed=True) from error
         finally:
             if evaluated.scope.listed:  # they can leave things in the session
                 await self.conn.close()
@@ -155,6 +160,7 @@ class Guard:
                 if cost > self.limits.cost:
                     raise StatementRefusedError(
                         f"estimated cost {cost:,.0f} exceeds the limit of {self.limits.cost:,.0f}"
+                        f"{self.limits.cost_setting}"
                     )
                 break
 

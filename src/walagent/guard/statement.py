@@ -46,6 +46,14 @@ class Statement:
     text: str
     explain: tuple[str, ...] | None = None
 
+    @property
+    def analyzes(self) -> bool:
+        """Whether it is an EXPLAIN that executes the query."""
+        return any(
+            option.startswith("analy") and not option.endswith((" off", " false", " 0"))
+            for option in self.explain or ()
+        )
+
     def wrapped(self, head: str, alias: str = "q") -> str:
         """Insert the query into the FROM clause of *head*; a newline ends a trailing comment."""
         return f"{head} from (\n{self.text}\n) as {alias}"

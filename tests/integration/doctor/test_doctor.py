@@ -7,9 +7,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import AsyncConnection
+from psycopg.pq import TransactionStatus
 
+from tests.helpers.database import run_all
 from tests.integration.cli.user import AGENTS, DESK, User, empty_database
-from walagent.config import Config, Replication
+from walagent.config import AskSettings, Config, Replication
+from walagent.doctor.analyst import check_analyst
 from walagent.doctor.finding import Finding, Severity
 from walagent.doctor.replication import check_slot, check_standby
 from walagent.doctor.server import check_server
@@ -327,3 +331,25 @@ def test_a_server_that_cannot_be_reached_is_no_traceback(user: User) -> None:
     assert ended.err.startswith("walagent: cannot connect")
     assert "Traceback" not in ended.err
     assert "hunter22" not in ended.err
+
+
+async def test_an_event_trigger_that_stops_the_analyst_is_named(
+    conn: AsyncConnection, reader: AsyncConnection
+) -> None:
+    """It fires for the view by which a statement is analyzed, with the rights of the analyst."""
+    settings = AskSettings(role=reader.info.user)
+    assert [each.level async for each in check_analyst(conn, settings)] == [Severity.OK]
+    await run_all(
+        conn,
+        "create table ddl (tag text);"
+        "create function log_ddl() returns event_trigger language plpgsql as"
+        " $$ begin insert into ddl values (tg_tag); end $$;"
+        "create event trigger log_ddl on ddl_command_end execute function log_ddl()",
+    )
+    (found,) = [each async for each in check_analyst(conn, settings)]
+    assert found.level is Severity.PROBLEM
+    assert "alter function log_ddl() security definer" in found.fix
+    await run_all(conn, "alter function log_ddl() security definer")
+    assert [each.level async for each in check_analyst(conn, settings)] == [Severity.OK]
+    assert [each async for each in check_analyst(conn, AskSettings(role="nobody_here"))] == []
+    assert conn.info.transaction_status is TransactionStatus.IDLE

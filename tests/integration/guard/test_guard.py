@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import time
 
 import pytest
@@ -12,7 +13,10 @@ from tests.helpers.guard import TRACES, statements
 from walagent.errors import PreconditionError, StatementRefusedError
 from walagent.guard.analysis import Allowlist
 from walagent.guard.query import Guard, ReadLimits
+from walagent.guard.redact import without_values
 from walagent.guard.role import check_login, check_role
+
+FAR = "create foreign data wrapper far; create server away foreign data wrapper far;"
 
 
 async def test_what_could_do_harm_is_refused(
@@ -63,6 +67,9 @@ async def test_policies_hold(reader: AsyncConnection) -> None:
         ("grant insert on unpaid to {0}", "can write to unpaid"),
         ("grant usage on sequence trace to {0}", "can advance sequence trace"),
         ("alter table written owner to {0}", "owns written"),
+        ("alter function closes() owner to {0}", r"owns function closes\(\)"),
+        ("grant trigger on customer to {0}", "TRIGGER on customer"),
+        (FAR + "grant usage on foreign server away to {0}", "USAGE on foreign server away"),
         ("grant create on schema public to {0}", "CREATE on schema public"),
         ("grant pg_write_all_data to {0}", "pg_write_all_data"),
         ("grant pg_read_server_files to {0}", "pg_read_server_files"),
@@ -78,6 +85,19 @@ async def test_a_role_that_could_write_is_refused(
     with pytest.raises(PreconditionError, match=says) as caught:
         await check_role(reader)
     assert caught.value.hint
+    assert not re.search(r"revoke .* from (?!public)|alter role", caught.value.hint)
+    said = await rows(conn, "select * from agent_internal.writing_rights(%s)", names[0])
+    assert any(re.search(says, str(reason).replace("public.", "")) for reason, _ in said)
+    assert not any(re.search(r"revoke .* from (?!public)|alter role", str(fix)) for _, fix in said)
+
+
+async def test_maintain_is_a_right_to_write(reader: AsyncConnection, conn: AsyncConnection) -> None:
+    """It locks tables; PostgreSQL 17 and newer have it."""
+    if conn.info.server_version < 170000:
+        pytest.skip("this server has no MAINTAIN")
+    await run_all(conn, f"grant maintain on customer to {reader.info.user}")
+    with pytest.raises(PreconditionError, match="MAINTAIN on customer"):
+        await check_role(reader)
 
 
 async def test_a_member_of_a_role_that_writes_is_refused(
@@ -257,3 +277,55 @@ async def test_deep_nesting_is_refused(reader: AsyncConnection) -> None:
     """And the error is one for its author."""
     with pytest.raises(StatementRefusedError):
         await Guard(reader).evaluate(nested(3000))
+
+
+async def test_no_row_is_quoted_to_a_model(reader: AsyncConnection) -> None:
+    """An error of any class can quote one while a statement is executed."""
+    for text in (
+        "select name::regclass from customer",
+        "select name::regtype from customer",
+        "select to_tsvector(name::regconfig, 'x') from customer",
+        "select has_table_privilege(name, 'select') from customer",
+        "select name::int from customer",
+        "select (name || '()')::regprocedure from customer",
+        "select pg_get_serial_sequence(name, 'x') from customer",
+        "select jsonb_path_query(profile, ('$.' || name)::jsonpath) from customer",
+    ):
+        with pytest.raises(StatementRefusedError) as caught:
+            await Guard(reader).read(text)
+        assert "customer 1" not in without_values(caught.value).replace('"customer"', "")
+    with pytest.raises(StatementRefusedError) as caught:
+        await Guard(reader).read("select nonsense from customer")
+    assert "nonsense" in without_values(caught.value)
+
+
+async def test_hidden_rows_are_not_counted(reader: AsyncConnection, conn: AsyncConnection) -> None:
+    """By EXPLAIN ANALYZE of a table with policies, or by statistics of an unreadable table."""
+    guard = Guard(reader)
+    for text in (
+        "explain analyze select * from secret",
+        "explain (analyze, costs off) table secret",
+    ):
+        with pytest.raises(StatementRefusedError, match="policy"):
+            await guard.read(text)
+    await guard.read("explain select * from secret")
+    await guard.read("explain (analyze off) select * from customer")
+    counts = (
+        "select n_live_tup from pg_stat_user_tables",
+        "select reltuples from pg_class",
+        "select * from pg_class",
+    )
+    for text in counts:
+        await guard.evaluate(text)
+    await run_all(conn, f"revoke select on written from {reader.info.user}")
+    for text in counts:
+        with pytest.raises(StatementRefusedError, match="written"):
+            await guard.evaluate(text)
+    await guard.evaluate("select relname from pg_class")
+
+
+async def test_the_limit_of_cost_names_its_setting(reader: AsyncConnection) -> None:
+    """So that an operator finds it."""
+    limits = ReadLimits(cost=1, cost_setting=" (ask.cost)")
+    with pytest.raises(StatementRefusedError, match=r"ask\.cost"):
+        await Guard(reader, limits=limits).read("select * from customer")
