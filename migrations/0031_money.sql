@@ -56,9 +56,9 @@ begin
                + least(256, _agent.max_output_tokens, _model.max_output_tokens) * _model.output_price) / 1000000;
     if _least > _agent.max_cost then
         raise exception 'max_cost of % US dollars is too low: one call of model "%" can cost %',
-            agent_internal.short_number(_agent.max_cost), _model.name, agent_internal.short_number(_least)
+            trim_scale(_agent.max_cost), _model.name, trim_scale(round(_least, 6))
             using errcode = 'WA014',
-                  hint = format('Use a max_cost of at least %s, or a less expensive model.', agent_internal.short_number(2 * _least));
+                  hint = format('Use a max_cost of at least %s, or a less expensive model.', trim_scale(round(2 * _least, 6)));
     end if;
 end;
 $$;
