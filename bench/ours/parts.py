@@ -25,6 +25,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store.attachments import active_attachments, load_models, secret_key
 from walagent.store.checkpoint import take_checkpoint
 from walagent.store.connections import connect, open_pool
+from walagent.store.role_reader import RoleReader
 from walagent.store.tool_connections import open_tool_connections
 from walagent.wal.options import StreamOptions
 from walagent.wal.stream import open_stream
@@ -60,7 +61,7 @@ async def open_feed(url: str) -> AsyncGenerator[tuple[Feed, Intake]]:
         key = await secret_key(conn)
         async with open_stream(url, STREAM) as stream:
             checkpoint = await take_checkpoint(conn, STREAM.slot, "bench")
-            evaluator, settings = Evaluator(evaluating), IntakeSettings()
+            evaluator, settings = Evaluator(evaluating, RoleReader(evaluating)), IntakeSettings()
             intake = Intake(conn, evaluator, checkpoint, registry, key, settings)
             yield Feed(stream, [intake]), intake
 

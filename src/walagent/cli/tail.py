@@ -13,6 +13,10 @@ from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.replication.tail import TailOptions, open_tail, temporary_name
 from walagent.wal.options import Plugin, StreamOptions
 
+# Seconds for which the reader of stdout can rest.  The slot ends with the stream, and what was not
+# read of it is lost, so this is more than the reader of runs allows itself.
+_REST = 3600.0
+
 
 @click.command("tail")
 @click.option("--slot", help="Slot to read, without advancing it.  [default: a temporary slot]")
@@ -67,6 +71,7 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
         publications=publications or PUBLICATIONS,
         tables=tuple(_split(table) for table in tables),
         application_name="walagent tail",
+        stall_timeout=_REST,
     )
     watch = TailOptions(options, own_slot=slot is None, marks=everything, ours=everything)
     asyncio.run(until_stopped(tail=_print(session, watch, limit)))
@@ -81,11 +86,16 @@ async def _print(session: CliSession, watch: TailOptions, limit: int | None) -> 
         say("streaming; press Ctrl-C to stop")
         printed = 0
         async for line in lines:
-            sys.stdout.buffer.write(line + b"\n")
-            sys.stdout.buffer.flush()
+            # In a thread: while the reader of stdout rests, the server still gets its status.
+            await asyncio.to_thread(_write, line + b"\n")
             printed += 1
             if printed == limit:
                 return
+
+
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -226,8 +226,8 @@ def row_of(change: Change) -> Row:
 
 
 def key_of(row: Row | Mapping[str, Any], attachment: Attachment) -> str | None:
-    """Return the row's primary key as text, for people and for `walagent why`."""
-    return joined(row, attachment.target.key_columns)
+    """Return the row's primary key as text, for people and for `walagent why`; None: no row."""
+    return joined(row, attachment.target.key_columns) if row else None
 
 
 def ordering_key_of(change: Change, attachment: Attachment) -> str | None:

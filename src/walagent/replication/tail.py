@@ -73,7 +73,10 @@ async def _stream(dsn: str, tail: TailOptions) -> AsyncGenerator[ReplicationStre
         return
     options = tail.options
     conn = await connect_replication(
-        dsn, application_name=options.application_name, sender_timeout=options.sender_timeout
+        dsn,
+        application_name=options.application_name,
+        sender_timeout=options.sender_timeout,
+        stall_timeout=options.stall_timeout,
     )
     try:
         await _make_slot(conn, options)

@@ -73,6 +73,17 @@ def test_it_stops_after_as_many_lines_as_asked_for(user: User, db: Connection[An
         assert tail.ends() == 0
 
 
+def test_a_reader_that_rests_loses_nothing(user: User, db: Connection[Any]) -> None:
+    """The pipe is full for longer than the server waits for a sign of life."""
+    with user.starts("tail", "--publication", "items", "--limit", "20000") as tail:
+        tail.says("streaming")
+        db.execute("insert into item select n, repeat('x', 100) from generate_series(1, 20000) n")
+        until(db, "select pg_sleep(6) is not null")
+        found = [tail.line()["columns"][0]["value"] for _ in range(20000)]
+        assert tail.ends() == 0
+    assert found == list(range(1, 20001))
+
+
 def test_marks_and_our_own_tables_are_shown_on_request(user: User, db: Connection[Any]) -> None:
     """Where transactions begin and end; attaching is a change like any other."""
     with user.starts("tail", "--all", "--limit", "3") as tail:
