@@ -98,6 +98,9 @@ create cast (text as evil.pair) with function evil.as_pair(text) as assignment;
 create function evil.same(text, int) returns boolean language plpgsql as
     $$ begin return evil.attempt('operator'); end $$;
 create operator evil.=== (leftarg = text, rightarg = int, function = evil.same);
+create function evil.equal(text, text) returns boolean language plpgsql as
+    $$ begin return evil.attempt('operator of the search path'); end $$;
+create operator evil.= (leftarg = text, rightarg = text, function = evil.equal);
 create table evil.ticket (
     id bigint primary key, word evil.word, words evil.word[], pair evil.pair, status text,
     at boolean default evil.pure('default'),
@@ -131,7 +134,7 @@ begin
 end $$;
 create function evil.left_behind() returns text language plpgsql as $$
 begin
-    perform set_config('search_path', 'evil', false), set_config('my.setting', 'x', false),
+    perform set_config('search_path', 'evil, pg_catalog', false), set_config('my.setting', 'x', false),
             set_config('synchronous_commit', 'off', false), pg_advisory_lock(4711),
             set_config('log_parameter_max_length_on_error', '-1', false);
     execute 'prepare _pg3_0 as select 666';
