@@ -166,6 +166,9 @@ end;
 $$;
 comment on function agent_internal.check_identities() is 'Publish no updates that would fail, pause the attachments that need them, and return the tables';
 
+-- Store the new version and update the publication, with the rights of the schema's owner.  No other role may execute
+-- this function, so it cannot be a trigger of another table.  In a trial the table is not published: that locks it, and
+-- the transaction lasts as long as a model takes.
 create or replace function agent_internal.freeze_attachment()
     returns trigger
     language plpgsql
@@ -188,7 +191,8 @@ begin
     end if;
     -- Not to pause: that must not wait for a lock.  A resumed one can need updates that are not published: see
     -- agent_internal.check_identities().
-    if tg_op = 'INSERT' or new.version <> old.version or old.paused and not new.paused then
+    if not exists (select from agent_internal.trial)
+       and (tg_op = 'INSERT' or new.version <> old.version or old.paused and not new.paused) then
         perform agent_internal.request_for_attachments(new.relation);
         perform agent_internal.publish_relation(new.relation);
     end if;

@@ -134,7 +134,8 @@ begin
 end $$;
 create function evil.left_behind() returns text language plpgsql as $$
 begin
-    perform set_config('search_path', 'evil, pg_catalog', false), set_config('my.setting', 'x', false),
+    perform set_config('search_path', 'evil, pg_catalog', false),
+            set_config('my.setting', 'x', false),
             set_config('synchronous_commit', 'off', false), pg_advisory_lock(4711),
             set_config('log_parameter_max_length_on_error', '-1', false);
     execute 'prepare _pg3_0 as select 666';

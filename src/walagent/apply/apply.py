@@ -57,6 +57,14 @@ async def apply(conn: Connection, config: Config, *, prune: bool = False) -> lis
         ConfigError: an entry names an object that does not exist, or PostgreSQL rejects it.
         PreconditionError: the role lacks a privilege.
     """
+    await store.lock_out_appliers(conn)
+    return await apply_unlocked(conn, config, prune=prune)
+
+
+async def apply_unlocked(
+    conn: Connection, config: Config, *, prune: bool = False
+) -> list[Difference]:
+    """Do the same, for entries that no other applier has."""
     await store.begin_applying(conn)
     await _register_tools(conn, config)
     differences = await plan(conn, config, prune=prune)

@@ -30,11 +30,16 @@ def lines(run: Mapping[str, Any]) -> Iterator[str]:
     if run["change"]:
         for change in (run["change"], *run["merged"]):
             yield from _change(change)
-    for step in run["steps"]:
-        yield from _step(step)
+    yield from step_lines(run)
     for approval in run["approvals"]:
         if approval["state"] == "pending":
             yield f"pending approval: walagent approve {approval['id']} (or reject)"
+
+
+def step_lines(run: Mapping[str, Any]) -> Iterator[str]:
+    """Format the steps of a run."""
+    for step in run["steps"]:
+        yield from _step(step)
 
 
 def _change(change: Mapping[str, Any]) -> Iterator[str]:

@@ -20,9 +20,13 @@ _LOCK = 0x77616C62  # "walb": one file is applied at a time
 _SECONDS = ("debounce", "approval_ttl")
 
 
-async def begin_applying(conn: Connection) -> None:
-    """Lock out other appliers until the transaction ends, and create versions once, at its end."""
+async def lock_out_appliers(conn: Connection) -> None:
+    """Lock out other appliers until the transaction ends."""
     await conn.execute("select pg_advisory_xact_lock(%(lock)s)", {"lock": _LOCK})
+
+
+async def begin_applying(conn: Connection) -> None:
+    """Create versions once, at the end of the transaction."""
     await conn.execute("select set_config('walagent.applying', 'on', true)")
 
 

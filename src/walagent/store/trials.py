@@ -1,0 +1,122 @@
+"""Trials: an attachment, its runs and what they change, in a transaction that is rolled back."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+from psycopg import AsyncConnection, sql
+
+from walagent.attachment import Attachment
+from walagent.errors import ConfigError
+from walagent.message import Json
+from walagent.run import Claim
+from walagent.store import applying, runs
+from walagent.store.codecs.lossy import LossyJson
+from walagent.store.queries import query
+from walagent.store.runs import ClaimScope
+
+Connection = AsyncConnection[Any]
+
+_LEASE: Final = timedelta(hours=1)  # no tick expires it
+_WORKER: Final = "walagent try"
+
+
+async def has_schema(conn: Connection) -> bool:
+    """Whether walagent's schema is in the database."""
+    cursor = await conn.execute("select to_regnamespace('agent') is not null")
+    row = await cursor.fetchone()
+    return bool(row and row[0])
+
+
+async def begin_trial(conn: Connection, search_path: str) -> None:
+    """Let attachments of this transaction publish nothing; names are found by *search_path*."""
+    await conn.execute("insert into agent_internal.trial default values")
+    await conn.execute("select set_config('search_path', %s, true)", [search_path])
+
+
+async def find_attachment(conn: Connection, name: str) -> str | None:
+    """Return the name of an attachment, or of the only one of a table; None: there is none.
+
+    Raises:
+        ConfigError: a table has several.
+    """
+    cursor = await conn.execute(
+        "select name from agent.attachment where name = %(name)s"
+        " union select name from agent.attachment where relation = to_regclass(%(name)s)"
+        "   and not exists (select from agent.attachment where name = %(name)s) order by 1",
+        {"name": name},
+    )
+    names = [row[0] for row in await cursor.fetchall()]
+    if len(names) > 1:
+        raise ConfigError(
+            f'table "{name}" has several attachments', hint=f"Name one: {', '.join(names)}"
+        )
+    return names[0] if names else None
+
+
+async def copy_attachment(conn: Connection, name: str) -> str:
+    """Attach the agent of an attachment again, under another name; return the name.
+
+    The runs of the present one keep their queue: no worker waits for this transaction.
+    """
+    new = f"{name} (try {uuid4().hex[:8]})"
+    attachment = (await applying.current(conn, "attachment"))[name]
+    agent = (await applying.current(conn, "agent"))[attachment["agent"]]
+    await conn.execute(
+        "select set_config('search_path', search_path, true) from agent.attachment where name = %s",
+        [name],
+    )
+    await applying.insert(conn, "agent", new, agent)
+    fields = {**attachment, "agent": new, "paused": False, "backfill": False}
+    await applying.insert(conn, "attachment", new, fields)
+    return new
+
+
+async def definition(conn: Connection, name: str) -> Attachment:
+    """Load an attachment that this transaction has created, and create its queue."""
+    await conn.execute("set constraints agent.sync_queue immediate")
+    cursor = await conn.execute(
+        "select v.definition from agent.attachment a"
+        " join agent.attachment_version v on (v.attachment_id, v.version) = (a.id, a.version)"
+        " where a.name = %s",
+        [name],
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - it was just created
+    return Attachment.from_json(row[0])
+
+
+async def start_run(conn: Connection, attachment: Attachment, run: Mapping[str, Json]) -> Claim:
+    """Insert a run and claim it."""
+    document = {
+        "attachment_id": attachment.id,
+        "attachment_version": attachment.version,
+        "max_attempts": attachment.queueing.max_attempts,
+        "commit_lsn": "0/0",
+        "ordinal": 0,
+        **run,
+    }
+    await conn.execute(
+        "select agent_internal.insert_runs(_generation => 0, _runs => %s)", [LossyJson([document])]
+    )
+    await conn.execute("select agent_internal.wake_queues(_queues => %s)", [[attachment.id]])
+    claims, _ = await runs.claim_runs(
+        conn, _WORKER, 1, _LEASE, scope=ClaimScope(queue=attachment.id)
+    )
+    return claims[0]
+
+
+async def deferred_constraints(conn: Connection) -> list[tuple[str, str]]:
+    """Return schema and name of the application's constraints that are deferred initially."""
+    cursor = await conn.execute(query("deferred_constraints"))
+    return [(row[0], row[1]) for row in await cursor.fetchall()]
+
+
+async def renew_session(conn: Connection, deferred: Sequence[tuple[str, str]]) -> None:
+    """Reset role and settings, as if a transaction had begun."""
+    await conn.execute("reset role")
+    await conn.execute("reset all")
+    if deferred:
+        names = sql.SQL(", ").join(sql.Identifier(*each) for each in deferred)
+        await conn.execute(sql.SQL("set constraints {} deferred").format(names))

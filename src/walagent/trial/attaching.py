@@ -1,0 +1,97 @@
+"""Attach the agent of a trial, in its transaction."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from psycopg import AsyncConnection
+
+from walagent.app.migrate import is_new, migrate, plan_migrations
+from walagent.apply.apply import apply_unlocked
+from walagent.attachment import Attachment
+from walagent.config import Config
+from walagent.errors import ConfigError, PreconditionError
+from walagent.store import trials
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to try.
+
+    Args:
+        target: the name of an attachment, or a table.
+        only_file: whether attachments of the database are left out.
+    """
+
+    target: str
+    config: Config
+    only_file: bool = False
+
+
+async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -> Attachment:
+    """Attach what a file or the database says under *target*, under a name of its own.
+
+    Args:
+        search_path: of the person who tries it.
+
+    Raises:
+        ConfigError: nothing has this name, or it cannot be attached.
+        PreconditionError: the schema is that of another version.
+    """
+    await _ensure_schema(conn)
+    await trials.begin_trial(conn, search_path)
+    if (name := _of_file(wanted)) is not None:
+        return await _attach_from_file(conn, wanted.config, name)
+    found = None if wanted.only_file else await trials.find_attachment(conn, wanted.target)
+    if found is None:
+        known = ", ".join(wanted.config.all_attachments) or "none"
+        raise ConfigError(
+            f'neither the file nor the database has an agent for "{wanted.target}"',
+            hint=f"Attachments of the file: {known}. Run walagent new to write a file, or use"
+            " --model and --writes.",
+        )
+    return await trials.definition(conn, await trials.copy_attachment(conn, found))
+
+
+async def _ensure_schema(conn: Connection) -> None:
+    """Create walagent's schema in the transaction, if there is none."""
+    plan = await plan_migrations(conn)
+    if plan and not is_new(plan):
+        raise PreconditionError("the schema is out of date", hint="Run walagent migrate.")
+    if plan:
+        await migrate(conn)
+
+
+def _of_file(wanted: Wanted) -> str | None:
+    names = list(_matching(wanted))
+    if len(names) > 1:
+        raise ConfigError(
+            f'table "{wanted.target}" has several attachments', hint=f"Name one: {', '.join(names)}"
+        )
+    return names[0] if names else None
+
+
+def _matching(wanted: Wanted) -> Iterator[str]:
+    entries, target = wanted.config.all_attachments, wanted.target
+    if target in entries:
+        yield target
+        return
+    for name, entry in entries.items():
+        if entry.table.removeprefix("public.") == target.removeprefix("public."):
+            yield name
+
+
+async def _attach_from_file(conn: Connection, config: Config, name: str) -> Attachment:
+    entry, new = config.all_attachments[name], f"{name} (try {uuid4().hex[:8]})"
+    agent = config.agents.get(entry.agent)
+    agents = {} if agent is None else {new: agent.model_copy(update={"attach": ()})}
+    update = {"paused": False, "backfill": False, "name": None}
+    attachment = entry.model_copy(update=update | ({"agent": new} if agent else {}))
+    part = config.model_copy(
+        update={"agents": agents, "attachments": {new: attachment}, "budgets": {}}
+    )
+    await apply_unlocked(conn, part)
+    return await trials.definition(conn, new)

@@ -1,0 +1,222 @@
+"""Run an agent on rows of its table, as it would be run, and take everything back.
+
+One transaction is never committed: the attachment and each run with its steps are rows of it, and
+the engine of real runs finds, claims, executes and ends them there.  Each row is tried in a
+savepoint that is rolled back before the next.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncRawCursor, sql
+
+from walagent.agent.models import make_model
+from walagent.agent.models.cost import worst_case_cost
+from walagent.agent.tools.python import find_tools
+from walagent.app.resources import agent_resources
+from walagent.attachment import Attachment
+from walagent.connection import TEXT_FORMS
+from walagent.errors import ConfigError, PreconditionError
+from walagent.intake.backfill import PresentRow, present_rows, runs_of
+from walagent.intake.conditions import Evaluator
+from walagent.matching.document import SizeLimits
+from walagent.message import Json, ModelSpec
+from walagent.moves import Prompt
+from walagent.run import Claim, RunSpec
+from walagent.runs.attempt import RunAttempt
+from walagent.runs.resources import Resources
+from walagent.runs.toolbox import Toolbox
+from walagent.store import attachments, listings, trials
+from walagent.store.changed_rows import Changes, changed_rows
+from walagent.store.connections import connect
+from walagent.store.errors import translating
+from walagent.store.role_reader import RoleReader
+from walagent.store.tool_connections import ToolConnections, read_login
+from walagent.trial.attaching import Wanted, attach_for_trial
+from walagent.trial.external import NoCalls, NotCalled, calls_not_made, harmless
+from walagent.trial.session import HeldPool, HeldReader, open_held
+
+Connection = AsyncConnection[Any]
+
+_PATIENCE = 60.0  # seconds to wait for a provider that is busy: a person watches
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOptions:
+    """Options of a trial.
+
+    Args:
+        last: the maximum number of rows, the last ones by primary key.
+        where: an SQL condition on rows, evaluated as this login; "" for every row.
+        assume_approved: execute calls that would wait for approval.
+    """
+
+    last: int = 3
+    where: str = ""
+    assume_approved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRow:
+    """What a run on one row would do.
+
+    Args:
+        key: of the row.
+        run: as `store.listings.show_run` returns it; None: the condition is not true for the row.
+        not_called: calls of tools that act outside the database.
+    """
+
+    key: str
+    run: Mapping[str, Any] | None
+    changes: Changes = field(default_factory=lambda: Changes((), {}))
+    not_called: Sequence[NotCalled] = ()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An agent that is attached in a transaction, and the rows to try it on."""
+
+    conn: Connection
+    outside: Connection
+    resources: Resources
+    reader: RoleReader
+    attachment: Attachment
+    model: ModelSpec
+    rows: Sequence[PresentRow]
+    limits: SizeLimits
+    options: TrialOptions
+
+    async def first_cost(self) -> Decimal | None:
+        """Return what the first call for one row can cost at most; None: unknown."""
+        with translating():
+            for row in self.rows:
+                if (run := await self._run_of(row)) is not None:
+                    return await self._cost_of(run)
+        return Decimal(0)
+
+    async def try_row(self, row: PresentRow) -> TriedRow:
+        """Execute the run of a row, and take it back.
+
+        Raises:
+            WalagentError: the database is lost, or the model cannot be called.
+        """
+        with translating():
+            if (run := await self._run_of(row)) is None:
+                return TriedRow(row.key, None)
+            async with self._savepoint():
+                claim = await trials.start_run(self.conn, self.attachment, run)
+                spec = self._spec(claim)
+                attempt = RunAttempt(
+                    self.resources, claim, lambda: _ready(spec), cancelled=lambda: False
+                )
+                await attempt.make()
+                if isinstance(attempt.error, PreconditionError):
+                    raise attempt.error
+                await trials.renew_session(self.conn, ())
+                shown = await listings.show_run(self.conn, claim.run_id)
+                changes = await changed_rows(self.conn, self.outside)
+        left_out = calls_not_made(attempt.steps, spec.agent, claim.change)
+        return TriedRow(row.key, shown, changes, list(left_out))
+
+    async def _run_of(self, row: PresentRow) -> Mapping[str, Json] | None:
+        """Return the run of a row, if the condition is true; evaluated as intake does it."""
+        async with self._savepoint():
+            found = await runs_of(
+                Evaluator(self.conn, self.reader), self.attachment, [row], self.limits
+            )
+        return found[0] if found else None
+
+    async def _cost_of(self, run: Mapping[str, Json]) -> Decimal | None:
+        async with self._savepoint():
+            claim = await trials.start_run(self.conn, self.attachment, run)
+            spec = self._spec(claim)
+            decider = self.resources.kinds["agent"].decider
+            request = await decider.render(spec, (), Prompt(), self.model)
+        return worst_case_cost(request, self.model)
+
+    def _spec(self, claim: Claim) -> RunSpec:
+        found = self.attachment
+        agent = found.agent
+        if self.options.assume_approved:
+            tools = tuple(replace(tool, approval=False) for tool in agent.tools)
+            agent = replace(agent, tools=tools)
+        return RunSpec(claim, agent, found.authority, found.target, found.name)
+
+    @asynccontextmanager
+    async def _savepoint(self) -> AsyncGenerator[None]:
+        async with self.conn.transaction(force_rollback=True):
+            await trials.renew_session(self.conn, ())
+            yield
+
+
+async def _ready(spec: RunSpec) -> RunSpec:
+    return spec
+
+
+@asynccontextmanager
+async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGenerator[Trial]:
+    """Attach the agent in a transaction that is rolled back, and read the rows.
+
+    Raises:
+        ConfigError: the agent, table or condition does not exist or is not valid.
+        PreconditionError, ModelUnauthorizedError: a privilege or a key is missing.
+    """
+    async with AsyncExitStack() as stack:
+        with translating():
+            outside = await stack.enter_async_context(
+                await connect(dsn, application="walagent try")
+            )
+            path = await _search_path(outside)
+            conn = await stack.enter_async_context(open_held(dsn))
+            attachment = await attach_for_trial(conn, wanted, path)
+            spec = (await attachments.load_models(conn))[attachment.agent.model]
+            key = await attachments.secret_key(conn)
+            pool = HeldPool(conn, await trials.deferred_constraints(conn))
+            login = await read_login(conn)
+            rows = await _read(outside, attachment, options)
+        model = make_model(spec)
+        stack.push_async_callback(model.aclose)
+        changes = wanted.config.changes
+        limits = SizeLimits(changes.max_value, changes.max_row)
+        python = harmless(find_tools(wanted.config.tools.modules))
+        calls = ToolConnections(pool, pool, login)
+        toolbox = Toolbox(calls, python, servers=NoCalls(), http=NoCalls())
+        made = agent_resources(pool, toolbox, lambda _: model, key, limits)
+        kinds = {name: replace(kind, patience=_PATIENCE) for name, kind in made.kinds.items()}
+        resources = replace(made, kinds=kinds)
+        reader = HeldReader(conn, login)
+        yield Trial(conn, outside, resources, reader, attachment, spec, rows, limits, options)
+
+
+async def _search_path(conn: Connection) -> str:
+    row = await (await conn.execute("select current_setting('search_path')")).fetchone()
+    return row[0] if row else ""
+
+
+async def _read(
+    conn: Connection, attachment: Attachment, options: TrialOptions
+) -> list[PresentRow]:
+    """Read rows, the last ones by key first.  Policies are not applied: a run checks its row."""
+    target = attachment.target
+    keys = [sql.Identifier("t", name) for name in target.key_columns]
+    if not keys:
+        raise ConfigError(
+            f"{target.schema}.{target.table} has no primary key",
+            hint="A trial needs one to choose rows, and an agent to write them.",
+        )
+    order = sql.SQL(", ").join(sql.SQL("{} desc").format(key) for key in keys)
+    where = sql.SQL("where ({})").format(sql.SQL(options.where)) if options.where else sql.SQL("")  # pyright: ignore[reportArgumentType]
+    statement = sql.SQL("select t.* from {} t {} order by {} limit {}").format(
+        sql.Identifier(*target.relation), where, order, sql.Literal(options.last)
+    )
+    async with conn.transaction(force_rollback=True):
+        await conn.execute("set transaction read only")
+        await conn.execute("set local row_security = off")
+        for name, value in TEXT_FORMS.items():
+            await conn.execute("select set_config(%s, %s, true)", [name, value])
+        cursor = AsyncRawCursor(conn)
+        await cursor.execute(statement)
+        return present_rows(cursor, attachment)
