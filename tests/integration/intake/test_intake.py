@@ -575,7 +575,7 @@ async def test_every_operation_is_told_with_what_the_wal_knows(
         ("update", {"id": 2, "body": "b"}, {"id": 1}, "2", "1"),
         ("delete", None, {"id": 2}, "2", "2"),
         ("insert", {"id": 3, "body": None}, None, "3", "3"),
-        ("truncate", None, None, r"\N", r"\N"),
+        ("truncate", None, None, None, r"\N"),
     ]
 
 
