@@ -265,6 +265,7 @@ begin
     if not agent_internal.begin_tick() then
         return null;
     end if;
+    perform agent_internal.apply_cancel_requests();
     _queues := agent_internal.expire_leases() || agent_internal.wake_due();
     perform agent_internal.expire_approvals();
     if agent_internal.repair_hints(_queues) then
@@ -568,10 +569,11 @@ begin
     )
     update agent.run r set lease_expires_at = agent_internal.now() + agent_internal.allowed_lease(_lease) from held where r.id = held.id;
     return query
-        select mine.id, coalesce(r.cancel_requested, false)
+        select mine.id, coalesce(r.cancel_requested, false) or c.run_id is not null
           from unnest(_runs, _leases) as mine (id, lease)
                left join agent.run r on r.id = mine.id
-         where r.id is null or r.lease <> mine.lease or r.state <> 'running' or r.cancel_requested;
+               left join agent_internal.cancel_request c on c.run_id = mine.id
+         where r.id is null or r.lease <> mine.lease or r.state <> 'running' or r.cancel_requested or c.run_id is not null;
 end;
 $$;
 
@@ -602,6 +604,126 @@ begin
     end if;
 end;
 $$;
+
+-- Requests to cancel a run that a step has locked.  The step sees its request before it commits, and is rolled back.
+create table agent_internal.cancel_request (
+    run_id       bigint primary key references agent.run on delete cascade,
+    reason       text,
+    requested_at timestamptz not null default now()
+);
+revoke all on agent_internal.cancel_request from public;
+comment on table agent_internal.cancel_request is 'Requests to cancel a run that a step has locked; the next tick applies them';
+
+-- Insert a step of a run that the caller has locked.
+--
+-- The previous step must exist: a promoted standby might have the claim of a run and lack its latest steps,
+-- which the worker has recorded on the former primary.
+--
+-- Args: _seq: its number; NULL: the next.  _usage: input, cached, cache write and output tokens.
+-- Raises WA002 if cancellation was requested since the run was locked, WA004 if the step already exists, WA001 if a previous step is missing.
+create or replace function agent_internal.insert_step(
+    _run bigint, _seq integer, _kind text, _content jsonb, _usage integer[] default null, _cost numeric default null,
+    _duration_ms integer default null
+)
+    returns void
+    language plpgsql
+as $$
+begin
+    if exists (select from agent_internal.cancel_request c where c.run_id = _run) then
+        raise exception 'cancellation of run % was requested', _run using errcode = 'WA002';
+    end if;
+    if _seq is null then
+        _seq := (select coalesce(max(seq), -1) + 1 from agent.step where run_id = _run);
+    end if;
+    insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
+                            output_tokens, cost, duration_ms)
+    select _run, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
+     where _seq = 0 or exists (select from agent.step where run_id = _run and seq = _seq - 1)
+    on conflict do nothing;
+    if found then
+        return;
+    elsif exists (select from agent.step where run_id = _run and seq = _seq) then
+        raise exception 'step % of run % already exists', _seq, _run using errcode = 'WA004';
+    end if;
+    raise exception 'run % lacks steps before step %: they were lost with a former primary', _run, _seq using errcode = 'WA001';
+end;
+$$;
+
+-- Cancel a run: at once, or, if it is running, as soon as its worker receives the request.
+--
+-- A step can have locked the run for as long as its tool takes: then the request is stored beside it.
+--
+-- Approvals are locked before the run, as in a decision: the other order could deadlock.
+create or replace function agent.cancel(run_id bigint, reason text default null)
+    returns agent.run_state
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+begin
+    perform from agent.approval a where a.run_id = cancel.run_id and a.state = 'pending' order by a.id for no key update;
+    if (select r.state from agent.run r where r.id = cancel.run_id) = 'running' then
+        select * into _run from agent.run where id = cancel.run_id for no key update skip locked;
+        if not found then
+            insert into agent_internal.cancel_request (run_id, reason) values (cancel.run_id, cancel.reason)
+            on conflict do nothing;
+            perform pg_notify('walagent_cancel', cancel.run_id::text);
+            return 'running';
+        end if;
+    else
+        select * into _run from agent.run where id = cancel.run_id for no key update;
+    end if;
+    if _run.id is null then
+        raise exception 'run % does not exist', cancel.run_id using errcode = 'WA003';
+    elsif agent_internal.is_final(_run.state) then
+        raise exception 'run % is already %', _run.id, _run.state using errcode = 'WA003';
+    elsif _run.state = 'running' then
+        update agent.run set cancel_requested = true, error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
+         where id = _run.id;
+        perform pg_notify('walagent_cancel', _run.id::text);
+        return 'running';
+    end if;
+    update agent.approval set state = 'cancelled', decided_at = agent_internal.now()
+     where approval.run_id = _run.id and state = 'pending';
+    update agent.run
+       set state = 'cancelled', finished_at = agent_internal.now(), next_attempt_at = null, not_before = null, blocked_by = null,
+           error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
+     where id = _run.id;
+    perform agent_internal.unblock(_run.id);
+    return 'cancelled';
+end;
+$$;
+
+-- Apply requests to runs that are not locked any more.
+create function agent_internal.apply_cancel_requests()
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _asked   record;
+    _waiting bigint;
+    _locked  bigint;
+begin
+    for _asked in select c.run_id, c.reason from agent_internal.cancel_request c order by c.run_id loop
+        select count(*) into _waiting from agent.approval a where a.run_id = _asked.run_id and a.state = 'pending';
+        perform from agent.approval a
+          where a.run_id = _asked.run_id and a.state = 'pending' order by a.id for no key update skip locked;
+        get diagnostics _locked = row_count;
+        continue when _locked <> _waiting;
+        perform from agent.run r where r.id = _asked.run_id for no key update skip locked;
+        continue when not found;
+        delete from agent_internal.cancel_request where run_id = _asked.run_id;
+        perform agent.cancel(r.id, _asked.reason) from agent.run r
+          where r.id = _asked.run_id and not agent_internal.is_final(r.state);
+    end loop;
+end;
+$$;
+comment on function agent_internal.apply_cancel_requests() is 'Apply requests to cancel runs that a step had locked';
+revoke all on function agent_internal.apply_cancel_requests() from public;
 
 -- What an agent may see of a change by a definition: *_change* can be that of an earlier one, with more columns.
 create function agent_internal.visible_change(_change jsonb, _definition jsonb)
@@ -933,6 +1055,8 @@ create function agent_internal.begin_call(
 )
     returns text
     language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _key text;
@@ -988,7 +1112,7 @@ comment on column agent.run_overview.version is 'Version of the attachment that 
 
 select agent_internal.grant_as('agent_internal.runs_in_circles()', 'agent_internal.first_checked_run()');
 select agent_internal.grant_as(f, 'agent_internal.tick()')
-  from unnest('{agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.begin_tick(), agent_internal.tick_age(),
+  from unnest('{agent_internal.apply_cancel_requests(), agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.begin_tick(), agent_internal.tick_age(),
                 agent_internal.check_database(), agent_internal.adopt_database(boolean), "agent_internal.call_key(bigint,text)",
                 "agent_internal.begin_call(bigint,bigint,integer,text,text,boolean)"}'::regprocedure[]) f;
 select agent_internal.grant_as(f, 'agent.cancel(bigint, text)')

@@ -16,6 +16,7 @@ from tests.helpers.database import (
     value,
 )
 from tests.helpers.queue import (
+    LEASE,
     NOTHING,
     add_runs,
     claim,
@@ -280,3 +281,34 @@ async def test_an_approver_may_change_many(conn: AsyncConnection) -> None:
         await run_all(conn, f"revoke execute on function agent.cancel(bigint, text) from {name}")
         async with as_role(conn, name):
             await refused(conn, "select agent.cancel_runs(%s)", added, state="42501")
+
+
+@pytest.mark.parametrize("ends", ["by its worker", "by a tick"])
+async def test_a_cancellation_does_not_wait_for_a_step_which_is_rolled_back(
+    conn: AsyncConnection, dsn: str, ends: str
+) -> None:
+    """The step has locked the run while its tool is executed, and sees the request at its end."""
+    held = await held_run(conn)
+    async with session(dsn) as worker:
+        await run_all(worker, f"begin; select agent_internal.fence({held.run_id}, {held.lease})")
+        await run_all(worker, "insert into refund values (1, 2)")
+        await run_all(conn, "set statement_timeout = '5s'")
+        assert await value(conn, "select agent.cancel(%s, 'stop')", held.run_id) == "running"
+        assert await runs.heartbeat(conn, "w1", [held], LEASE) == {held.run_id: True}
+        await refused(
+            worker,
+            "select agent_internal.insert_step(%s, 0, 'result', '{}')",
+            held.run_id,
+            state="WA002",
+        )
+        await run_all(worker, "rollback")
+    assert await value(conn, "select count(*) from refund") == 0
+    if ends == "by its worker":
+        await finish(conn, held, RunState.CANCELLED)
+    else:
+        await runs.tick(conn)
+        assert await one_run(conn, "cancel_requested", held.run_id) == (True,)
+        await set_clock(conn, "1 hour")
+    await runs.tick(conn)
+    assert await states(conn) == ["cancelled"]
+    assert await value(conn, "select count(*) from agent_internal.cancel_request") == 0
