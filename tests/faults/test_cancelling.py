@@ -130,7 +130,6 @@ POINTS = (
     "run.finished",
     "run.committed",
 )
-IN_A_TRANSACTION = {"tool.done", "tool.recorded"}  # that holds the run: a person waits for its end
 SECOND = {("model.asking", 2), ("model.answered", 3), ("tool.started", 2), ("tool.committed", 2)}
 ALL = [*((point, 1) for point in POINTS), *sorted(SECOND)]
 
@@ -162,19 +161,17 @@ async def cancel(dsn: str, run: int) -> str:
         return state
 
 
-async def cancelled_at(place: Place, daemon: Daemon, point: str) -> tuple[asyncio.Task[str], Any]:
-    """Cancel the one run as the daemon stands at *point*; give the answer, and the steps so far."""
+async def cancelled(place: Place, daemon: Daemon) -> tuple[str, Any]:
+    """Cancel the one run as the daemon stands still; give the answer, and the steps so far.
+
+    Nobody waits, although the transaction of a tool may hold the run.
+    """
     await daemon.has_said("reader.streaming")
     await place.conn.execute(WRITE)
     await stands_still(daemon)
     before = await fetch(place.conn, "select seq, kind, content from agent.step order by seq")
     ((run,),) = await fetch(place.conn, "select id from agent.run")
-    answer = asyncio.create_task(cancel(place.dsn, run))
-    if point in IN_A_TRANSACTION:
-        await until(place.conn, "select exists (select from pg_locks where not granted)")
-    else:
-        await asyncio.wait_for(asyncio.shield(answer), 10)
-    return answer, before
+    return await asyncio.wait_for(cancel(place.dsn, run), 10), before
 
 
 async def check_end(place: Place, answer: str, before: list[Any], *, more: int) -> str:
@@ -201,14 +198,12 @@ async def test_a_run_that_is_cancelled_at_any_step_ends_there(
     await make_ready(place)
     await place.conn.execute(TRANSITIONS)
     with running(Daemon(place, failpoint=f"{point}:{nth}:freeze")) as daemon:
-        answering, before = await cancelled_at(place, daemon, point)
+        answer, before = await cancelled(place, daemon)
         daemon.signal(signal.SIGCONT)
-        answer = await answering
         await until(place.conn, ENDED, 1, alive=daemon.is_alive)
         daemon.signal(signal.SIGTERM)
         assert await daemon.ended() == 0
-    # What was under way; and where the person had to wait, what was begun meanwhile.
-    state = await check_end(place, answer, before, more=1 + (point in IN_A_TRANSACTION))
+    state = await check_end(place, answer, before, more=1)  # what was under way
     ends = point in {"run.finished", "run.committed"} or (point, nth) == ("model.answered", 3)
     assert state == ("succeeded" if ends else "cancelled")
 
@@ -221,9 +216,8 @@ async def test_a_run_that_is_cancelled_and_then_loses_its_worker_is_not_taken_up
     await make_ready(place)
     await place.conn.execute(TRANSITIONS)
     with running(Daemon(place, failpoint=f"{point}:{nth}:freeze")) as daemon:
-        answering, before = await cancelled_at(place, daemon, point)
+        answer, before = await cancelled(place, daemon)
         daemon.kill()
-        answer = await answering
     with running(Daemon(place)) as daemon:
         await daemon.has_said("reader.streaming")
         await until(place.conn, ENDED, 1, alive=daemon.is_alive)
