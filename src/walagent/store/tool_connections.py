@@ -127,7 +127,10 @@ async def ensure_login(conn: Connection) -> str:
         "" if it was done; else the statements that this role lacks the privilege for.
     """
     login = await read_login(conn)
-    verifier = conn.pgconn.encrypt_password(login.password.encode(), login.name.encode()).decode()
+    # With an algorithm, libpq does not ask the server, which would block the event loop.
+    verifier = conn.pgconn.encrypt_password(
+        login.password.encode(), login.name.encode(), b"scram-sha-256"
+    ).decode()
     made = sql.SQL("{} role {} login password {}").format(
         sql.SQL("alter" if login.exists else "create"),
         sql.Identifier(login.name),
