@@ -25,6 +25,7 @@ KINDS = (
     "walagent backfill",
     "walagent registry",
     "walagent worker",
+    "walagent tools",
 )
 FEW = ("frame.received", "intake.runs_inserted", "model.answered", "tool.done", "run.finished")
 # The last waits until it is gone.
