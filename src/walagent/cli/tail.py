@@ -1,25 +1,54 @@
 """`walagent tail`: print changes as they are committed, one JSON document per line."""
 
 import asyncio
-import sys
+from dataclasses import dataclass, replace
 
 import click
 
+from walagent.change import Op
 from walagent.cli.output import say
+from walagent.cli.pipe import Pipe
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
 from walagent.replication.bootstrap import PUBLICATIONS
-from walagent.replication.tail import TailOptions, open_tail, temporary_name
+from walagent.replication.tail import Tail, TailOptions, refuse_ours, temporary_name
 from walagent.wal.options import Plugin, StreamOptions
 
-# Seconds for which the reader of stdout can rest.  The slot ends with the stream, and what was not
-# read of it is lost, so this is more than the reader of runs allows itself.
+# Seconds for which the reader of stdout can rest with a temporary slot.  The slot ends with the
+# stream, and what was not read of it is lost, so this is more than for other streams.
 _REST = 3600.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Filter:
+    """The options that select changes."""
+
+    publications: tuple[str, ...]
+    tables: tuple[str, ...]
+    ops: tuple[str, ...]
+    everything: bool
+    limit: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """The options of the slot."""
+
+    name: str | None
+    create: bool
+    peek: bool
+    plugin: Plugin | None
+
+
 @click.command("tail")
-@click.option("--slot", help="Slot to read, without advancing it.  [default: a temporary slot]")
+@click.option(
+    "--slot",
+    metavar="NAME",
+    help="Slot to read; what was written is confirmed.  [default: a temporary slot]",
+)
+@click.option("--create", is_flag=True, help="Create the slot if it does not exist.")
+@click.option("--peek", is_flag=True, help="Read the slot without advancing it.")
 @click.option(
     "--plugin",
     type=click.Choice(["pgoutput", "wal2json"]),
@@ -37,7 +66,14 @@ _REST = 3600.0
     "tables",
     multiple=True,
     metavar="SCHEMA.TABLE",
-    help="wal2json: table to read; repeatable.  [default: all]",
+    help="Table to print; repeatable.  [default: all]",
+)
+@click.option(
+    "--op",
+    "ops",
+    multiple=True,
+    type=click.Choice([op.value for op in Op]),
+    help="Operation to print; repeatable.  [default: all]",
 )
 @click.option(
     "--all",
@@ -54,8 +90,11 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     plugin: Plugin | None,
     publications: tuple[str, ...],
     tables: tuple[str, ...],
+    ops: tuple[str, ...],
     limit: int | None,
     *,
+    create: bool,
+    peek: bool,
     everything: bool,
 ) -> None:
     """Print changes as they are committed, in format version 2 of wal2json, until Ctrl-C.
@@ -63,43 +102,59 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     With pgoutput, prints what the publications contain: of attached tables, the operations that
     agents act on.  With wal2json, prints every change of the tables.  tail ingests nothing and does
     not advance walagent's slot.
+
+    With --slot, a restart resumes after the last confirmed transaction, and a lost connection is
+    opened again.  Each line has the commit LSN and the ordinal that identify its change.
     """
+    if (create or peek) and slot is None:
+        raise ConfigError("--create and --peek require --slot")
+    if create and peek:
+        raise ConfigError("--create and --peek exclude each other")
     session = open_session(where)
+    if slot is not None and slot == session.config.replication.slot and not peek:
+        refuse_ours(slot)
+    found = _Filter(publications, tables, ops, everything, limit)
+    tail = _options(session, _Slot(slot, create, peek, plugin), found)
+    asyncio.run(_run(session, tail))
+
+
+def _options(session: CliSession, slot: _Slot, found: _Filter) -> TailOptions:
+    plugin = slot.plugin or session.config.replication.plugin
+    tables = tuple(_split(table) for table in found.tables)
     options = StreamOptions(
-        slot=slot or temporary_name(),
-        plugin=plugin or session.config.replication.plugin,
-        publications=publications or PUBLICATIONS,
-        tables=tuple(_split(table) for table in tables),
+        slot=slot.name or temporary_name(),
+        plugin=plugin,
+        publications=found.publications or PUBLICATIONS,
+        tables=tables if plugin == "wal2json" else (),
         application_name="walagent tail",
-        stall_timeout=_REST,
     )
-    watch = TailOptions(options, own_slot=slot is None, marks=everything, ours=everything)
-    asyncio.run(until_stopped(tail=_print(session, watch, limit)))
+    if slot.name is None:
+        options = replace(options, stall_timeout=_REST)
+    return TailOptions(
+        options,
+        own_slot=slot.name is None,
+        create=slot.create,
+        peek=slot.peek,
+        marks=found.everything,
+        ours=found.everything,
+        tables=frozenset(tables),
+        ops=frozenset(map(Op, found.ops)),
+        limit=found.limit,
+    )
 
 
-async def _print(session: CliSession, watch: TailOptions, limit: int | None) -> None:
-    """Print until the limit, or until stdout is closed."""
-    async with (
-        session.places() as places,
-        open_tail(places.replication_dsn, watch) as lines,
-    ):
-        say("streaming; press Ctrl-C to stop")
-        printed = 0
-        async for line in lines:
-            # In a thread: while the reader of stdout rests, the server still gets its status.
-            await asyncio.to_thread(_write, line + b"\n")
-            printed += 1
-            if printed == limit:
-                return
+async def _run(session: CliSession, tail: TailOptions) -> None:
+    pipe = Pipe()
+    await until_stopped(tail=_print(session, tail, pipe), pipe=pipe.closed())
 
 
-def _write(line: bytes) -> None:
-    sys.stdout.buffer.write(line)
-    sys.stdout.buffer.flush()
+async def _print(session: CliSession, tail: TailOptions, pipe: Pipe) -> None:
+    async with session.places() as places:
+        await Tail(places.replication_dsn, tail, pipe.write, say).run()
 
 
 def _split(name: str) -> tuple[str, str]:
-    schema, dot, table = name.rpartition(".")
-    if not dot and not table:
+    schema, _, table = name.rpartition(".")
+    if not table:
         raise ConfigError(f'invalid table "{name}"', hint="Use the form SCHEMA.TABLE.")
     return schema or "public", table

@@ -49,6 +49,18 @@ class VersionEffect:
     commit_lsn: Lsn
 
 
+async def has_checkpoint(conn: Connection, slot: str) -> bool:
+    """Return whether a slot has a checkpoint that can be read; False without walagent's schema."""
+    cursor = await conn.execute(
+        "select has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')"
+        " from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+        " where n.nspname = 'agent' and c.relname = 'checkpoint'"
+    )
+    if await cursor.fetchone() != (True,):
+        return False
+    return await read_checkpoint(conn, slot) is not None
+
+
 async def read_checkpoint(conn: Connection, slot: str) -> Checkpoint | None:
     """Read the checkpoint of a slot; None if it has none."""
     cursor = await conn.execute(

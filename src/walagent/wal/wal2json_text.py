@@ -1,7 +1,7 @@
 """Format items as lines of wal2json's format 2, the printed form of a `Change`.
 
-Two fields differ from wal2json: `lsn` of a change is its transaction's commit LSN, the only one
-that a `Change` has, and a column has no type if pgoutput did not send one.
+It differs from wal2json: `lsn` of a change is its transaction's commit LSN, which with `ordinal`
+identifies it, and a column has no type if pgoutput did not send one.
 """
 
 from collections.abc import Iterable
@@ -53,6 +53,7 @@ def format_change(change: Change) -> bytes:
         "action": _ACTIONS[change.op],
         "xid": change.xid,
         "lsn": str(change.commit_lsn),
+        "ordinal": change.ordinal,
         "schema": relation.schema,
         "table": relation.name,
     }

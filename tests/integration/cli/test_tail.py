@@ -1,6 +1,11 @@
 """`walagent tail`: changes come out as they are committed, and nothing of us stays behind."""
 
+import fcntl
+import json
 import signal
+import termios
+import time
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,9 +14,39 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.integration.cli.user import User, until
+from tests.integration.cli.user import Started, User, until
+from walagent.lsn import Lsn
+from walagent.message import Json
 
 OURS = "select count(*) from pg_replication_slots where database = current_database()"
+
+SLOT = "walagent_printed"
+NAMED = ("tail", "--slot", SLOT, "--create", "--publication", "items")
+CONFIRMED = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
+
+
+def id_of(line: Json) -> int:
+    """The key of the row."""
+    return line["columns"][0]["value"]
+
+
+def place_of(line: Json) -> tuple[str, int, int]:
+    """What identifies the change, and the key of its row."""
+    return line["lsn"], line["ordinal"], id_of(line)
+
+
+def whole_lines(text: bytes) -> list[bytes]:
+    """Without the end of a line that a kill has cut."""
+    return text[: text.rfind(b"\n") + 1].splitlines()
+
+
+def is_full(tail: Started) -> None:
+    """Wait until the pipe takes no more."""
+    unread, before = array("i", [0]), -1
+    while before <= 0 or unread[0] != before:
+        before = unread[0]
+        time.sleep(0.3)
+        fcntl.ioctl(tail.stdout, termios.FIONREAD, unread)
 
 
 @pytest.fixture
@@ -94,26 +129,176 @@ def test_marks_and_our_own_tables_are_shown_on_request(user: User, db: Connectio
     assert (actions[1]["schema"], actions[1]["table"]) == ("agent", "attachment")
 
 
-def test_a_named_slot_is_read_and_not_moved(user: User, db: Connection[Any]) -> None:
+def test_a_peeked_slot_is_read_and_not_moved(user: User, db: Connection[Any]) -> None:
     """Looking into a slot must not take its changes from its reader."""
     db.execute("select pg_create_logical_replication_slot('walagent_looked_at', 'pgoutput')")
     db.execute("insert into item values (1, 'one')")
-    query = "select confirmed_flush_lsn::text from pg_replication_slots where slot_name = %s"
-    before = until(db, query, "walagent_looked_at")
-    options = ("tail", "--slot", "walagent_looked_at", "--publication", "items", "--limit", "1")
+    before = until(db, CONFIRMED, "walagent_looked_at")
+    options = ("--slot", "walagent_looked_at", "--publication", "items", "--limit", "1")
     for _ in range(2):
-        with user.starts(*options) as tail:
+        with user.starts("tail", *options, "--peek") as tail:
             assert tail.line()["action"] == "I"
             assert tail.ends() == 0
-    assert until(db, query, "walagent_looked_at") == before
+    assert until(db, CONFIRMED, "walagent_looked_at") == before
 
 
-def test_a_slot_or_publication_that_is_none_is_told(user: User, db: Connection[Any]) -> None:
-    """Exit 3 and a sentence."""
-    missing = user.types("tail", "--slot", "no_such_slot")
-    assert missing.code == 3
-    assert "no_such_slot" in missing.err
-    assert "Traceback" not in missing.err
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [
+        (["--slot", "no_such_slot"], 3, "--create"),
+        (["--publication", "no_such_publication"], 2, "no_such_publication"),
+        (["--table", "public.no_such_table"], 2, "public.no_such_table"),
+        (["--slot", "walagent"], 2, "--peek"),
+        (["--create"], 2, "--slot"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(
+    user: User, options: list[str], code: int, word: str
+) -> None:
+    """A sentence, and the way out."""
+    refused = user.types("tail", *options)
+    assert refused.code == code
+    assert word in refused.err
+    assert "Traceback" not in refused.err
+
+
+def test_the_slot_of_a_checkpoint_is_refused(user: User, db: Connection[Any]) -> None:
+    """Whatever its name: walagent run would lose what tail confirms."""
+    db.execute("select pg_create_logical_replication_slot('walagent_second', 'pgoutput')")
+    db.execute(
+        "insert into agent.checkpoint (slot, system_id, timeline, plugin, commit_lsn, end_lsn)"
+        " values ('walagent_second', '1', 1, 'pgoutput', '0/1', '0/1')"
+    )
+    refused = user.types("tail", "--slot", "walagent_second")
+    assert refused.code == 2
+    assert "walagent run" in refused.err
+
+
+def test_a_restart_resumes_after_what_was_confirmed(user: User, db: Connection[Any]) -> None:
+    """A limit and a signal both leave the slot behind the last whole transaction."""
+    for first, end in ((1, None), (3, signal.SIGTERM)):
+        limit = () if end else ("--limit", "2")
+        with user.starts(*NAMED, *limit) as tail:
+            tail.says("streaming")
+            for id_ in (first, first + 1):
+                db.execute("insert into item values (%s)", [id_])
+            assert [id_of(tail.line()) for _ in range(2)] == [first, first + 1]
+            if end:
+                until(db, CONFIRMED.replace("::text", " >= pg_current_wal_lsn()"), SLOT)
+            assert tail.ends(end) == 0
+    db.execute("insert into item values (5)")
+    with user.starts(*NAMED, "--limit", "1") as tail:
+        assert id_of(tail.line()) == 5
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_kill_repeats_and_never_loses(user: User, db: Connection[Any], number: int) -> None:
+    """In order; what is repeated was written after the last confirmed position."""
+    transactions, rows = 60, 50
+    found = list[list[tuple[str, int, int]]]()
+    with user.starts(*NAMED) as tail:
+        tail.says("streaming")
+        for at in range(transactions):
+            values = "insert into item select n from generate_series(%s::int, %s) n"
+            db.execute(values, [at * rows, at * rows + rows - 1])
+        read = 700 * (number + 1)
+        found.append([place_of(tail.line()) for _ in range(read)])
+        tail.ends(signal.SIGKILL)
+        found[0] += [place_of(json.loads(line)) for line in whole_lines(tail.stdout.read())]
+    confirmed = until(db, CONFIRMED, SLOT)
+    with user.starts(*NAMED) as tail:
+        last = transactions * rows - 1
+        again = [place_of(tail.line())]
+        while again[-1][2] != last:
+            again.append(place_of(tail.line()))
+    ids = [id_ for _, _, id_ in found[0]]
+    assert ids == list(range(len(ids)))
+    start = again[0][2]
+    assert start < len(ids)  # the kill came between a write and its confirmation
+    assert [id_ for _, _, id_ in again] == list(range(start, last + 1))
+    for one, other in zip(found[0][start:], again, strict=False):
+        assert one == other
+        assert Lsn.parse(one[0]) >= Lsn.parse(confirmed)
+
+
+def test_a_lost_connection_is_opened_again(user: User, db: Connection[Any]) -> None:
+    """In the middle of a transaction, too: no line is missing, none is repeated."""
+    rows = 20_000
+    with user.starts(*NAMED, "--limit", str(rows + 1)) as tail:
+        tail.says("streaming")
+        fill = "insert into item select n, repeat('x', 100) from generate_series(1, %s) n"
+        db.execute(fill, [rows])
+        first = tail.line()
+        until(
+            db,
+            "select pg_terminate_backend(active_pid) from pg_replication_slots"
+            " where slot_name = %s",
+            SLOT,
+        )
+        lines = [first, *(tail.line() for _ in range(rows - 1))]
+        tail.says("streaming again")
+        db.execute("insert into item values (0)")
+        lines.append(tail.line())
+        assert tail.ends() == 0
+    assert [id_of(line) for line in lines] == [*range(1, rows + 1), 0]
+    assert [line["ordinal"] for line in lines] == [*range(rows), 0]
+
+
+def test_a_busy_slot_is_awaited(user: User, db: Connection[Any]) -> None:
+    """The second reader continues when the first one ends."""
+    with user.starts(*NAMED) as first:
+        first.says("streaming")
+        with user.starts(*NAMED, "--limit", "1") as second:
+            assert SLOT in second.says("waiting")
+            assert first.ends(signal.SIGTERM) == 0
+            db.execute("insert into item values (1)")
+            assert id_of(second.line()) == 1
+            assert second.ends() == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--slot", "walagent_printed", "--create")])
+def test_sigterm_ends_it_at_once_while_the_pipe_is_full(
+    user: User, db: Connection[Any], options: tuple[str, ...]
+) -> None:
+    """The reader rests; nobody waits for it."""
+    with user.starts("tail", *options, "--publication", "items") as tail:
+        tail.says("streaming")
+        db.execute("insert into item select n, repeat('x', 999) from generate_series(1, 5000) n")
+        is_full(tail)
+        start = time.monotonic()
+        assert tail.ends(signal.SIGTERM) == 0
+        assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("rows", [0, 5000])
+def test_a_reader_that_goes_away_ends_it_at_once(
+    user: User, db: Connection[Any], rows: int
+) -> None:
+    """While nothing is written, and while the pipe is full."""
+    with user.starts("tail", "--publication", "items") as tail:
+        tail.says("streaming")
+        if rows:
+            fill = "insert into item select n, repeat('x', 999) from generate_series(1, %s) n"
+            db.execute(fill, [rows])
+            is_full(tail)
+        tail.stdout.close()
+        assert tail.ends() == 1
+        assert "Traceback" not in tail.log.read_text()
+
+
+def test_tables_and_operations_are_selected(user: User, db: Connection[Any]) -> None:
+    """Of all that the publications contain."""
+    db.execute("create table other (id int primary key)")
+    db.execute("alter publication items add table other")
+    options = ("--publication", "items", "--table", "item", "--op", "insert", "--op", "delete")
+    with user.starts("tail", *options, "--limit", "2") as tail:
+        tail.says("streaming")
+        db.execute("insert into other values (1)")
+        db.execute("insert into item values (1)")
+        db.execute("update item set name = 'x'")
+        db.execute("delete from item")
+        lines = [tail.line() for _ in range(2)]
+    assert [(line["table"], line["action"]) for line in lines] == [("item", "I"), ("item", "D")]
 
 
 def test_a_reader_that_goes_away_ends_it(user: User, db: Connection[Any]) -> None:

@@ -339,7 +339,7 @@ def test_a_change_is_written_as_wal2json_writes_it() -> None:
     row = {"id": 1, "n": Decimal("1.50"), "b": "\\x00", "s": UNCHANGED}
     line = format_change(change(Op.UPDATE, row))
     assert line == (
-        b'{"action":"U","xid":7,"lsn":"0/64","schema":"public","table":"t","columns":['
+        b'{"action":"U","xid":7,"lsn":"0/64","ordinal":0,"schema":"public","table":"t","columns":['
         b'{"name":"id","type":"integer","value":1},{"name":"n","type":"numeric","value":1.50},'
         b'{"name":"b","type":"bytea","value":"00"}],'
         b'"identity":[{"name":"id","type":"integer","value":1}]}'
