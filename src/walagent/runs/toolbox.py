@@ -24,7 +24,7 @@ from walagent.agent.tools.callee import Callee, NoServers, Servers
 from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
-from walagent.backoff import brief
+from walagent.backoff import brief, delay
 from walagent.encodings import misfit
 from walagent.errors import (
     OutcomeUnknownError,
@@ -278,7 +278,8 @@ class Toolbox:
     async def _outside(self, work: "_Work") -> list[NewStep]:
         """Record the intent, call, record the result.
 
-        After a crash between them, or a timeout, the outcome of the call is unknown.
+        After a crash between them, a timeout or an error of the server, the outcome is unknown.
+        If the call can be repeated, that is after a pause: the server might be overloaded.
         """
         claim, call, again, steps = work.run.claim, work.call, work.again, list[NewStep]()
         callee = await self._prepared(work)
@@ -293,6 +294,8 @@ class Toolbox:
             result = result_to_json(call, text, is_error=False)
         except (TimeoutError, OutcomeUnknownError) as error:
             if not again:
+                if work.tool.effect is Effect.IDEMPOTENT:
+                    await asyncio.sleep(delay(1))
                 return steps
             text = str(error) or f"{work.tool.name} did not end within {work.tool.timeout:g} s"
             result = result_to_json(call, f"{text}; it may have acted", is_error=True)

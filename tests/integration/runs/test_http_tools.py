@@ -105,7 +105,7 @@ async def test_an_unsafe_call_is_made_once(conn: AsyncConnection, dsn: str) -> N
 
 
 async def test_an_idempotent_call_is_repeated_with_its_key(conn: AsyncConnection, dsn: str) -> None:
-    """Once; then the model reads that it may have acted."""
+    """Once, after a pause; then the model reads that it may have acted."""
     async with web() as server:
         assert await unknown_first(conn, dsn, server, "idempotent") == "succeeded"
         first, second = server.sent
@@ -113,6 +113,9 @@ async def test_an_idempotent_call_is_repeated_with_its_key(conn: AsyncConnection
     assert "may have acted" in await value(
         conn, "select content ->> 'content' from agent.step where kind = 'result'"
     )
+    took = "select extract(epoch from max(recorded_at) filter (where kind = 'result')"
+    took += " - max(recorded_at) filter (where kind = 'intent'))::float from agent.step"
+    assert await value(conn, took) >= 1
 
 
 async def test_a_refused_call_goes_back_to_the_model(conn: AsyncConnection, dsn: str) -> None:
