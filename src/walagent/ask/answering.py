@@ -1,6 +1,6 @@
 """Build what answers questions: connections, the analyst role, a model, the schema."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -161,8 +161,7 @@ async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
     """Connect, and set the analyst role."""
     async with await connect(dsn, application="walagent analyst") as conn:
         await check_pooling(conn, dsn)
-        if any(not each.startswith(EXTENSION) for each in settings.functions):
-            await check_login(conn)
+        allowed = await _allowlist(conn, settings.functions)
         await become(conn, settings.role)
         await check_role(conn)
         limits = ReadLimits(
@@ -171,7 +170,24 @@ async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
             cost=settings.cost,
             cost_setting=" (ask.cost)",
         )
-        yield Guard(conn, allowed=Allowlist(settings.functions), limits=limits)
+        yield Guard(conn, allowed=allowed, limits=limits)
+
+
+async def _allowlist(conn: Connection, functions: Sequence[str]) -> Allowlist:
+    """Return what the operator allows, while *conn* is still the login.
+
+    Raises:
+        PreconditionError: a function is listed by name, and the login can write.
+    """
+    if not functions:
+        return Allowlist()
+    try:
+        await check_login(conn)
+    except PreconditionError:
+        if any(not each.startswith(EXTENSION) for each in functions):
+            raise
+        return Allowlist(functions, compiled_only=True)
+    return Allowlist(functions)
 
 
 async def become(conn: Connection, role: str) -> None:

@@ -57,18 +57,25 @@ class Allowlist:
             empty search_path (`shop.age_of`, `shop.age_of(date)`), all of a schema (`shop.*`), or
             all of an extension (`extension postgis`).
         relations: `schema.name`; None allows every relation that the role can read.
+        compiled_only: whether an extension's entry is for its compiled functions alone: others
+            could reset the role to a login that can write.
     """
 
     functions: Collection[str] = ()
     relations: Collection[str] | None = None
+    compiled_only: bool = False
 
     def allows(self, row: Mapping[str, Any]) -> bool:
         """Return whether a function is listed; *row* is of guard_functions."""
-        schema, signature, extension = row["schema"], row["signature"], row["extension"]
+        schema, signature = row["schema"], row["signature"]
         names = {signature, f"{schema}.{signature}", f"{schema}.{row['name']}", f"{schema}.*"}
-        if extension:
-            names.add(f"{EXTENSION}{extension}")
-        return not names.isdisjoint(self.functions)
+        if not names.isdisjoint(self.functions):
+            return True
+        return self.lists_extension(row) and (row["compiled"] or not self.compiled_only)
+
+    def lists_extension(self, row: Mapping[str, Any]) -> bool:
+        """Return whether the extension of a function is listed."""
+        return bool(row["extension"]) and f"{EXTENSION}{row['extension']}" in self.functions
 
 
 @dataclass(slots=True)
@@ -296,7 +303,11 @@ class _RuleChecker:
             return _against_catalog_function(row)
         if row["extension"] in allowlist.TRUSTED_EXTENSIONS and _only_computes(row):
             return ""
-        return "" if row["readable"] else f"function {signature} is not on the allowlist"
+        if row["readable"]:
+            return ""
+        if self._allowed.lists_extension(row):
+            return f"function {signature} could reset the role to the login, which can write"
+        return f"function {signature} is not on the allowlist"
 
     def _is_judged_by_body(self, row: dict[str, Any]) -> bool:
         of_server = row["oid"] < pgtypes.FIRST_OF_USERS and row["of_catalog"]

@@ -38,7 +38,7 @@ async def check_login(conn: AsyncConnection[Any]) -> None:
         raise PreconditionError(
             f"a function of ask.functions could reset the role to the login: {error}",
             hint="Connect as a login that is a member of the analyst role alone, with"
-            " agent.grant_asker; or list only extensions.",
+            " agent.grant_asker; or list only extensions, for their compiled functions.",
         ) from error
 
 

@@ -332,3 +332,16 @@ async def test_a_question_imports_no_more_than_it_needs(
     assert {"openai", "psycopg", "walagent.ask.asking"} <= set(imported)
     assert set(imported) & set(UNUSED) == set()
     assert imported.index(SENT) < imported.index("prometheus_client")
+
+
+async def test_an_extension_of_the_file_lets_nothing_reset_the_role(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """A login that can write gets no function of it that is not compiled."""
+    async with shell(conn, dsn, tmp_path, []) as on:
+        await run_all(conn, "alter extension plpgsql add function spring_immutable(text)")
+        listed = "functions: [extension plpgsql]"
+        on.user.writes(f"ask: {{role: {on.role}, connections: 1, {listed}}}\n")
+        typed = "select spring_immutable('x')\nexit\n"
+        ended = await asyncio.to_thread(lambda: on.user.types("chat", stdin=typed))
+        assert "could reset the role to the login" in ended.out + ended.err

@@ -174,6 +174,22 @@ async def test_functions_of_extensions(reader: AsyncConnection, conn: AsyncConne
     assert not reader.closed
 
 
+async def test_an_extension_is_listed_with_its_compiled_functions_alone(
+    reader: AsyncConnection, conn: AsyncConnection
+) -> None:
+    """If the login can write; what is not compiled could reset the role to it."""
+    await run_all(conn, "alter extension plpgsql add function spring_immutable(text)")
+    functions = ["extension plpgsql"]
+    part = Guard(reader, allowed=Allowlist(functions, compiled_only=True))
+    with pytest.raises(StatementRefusedError, match="could reset the role"):
+        await part.read("select spring_immutable(name) from customer")
+    with pytest.raises(StatementRefusedError, match="trace"):
+        await Guard(reader, allowed=Allowlist(functions)).read(
+            "select spring_immutable(name) from customer"
+        )
+    assert reader.closed
+
+
 async def test_a_listed_function_needs_a_login_that_only_reads(
     reader: AsyncConnection, conn: AsyncConnection
 ) -> None:
