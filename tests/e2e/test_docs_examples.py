@@ -86,6 +86,18 @@ async def test_a_page_can_be_followed_from_top_to_bottom(
         await player.play(blocks(page))
 
 
+async def test_a_page_runs_this_checkout(dsn: str, tmp_path: Path) -> None:
+    """Commands of a page, and the modules that they load, import no other one."""
+    page, checkout = ROOT / "README.md", str(ROOT / "src" / "walagent" / "__init__.py")
+    command = "$ python -c 'import walagent; print(walagent.__file__)'"
+    played = (
+        Block(page, 1, ("console", "run"), command),
+        Block(page, 2, ("text", "result"), checkout),
+    )
+    async with FakeProvider() as provider, _Player(dsn, tmp_path, provider) as player:
+        await player.play(played)
+
+
 async def test_the_states_are_drawn_as_the_database_allows_them(conn: AsyncConnection) -> None:
     """Every arrow of the picture is allowed, and every allowed transition is drawn."""
     (drawing,) = blocks(ROOT / "docs" / "concepts.md", "mermaid")
