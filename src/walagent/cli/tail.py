@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import click
 
@@ -28,6 +29,7 @@ class _Filter:
     tables: tuple[str, ...]
     ops: tuple[str, ...]
     everything: bool
+    form: Literal["json", "wal2json"]
     limit: int | None
 
 
@@ -81,6 +83,13 @@ class _Slot:
     is_flag=True,
     help="Print BEGIN, COMMIT, messages and changes of schema agent, too.",
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "wal2json"]),
+    default="wal2json",
+    help="Form of a line: values by column name, or wal2json's version 2.  [default: wal2json]",
+)
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N lines.")
 @click.option("--json", is_flag=True, expose_value=False, help="Ignored: the output is JSON.")
 @where_options
@@ -91,13 +100,14 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     publications: tuple[str, ...],
     tables: tuple[str, ...],
     ops: tuple[str, ...],
+    form: Literal["json", "wal2json"],
     limit: int | None,
     *,
     create: bool,
     peek: bool,
     everything: bool,
 ) -> None:
-    """Print changes as they are committed, in format version 2 of wal2json, until Ctrl-C.
+    """Print changes as they are committed, a line of JSON for each, until Ctrl-C.
 
     With pgoutput, prints what the publications contain: of attached tables, the operations that
     agents act on.  With wal2json, prints every change of the tables.  tail ingests nothing and does
@@ -113,7 +123,7 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     session = open_session(where)
     if slot is not None and slot == session.config.replication.slot and not peek:
         refuse_ours(slot)
-    found = _Filter(publications, tables, ops, everything, limit)
+    found = _Filter(publications, tables, ops, everything, form, limit)
     tail = _options(session, _Slot(slot, create, peek, plugin), found)
     asyncio.run(_run(session, tail))
 
@@ -139,6 +149,7 @@ def _options(session: CliSession, slot: _Slot, found: _Filter) -> TailOptions:
         ours=found.everything,
         tables=frozenset(tables),
         ops=frozenset(map(Op, found.ops)),
+        format=found.form,
         limit=found.limit,
     )
 

@@ -8,15 +8,23 @@ was written after the last confirmed position, and loses nothing.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Never
+from typing import Final, Literal, Never
 
 from psycopg import AsyncConnection, Error
 
 from walagent.backoff import pause_after
-from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece
+from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece, Relation
 from walagent.errors import (
     ConfigError,
     DatabaseLostError,
@@ -29,16 +37,20 @@ from walagent.lsn import Lsn
 from walagent.store.checkpoint import has_checkpoint
 from walagent.store.connections import connect
 from walagent.store.errors import translating
-from walagent.store.tables import oids_of
+from walagent.store.tables import oids_of, type_names
+from walagent.wal import json_lines, wal2json_text
 from walagent.wal.connection import connect_replication, start_replication
 from walagent.wal.options import StreamOptions, quote_name
 from walagent.wal.publications import missing_publications
 from walagent.wal.refusals import refused
 from walagent.wal.slots import check_slot, create_slot, inspect_slot
 from walagent.wal.stream import ReplicationStream, open_stream, prepare_transactions
-from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_marker
 
 _LOST = (StreamLostError, DatabaseLostError, SlotBusyError)
+_FORMATS: Final = {"json": json_lines, "wal2json": wal2json_text}
+_MOST_RELATIONS: Final = 1000  # whose types are kept
+# The same names as those of wal2json, whatever the login's settings.
+_SETTINGS: Final = {"search_path": "pg_catalog"}
 _DROP = "Drop the slot and use --create; the changes since its confirmed position are lost."
 
 
@@ -52,6 +64,7 @@ class TailOptions:
         peek: whether the named slot is read without advancing it.
         tables: of which changes are printed, as (schema, name); empty means all.
         ops: the operations that are printed; empty means all.
+        format: `wal2json` is its format version 2.
         limit: lines after which to stop.
     """
 
@@ -63,6 +76,7 @@ class TailOptions:
     ours: bool = False  # also print changes of walagent's tables
     tables: frozenset[tuple[str, str]] = frozenset()
     ops: frozenset[Op] = frozenset()
+    format: Literal["json", "wal2json"] = "wal2json"
     limit: int | None = None
 
 
@@ -85,10 +99,36 @@ class Printer:
 
     def __init__(self, tail: TailOptions) -> None:
         self._tail = tail
+        self._form = _FORMATS[tail.format]
         self._left = tail.limit
+        # By OID: the relation as pgoutput describes it, and with the names of all types.
+        self._typed: dict[int, tuple[Relation, Relation]] = {}
         self._commit = Lsn(0)  # of the transaction that was formatted last
         self._ordinal = -1  # of its last change
         self._message = Lsn(0)  # the position of the last message
+
+    def unnamed(self, items: Sequence[Item]) -> Collection[Relation]:
+        """Return the relations in *items* whose type names pgoutput does not send."""
+        if self._tail.format == "json":  # has no types
+            return ()
+        found = {
+            id(change.relation): change.relation
+            for item in items
+            if isinstance(item, Piece)
+            for change in item.changes
+        }
+        return [each for each in found.values() if each.oid and self._named(each) is None]
+
+    def learn(self, relation: Relation, names: Mapping[str, str]) -> None:
+        """Register the names of a relation's types."""
+        if len(self._typed) >= _MOST_RELATIONS:
+            del self._typed[next(iter(self._typed))]
+        columns = [replace(c, type_name=names.get(c.name, "")) for c in relation.columns]
+        self._typed[relation.oid] = relation, replace(relation, columns=tuple(columns))
+
+    def _named(self, relation: Relation) -> Relation | None:
+        known = self._typed.get(relation.oid)
+        return known[1] if known is not None and known[0] is relation else None
 
     def format(self, items: Sequence[Item]) -> Text:
         """Format items of the stream."""
@@ -117,16 +157,17 @@ class Printer:
             case Piece(changes):
                 for change in changes:
                     if self._is_new(change) and self._is_wanted(change):
-                        yield format_change(change)
+                        relation = self._named(change.relation) or change.relation
+                        yield self._form.format_change(replace(change, relation=relation))
             case Begin() if item.commit_lsn > self._commit:
                 self._commit, self._ordinal = item.commit_lsn, -1
                 if marks:
-                    yield format_begin(item)
+                    yield self._form.format_begin(item)
             case Commit() if marks:
-                yield format_commit(item)
+                yield self._form.format_commit(item)
             case OriginMarker() if marks and item.lsn > self._message:
                 self._message = item.lsn
-                yield format_marker(item)
+                yield self._form.format_marker(item)
             case _:
                 pass
 
@@ -227,7 +268,9 @@ class Tail:
             )
             self._has_streamed = True
             while True:
-                text = self._printer.format(await stream.next_batch())
+                items = await stream.next_batch()
+                await self._learn(self._printer.unnamed(items))
+                text = self._printer.format(items)
                 if text.lines:
                     await self._write(text.lines)
                     self._failures = 0
@@ -236,6 +279,17 @@ class Tail:
                     self._confirmed = max(self._confirmed, stream.confirmed)
                 if text.is_last:
                     return
+
+    async def _learn(self, relations: Collection[Relation]) -> None:
+        if not relations:
+            return
+        with translating():
+            async with await connect(
+                self._dsn, application="walagent tail", settings=_SETTINGS
+            ) as conn:
+                for relation in relations:
+                    types = {column.name: column.type_oid for column in relation.columns}
+                    self._printer.learn(relation, await type_names(conn, relation.oid, types))
 
     @asynccontextmanager
     async def _stream(self) -> AsyncGenerator[ReplicationStream]:

@@ -33,6 +33,24 @@ async def oids_of(conn: Connection, names: Collection[Name]) -> Mapping[Name, in
     return {(schema, name): oid for schema, name, oid in await cursor.fetchall()}
 
 
+async def type_names(conn: Connection, oid: int, columns: Mapping[str, int]) -> Mapping[str, str]:
+    """Return the SQL names of the types of columns; without a modifier if the type has changed.
+
+    Args:
+        oid: of their table, as of a change.
+        columns: the OIDs of their types at the change; a type that was dropped has no name.
+    """
+    cursor = await conn.execute(
+        "select w.name, pg_catalog.format_type(w.type, a.atttypmod)"
+        " from unnest(%(names)s::text[], %(types)s::oid[]) as w (name, type)"
+        " join pg_catalog.pg_type t on t.oid = w.type"
+        " left join pg_catalog.pg_attribute a"
+        "      on a.attrelid = %(oid)s and a.attname = w.name and a.atttypid = w.type",
+        {"oid": oid, "names": list(columns), "types": list(columns.values())},
+    )
+    return dict(await cursor.fetchall())
+
+
 async def column_types(
     conn: Connection, oid: int, columns: Sequence[tuple[str, int]] | None
 ) -> tuple[dict[str, str], dict[str, str]]:

@@ -1,14 +1,12 @@
 """Format items as lines of wal2json's format 2, the printed form of a `Change`.
 
 It differs from wal2json: `lsn` of a change is its transaction's commit LSN, which with `ordinal`
-identifies it, and a column has no type if pgoutput did not send one.
+identifies it, NaN and infinities are texts if the plugin sent them, and a column has no type if
+pgoutput did not send one.
 """
 
 from collections.abc import Iterable
-from decimal import Decimal
-from typing import Any, Final, cast
-
-import orjson
+from typing import Any, Final
 
 from walagent.change import (
     UNCHANGED,
@@ -22,6 +20,7 @@ from walagent.change import (
     Row,
     Value,
 )
+from walagent.wal.json_lines import json_line, json_value
 
 Json = Any  # accepted by orjson
 
@@ -31,19 +30,21 @@ _ACTIONS: Final = {Op.INSERT: "I", Op.UPDATE: "U", Op.DELETE: "D", Op.TRUNCATE: 
 def format_begin(begin: Begin) -> bytes:
     """Format the start of a transaction."""
     at = begin.committed_at.strftime("%Y-%m-%d %H:%M:%S.%f+00")
-    return _line({"action": "B", "xid": begin.xid, "timestamp": at, "lsn": str(begin.commit_lsn)})
+    return json_line(
+        {"action": "B", "xid": begin.xid, "timestamp": at, "lsn": str(begin.commit_lsn)}
+    )
 
 
 def format_commit(commit: Commit) -> bytes:
     """Format the end of a transaction."""
-    return _line({"action": "C", "lsn": str(commit.commit_lsn), "nextlsn": str(commit.end_lsn)})
+    return json_line({"action": "C", "lsn": str(commit.commit_lsn), "nextlsn": str(commit.end_lsn)})
 
 
 def format_marker(marker: OriginMarker) -> bytes:
     """Format a logical message."""
     content = marker.content.decode("utf-8", "replace")
     line = {"action": "M", "lsn": str(marker.lsn), "transactional": True}
-    return _line(line | {"prefix": marker.prefix, "content": content})
+    return json_line(line | {"prefix": marker.prefix, "content": content})
 
 
 def format_change(change: Change) -> bytes:
@@ -61,7 +62,7 @@ def format_change(change: Change) -> bytes:
         line["columns"] = _cells(relation, change.new)
     if (identity := _identity(change)) is not None:
         line["identity"] = _cells(relation, identity)
-    return _line(line)
+    return json_line(line)
 
 
 def _identity(change: Change) -> Row | None:
@@ -83,30 +84,4 @@ def _present(columns: Iterable[Column], row: Row) -> Iterable[Column]:
 def _cell(column: Column, value: Value) -> Json:
     if column.type_name == "bytea" and isinstance(value, str):
         value = value.removeprefix("\\x")
-    return {"name": column.name, "type": column.type_name, "value": _json(value)}
-
-
-def _json(value: Value) -> Json:
-    if isinstance(value, Decimal):  # keep the digits, which a double would round
-        return orjson.Fragment(format(value, "f")) if value.is_finite() else None
-    return value
-
-
-def _line(document: Json) -> bytes:
-    try:
-        return orjson.dumps(document)
-    except TypeError:  # bytes of a SQL_ASCII database, which JSON cannot represent
-        return orjson.dumps(_printable(document))
-
-
-def _printable(value: Json) -> Json:
-    match value:
-        case str():
-            return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        case dict():
-            pairs = cast("dict[str, Json]", value).items()
-            return {name: _printable(inner) for name, inner in pairs}
-        case list():
-            return [_printable(inner) for inner in cast("list[Json]", value)]
-        case _:
-            return value
+    return {"name": column.name, "type": column.type_name, "value": json_value(value)}

@@ -312,6 +312,49 @@ def test_a_reader_that_goes_away_ends_it(user: User, db: Connection[Any]) -> Non
     until(db, OURS.replace("count(*)", "count(*) = 0"))
 
 
+TYPES = """
+    id int primary key, n numeric(10,3), d double precision, a public.mood[], o public.small,
+    l pg_lsn, v varchar(7), w tsvector
+"""
+
+
+@pytest.mark.parametrize(
+    "plugin", ["pgoutput", pytest.param("wal2json", marks=pytest.mark.wal2json)]
+)
+def test_types_have_their_names(user: User, db: Connection[Any], plugin: str) -> None:
+    """Those of users, arrays and domains, too: as PostgreSQL prints them, with both plugins."""
+    db.execute("create type mood as enum ('sad')")
+    db.execute("create domain small as int")
+    db.execute(f"create table typed ({TYPES})".encode())
+    db.execute("alter publication items add table typed")
+    options = ("--plugin", plugin, "--publication", "items", "--table", "typed", "--limit", "1")
+    with user.starts("tail", *options) as tail:
+        tail.says("streaming")
+        db.execute("insert into typed values (1)")
+        columns = tail.line()["columns"]
+    assert [column["type"] for column in columns] == [
+        "integer", "numeric(10,3)", "double precision", "public.mood[]", "public.small", "pg_lsn",
+        "character varying(7)", "tsvector",
+    ]  # fmt: skip
+
+
+def test_values_that_json_has_not_are_texts(user: User, db: Connection[Any]) -> None:
+    """By column name, with what identifies the change."""
+    db.execute("create table number (id int primary key, n numeric, d float8, b bytea)")
+    db.execute("alter publication items add table number")
+    options = ("--publication", "items", "--format", "json", "--limit", "2")
+    with user.starts("tail", *options) as tail:
+        tail.says("streaming")
+        with db.transaction():
+            db.execute("insert into number values (1, 'NaN', '-infinity', '\\x00')")
+            db.execute("update number set n = 1.50, d = 'nan'")
+        first, second = tail.line(), tail.line()
+    assert (first["op"], first["table"], first["ordinal"]) == ("insert", "number", 0)
+    assert first["new"] == {"id": 1, "n": "NaN", "d": "-Infinity", "b": "\\x00"}
+    assert (second["op"], second["ordinal"], second["lsn"]) == ("update", 1, first["lsn"])
+    assert second["new"] == {"id": 1, "n": 1.5, "d": "NaN", "b": "\\x00"}
+
+
 @pytest.mark.wal2json
 def test_wal2json_shows_every_table(user: User, db: Connection[Any]) -> None:
     """Without a publication, or only the tables that were named."""

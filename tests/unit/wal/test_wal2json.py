@@ -26,6 +26,7 @@ from walagent.change import (
 )
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
+from walagent.wal import json_lines
 from walagent.wal.wal2json import Wal2jsonTransactions
 from walagent.wal.wal2json_rows import SeenTables, read_row
 from walagent.wal.wal2json_text import format_begin, format_change, format_commit, format_marker
@@ -347,10 +348,20 @@ def test_a_change_is_written_as_wal2json_writes_it() -> None:
 
 
 def test_what_json_cannot_carry_is_still_a_line() -> None:
-    """NaN is null as with wal2json; bytes that are no text are marked."""
-    row = {"id": 1, "n": Decimal("NaN"), "b": None, "s": "caf\udce9"}
+    """NaN is PostgreSQL's text; bytes that are no text are marked."""
+    row = {"id": float("-inf"), "n": Decimal("NaN"), "b": None, "s": "caf\udce9"}
     columns = orjson.loads(format_change(change(Op.INSERT, row)))["columns"]
-    assert [cell["value"] for cell in columns] == [1, None, None, "caf\ufffd"]
+    assert [cell["value"] for cell in columns] == ["-Infinity", "NaN", None, "caf\ufffd"]
+
+
+def test_a_change_is_written_by_column_name() -> None:
+    """What the WAL omits is named, not null."""
+    row = {"id": 1, "n": Decimal("1.50"), "b": "\\x00", "s": UNCHANGED}
+    line = json_lines.format_change(change(Op.UPDATE, row, {"id": 2}))
+    assert line == (
+        b'{"op":"update","lsn":"0/64","ordinal":0,"xid":7,"schema":"public","table":"t",'
+        b'"new":{"id":1,"n":1.50,"b":"\\\\x00"},"old":{"id":2},"unchanged":["s"]}'
+    )
 
 
 @given(
