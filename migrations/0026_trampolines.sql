@@ -7,13 +7,17 @@
 --
 -- Two kinds of code are executed at the commit, after the trampoline has returned: deferred triggers that were deferred
 -- again (before PostgreSQL 18) and cursors WITH HOLD.  They run as the login of the connection, so that login has no
--- privilege but these functions, and is a member of no role.  The functions carry out only what the holder of
--- agent_internal.secret has signed; the transaction is read-only before it commits.
+-- privilege and is a member of no role; the transaction is read-only before it commits.  The functions of agent_signed
+-- are granted to PUBLIC, for a grant to the login would be part of each dump, and its name differs on another server.
+-- They carry out only what the holder of agent_internal.secret has signed.
 --
 --   WA016   a role has no trampoline, or not as it was created: agent_internal.make_trampoline() makes it
 
 create schema agent_call;
 comment on schema agent_call is 'The trampoline of each role that agents run as; closed to all roles but its owner';
+
+create schema agent_signed;
+comment on schema agent_signed is 'Functions that each role can call, and that only a signed request can use';
 
 -- The body of each trampoline.  Its parameters: the statement, its $1 and $2, the search_path, and whether the result is a
 -- value or rows.
@@ -242,8 +246,9 @@ begin
                        or exists (select from pg_auth_members m where m.member = r.oid)))
        and not exists (select from agent_internal.trial) then  -- which never commits
         raise exception 'login "%" has attributes or is a member of roles that code of others could use', session_user
-            using errcode = '42501', hint = 'Create a login without any, and run agent.grant_tools() for it.';
-    elsif _signature is distinct from sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))) then
+            using errcode = '42501', hint = 'Create a login without any.';
+    elsif (sha256(_key || _signature)  -- hashed, so that the time of the comparison says nothing of the signature
+           = sha256(_key || sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))))) is not true then
         raise exception 'the call is not signed by a worker of this database' using errcode = '42501';
     end if;
     return _request::jsonb;
@@ -356,16 +361,16 @@ $$;
 --         relation: the OID of its table: the statement is then a template for agent_internal.bind_relation().
 -- Raises WA009 if the tool fails because its attachment is broken, WA016 as agent_internal.trampoline_of() does, and 42501
 -- as agent_internal.signed() does.
-create function agent_internal.call_tool(_request text, _signature bytea)
+create function agent_signed.call_tool(_request text, _signature bytea)
     returns jsonb
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _started constant timestamptz := clock_timestamp();
-    _durable constant text := current_setting('synchronous_commit');
     _call     constant jsonb := agent_internal.signed(_request, _signature);
+    _started  constant timestamptz := clock_timestamp();
+    _durable  constant text := current_setting('synchronous_commit');
     _run      constant bigint := _call -> 'run';
     _lease    constant bigint := _call -> 'lease';
     _relation constant bigint := nullif(_call -> 'relation', 'null');
@@ -429,7 +434,7 @@ begin
     return _content;
 end;
 $$;
-comment on function agent_internal.call_tool(text, bytea) is 'Execute a SQL tool as the role of its attachment, and record its result';
+comment on function agent_signed.call_tool(text, bytea) is 'Execute a SQL tool as the role of its attachment, and record its result';
 
 -- Execute a statement that reads as a role, in a transaction that is read-only from here on.
 --
@@ -439,7 +444,7 @@ comment on function agent_internal.call_tool(text, bytea) is 'Execute a SQL tool
 --         relation, key: the statement is a template for agent_internal.bind_relation().
 -- _texts: its $2.  Not signed: values of rows, in any bytes, and never code.
 -- Raises what the statement raises, WA016 as agent_internal.trampoline_of() and 42501 as agent_internal.signed() does.
-create function agent_internal.read_as(_request text, _signature bytea, _texts text[] default null)
+create function agent_signed.read_as(_request text, _signature bytea, _texts text[] default null)
     returns text
     language plpgsql
     security definer
@@ -462,7 +467,7 @@ begin
     return _result;
 end;
 $$;
-comment on function agent_internal.read_as(text, bytea, text[]) is 'Execute a statement that reads, as a role';
+comment on function agent_signed.read_as(text, bytea, text[]) is 'Execute a statement that reads, as a role';
 
 -- A step whose statements a tool in Python sends one by one: open, execute, close, in one transaction of the worker's.
 
@@ -470,8 +475,8 @@ comment on function agent_internal.read_as(text, bytea, text[]) is 'Execute a st
 --
 -- Args: _request: signed: run, lease, call, run_as; rest: milliseconds for which the transaction may be idle.
 -- Returns the transaction's ID, which the requests that follow must have, and the idempotency key.
--- Raises as agent_internal.call_tool() does.
-create function agent_internal.open_step(_request text, _signature bytea, out transaction text, out key text)
+-- Raises as agent_signed.call_tool() does.
+create function agent_signed.open_step(_request text, _signature bytea, out transaction text, out key text)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -487,13 +492,13 @@ begin
     key := agent_internal.call_key((_call -> 'run')::bigint, _call ->> 'call');
 end;
 $$;
-comment on function agent_internal.open_step(text, bytea) is 'Begin a step whose statements are sent one by one';
+comment on function agent_signed.open_step(text, bytea) is 'Begin a step whose statements are sent one by one';
 
 -- Execute a statement of a step as the role of its attachment.
 --
 -- Args: _request: signed: transaction, run_as, sql, path; last: whether deferred constraints are checked.
 -- Returns rows, see agent_internal.trampoline_body().
-create function agent_internal.execute_as(_request text, _signature bytea)
+create function agent_signed.execute_as(_request text, _signature bytea)
     returns text
     language plpgsql
     security definer
@@ -509,12 +514,12 @@ begin
     return _result;
 end;
 $$;
-comment on function agent_internal.execute_as(text, bytea) is 'Execute a statement of a step as a role';
+comment on function agent_signed.execute_as(text, bytea) is 'Execute a statement of a step as a role';
 
 -- Record the result of a step, in the transaction of its effects.
 --
 -- Args: _request: signed: transaction, run, lease, seq, content; took: seconds for which the run was locked.
-create function agent_internal.close_step(_request text, _signature bytea)
+create function agent_signed.close_step(_request text, _signature bytea)
     returns void
     language plpgsql
     security definer
@@ -535,7 +540,7 @@ begin
                                      else current_setting('synchronous_commit') end);
 end;
 $$;
-comment on function agent_internal.close_step(text, bytea) is 'Record the result of a step whose statements were sent one by one';
+comment on function agent_signed.close_step(text, bytea) is 'Record the result of a step whose statements were sent one by one';
 
 create function agent_internal.check_transaction(_transaction text)
     returns void
@@ -551,7 +556,7 @@ $$;
 -- Check with the role of an agent, before a run begins or continues, whether its row may be shown: the WAL has no
 -- privileges, and they might have changed since the agent was attached.  No code of others is executed.
 --
--- Returns whether row level security decides it, which agent_internal.read_as() then asks; NULL: the table was dropped.
+-- Returns whether row level security decides it, which agent_signed.read_as() then asks; NULL: the table was dropped.
 -- Raises WA008 if the role does not exist, cannot be assumed or cannot read what is shown.
 create function agent_internal.check_reader(_run_as name, _relation oid, _columns text[])
     returns boolean
@@ -576,20 +581,6 @@ begin
 end;
 $$;
 comment on function agent_internal.check_reader(name, oid, text[]) is 'Whether the role of an agent can read what the agent is shown, and whether policies apply';
-
--- The login of the connections on which code of others is executed.  It needs nothing else, and must be a member of no
--- role: what is executed at a commit is executed as it.
-create function agent.grant_tools(role name)
-    returns void
-    language plpgsql
-as $$
-begin
-    execute format('grant usage on schema agent_internal to %I', role);
-    execute format('grant execute on function agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]), '
-        'agent_internal.open_step(text, bytea), agent_internal.execute_as(text, bytea), agent_internal.close_step(text, bytea) to %I', role);
-end;
-$$;
-comment on function agent.grant_tools(name) is 'Allow a login to execute code of others for workers';
 
 -- Reject a function that *_run_as* cannot call, or that cannot be called with named arguments.
 --
@@ -709,10 +700,8 @@ begin
     execute format('grant execute on all functions in schema agent, agent_internal to %I', role);
     execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.detach_queue(), '
         'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.request_for_attachments(regclass), agent_internal.record_published(regclass, oid), '
-        'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), '
-        'agent_internal.call_tool(text, bytea), agent_internal.read_as(text, bytea, text[]), '
-        'agent_internal.open_step(text, bytea), agent_internal.execute_as(text, bytea), agent_internal.close_step(text, bytea), agent.grant_runner(name), agent.grant_developer(name), '
-        'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name), agent.grant_tools(name) from %I', role);
+        'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
+        'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name) from %I', role);
     if not exists (select from pg_catalog.pg_attribute a, pg_catalog.aclexplode(a.attacl) x, pg_catalog.pg_roles r
                     where a.attrelid = 'agent.approval'::regclass and a.attname = 'state' and x.grantee = r.oid and r.rolname = role) then
         execute format('revoke execute on function agent.approve(bigint), agent.reject(bigint, text), '
@@ -729,6 +718,8 @@ drop function agent_internal.set_styles();
 
 revoke all on schema agent_call from public;
 revoke all on all functions in schema agent, agent_internal from public;
+grant usage on schema agent_signed to public;
+grant execute on all functions in schema agent_signed to public;
 
 -- Roles that were granted before need what is new.
 do $$

@@ -84,9 +84,10 @@ def _functions(conn: Connection, schema: str) -> Iterator[Iterable[str]]:
 
 
 def _internal_functions(conn: Connection) -> Iterator[Iterable[str]]:
-    for name, _, _, comment in conn.execute(_FUNCTIONS, ["agent_internal"]):
-        if comment:
-            yield f"`{name}`", comment
+    for schema, prefix in (("agent_internal", ""), ("agent_signed", "agent_signed.")):
+        for name, _, _, comment in conn.execute(_FUNCTIONS, [schema]):
+            if comment:
+                yield f"`{prefix}{name}`", comment
 
 
 def _relations(conn: Connection, title: str, kind: str) -> Iterator[str]:

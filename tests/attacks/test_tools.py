@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 import pytest
 from psycopg import AsyncConnection
+from psycopg.errors import InsufficientPrivilege
 
 from tests.helpers.calls import tool_connection
 from tests.helpers.database import DESK, column, role, rows, run_all, session, value
 from tests.integration.runs.test_toolbox import Bench, bench
 from walagent.agent.tools.python import Function, ToolContext, tool
 from walagent.store.tool_calls import TRAMPOLINE_LOST
+from walagent.store.tool_connections import ensure_login
 
 ATTEMPTS = (
     "select set_config('role', 'postgres', false)",
@@ -33,8 +35,8 @@ ATTEMPTS = (
     "select * from secret_of_other",
     "update agent.approval set state = ''approved''",
     "select agent.approve(1)",
-    "select agent_internal.call_tool(''{{}}'', '''')",
-    "select agent_internal.read_as(''{{}}'', '''')",
+    "select agent_signed.call_tool(''{{}}'', '''')",
+    "select agent_signed.read_as(''{{}}'', '''')",
     "select agent_internal.record_step(1, 1, 0, ''reply'', ''{{}}'')",
     "select agent_internal.finish_run(1, 1, ''succeeded'', null, null)",
     "select agent_internal.open_trampoline(''{clerk}'')",
@@ -301,7 +303,7 @@ async def test_a_trampoline_that_was_changed_is_not_used(
         read = tools.sign({"run_as": clerk, "sql": "select current_user::text"})
         with pytest.raises(Exception, match="trampoline") as caught:
             await tools.conn.execute(
-                "select agent_internal.read_as(%(request)s, %(signature)s)", read
+                "select agent_signed.read_as(%(request)s, %(signature)s)", read
             )
         assert getattr(caught.value, "sqlstate", "") == TRAMPOLINE_LOST
         await run_all(conn, f"revoke all on schema agent_call from {clerk}")
@@ -313,11 +315,62 @@ async def test_a_call_that_no_worker_signed_is_refused(conn: AsyncConnection, ds
     async with tool_connection(conn, dsn) as tools:
         signed = tools.sign({"run_as": "postgres", "sql": "select 1"})
         forged = {**signed, "request": signed["request"].replace("1", "2")}
-        read = "select agent_internal.read_as(%(request)s, %(signature)s)"
+        read = "select agent_signed.read_as(%(request)s, %(signature)s)"
         for connection, given in ((tools.conn, forged), (conn, signed)):
             with pytest.raises(Exception, match=r"signed|attributes") as caught:
                 await connection.execute(read, given)
             assert getattr(caught.value, "sqlstate", "") == "42501"
+
+
+SIGNED = (
+    "call_tool(%(request)s, %(signature)s)",
+    "read_as(%(request)s, %(signature)s)",
+    "open_step(%(request)s, %(signature)s)",
+    "execute_as(%(request)s, %(signature)s)",
+    "close_step(%(request)s, %(signature)s)",
+)
+
+
+@pytest.mark.parametrize("function", SIGNED)
+@pytest.mark.parametrize("secret", [True, False])
+async def test_each_role_can_call_what_is_signed_and_none_gains_by_it(
+    conn: AsyncConnection, function: str, secret: bool
+) -> None:
+    """The signature is verified before the request is parsed; without a key, none is valid."""
+    if not secret:
+        await run_all(conn, "delete from agent_internal.secret")
+    async with role(conn) as stranger:
+        await run_all(conn, f"set session authorization {stranger}")
+        for request in ('{"run_as": "postgres", "sql": "select 1", "run": 1}', "no json", None):
+            for signature in (b"", b"x" * 32, None):
+                with pytest.raises(InsufficientPrivilege, match="signed"):
+                    await conn.execute(
+                        f"select agent_signed.{function}",
+                        {"request": request, "signature": signature},
+                    )
+        await run_all(conn, "reset session authorization")
+
+
+async def test_what_is_signed_is_all_that_each_role_can_call(conn: AsyncConnection) -> None:
+    """PUBLIC has no other privilege on walagent, and the tools' login none of its own."""
+    assert not await ensure_login(conn)
+    granted = """
+        select p.oid::regprocedure::text from pg_proc p, aclexplode(coalesce(p.proacl,
+               acldefault('f', p.proowner))) a
+         where p.pronamespace::regnamespace::text ~ '^agent' and a.grantee = 0 order by 1
+    """
+    assert await column(conn, granted) == [
+        "agent_signed.call_tool(text,bytea)",
+        "agent_signed.close_step(text,bytea)",
+        "agent_signed.execute_as(text,bytea)",
+        "agent_signed.open_step(text,bytea)",
+        "agent_signed.read_as(text,bytea,text[])",
+    ]
+    depends = """
+        select count(*) from pg_shdepend d join pg_roles r on r.oid = d.refobjid
+         where d.refclassid = 'pg_authid'::regclass and r.rolname = agent_internal.tools_login()
+    """
+    assert await value(conn, depends) == 0
 
 
 @tool()

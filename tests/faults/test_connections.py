@@ -50,13 +50,13 @@ COMMITS = [
     (INTAKE, "commit"),
     (WORKER, "agent_internal.claim_runs"),
     (WORKER, "agent_internal.record_many"),  # of a reply; tests/integration/runs has it of an end
-    (TOOLS, "agent_internal.call_tool"),
+    (TOOLS, "agent_signed.call_tool"),
     (WORKER, "commit"),  # of the tool in Python
 ]
 FAST = {
     (INTAKE, "agent_internal.ingest", False),
     (WORKER, "commit", False),
-    (TOOLS, "agent_internal.call_tool", False),
+    (TOOLS, "agent_signed.call_tool", False),
     (WORKER, "agent_internal.record_many", True),
 }
 LOST = [

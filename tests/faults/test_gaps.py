@@ -397,6 +397,11 @@ async def test_a_dump_that_is_restored_elsewhere_begins_with_a_gap(
                 there = Place(conn, other.dsn, place.slot, tmp_path)
                 # Positions of the one server mean nothing on the other.
                 await conn.execute("update agent.checkpoint set end_lsn = '0/1'")
+                with running(Daemon(there, name="-copy")) as daemon:
+                    assert await daemon.ended() == PERSON
+                    assert "system identifier" in daemon.said
+                    assert "walagent adopt --moved" in daemon.said
+                (await types(there, "adopt", "--moved")).worked()
                 await ends_with(there, "system identifier")
                 await goes_on(there, 3, 4)
                 await conn.execute("select agent.resume('item')")

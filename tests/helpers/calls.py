@@ -11,7 +11,7 @@ from walagent.store.connections import connect
 from walagent.store.tool_calls import make_trampoline
 from walagent.store.tool_connections import ToolConnection, ensure_login, read_login
 
-CALL_TOOL = "select agent_internal.call_tool(%(request)s, %(signature)s)"
+CALL_TOOL = "select agent_signed.call_tool(%(request)s, %(signature)s)"
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import rows
 
-_OURS = "('agent'::regnamespace, 'agent_internal'::regnamespace)"
+_OURS = "('agent'::regnamespace, 'agent_internal'::regnamespace, 'agent_signed'::regnamespace)"
 _CATALOG = f"""
 select 'relation', c.oid::regclass::text, c.relkind::text, c.reloptions::text, c.relacl::text,
        coalesce(pg_get_viewdef(c.oid), '') || coalesce(obj_description(c.oid, 'pg_class'), '')

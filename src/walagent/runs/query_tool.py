@@ -98,7 +98,7 @@ def _through(
                 [seconds, lock],
             )
             cursor = await tools.conn.execute(
-                "select agent_internal.read_as(%(request)s, %(signature)s)", request
+                "select agent_signed.read_as(%(request)s, %(signature)s)", request
             )
             row = await cursor.fetchone()
         for record in read_json(row[0])["rows"] if row else ():

@@ -13,7 +13,7 @@ Connection = AsyncConnection[Any]
 CREATED: Final = "Created by walagent"
 
 _PUBLICATIONS: Final = ["walagent", "walagent_inserts"]
-_SCHEMAS: Final = ["agent", "agent_internal", "agent_call"]
+_SCHEMAS: Final = ["agent", "agent_internal", "agent_call", "agent_signed"]
 _FOUND = """
 select array(select s.slot_name::text from pg_replication_slots s
               where s.database = current_database()

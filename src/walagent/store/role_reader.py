@@ -33,7 +33,7 @@ _SETTINGS: Final = "; ".join([
     f"set local statement_timeout = '{_TIMEOUT}'",
     f"set local lock_timeout = '{_LOCK_TIMEOUT}'",
 ]).encode()  # fmt: skip
-_READ: Final = "select agent_internal.read_as($1, $2, $3::text[])"
+_READ: Final = "select agent_signed.read_as($1, $2, $3::text[])"
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ class StepSession:
             }
         )
         cursor = await self.tools.conn.execute(
-            "select agent_internal.execute_as(%(request)s, %(signature)s)", request
+            "select agent_signed.execute_as(%(request)s, %(signature)s)", request
         )
         row = await cursor.fetchone()
         return read_json(row[0]) if row else {}

@@ -59,7 +59,7 @@ async def call_tool(
         }
     )
     cursor = await conn.conn.execute(
-        "select agent_internal.call_tool(%(request)s, %(signature)s)", request
+        "select agent_signed.call_tool(%(request)s, %(signature)s)", request
     )
     row = await cursor.fetchone()
     return row[0] if row else {}
@@ -102,7 +102,7 @@ async def open_step(
         }
     )
     cursor = await conn.conn.execute(
-        "select transaction, key from agent_internal.open_step(%(request)s, %(signature)s)", request
+        "select transaction, key from agent_signed.open_step(%(request)s, %(signature)s)", request
     )
     row = await cursor.fetchone()
     return WriteBegun(row[0], row[1]) if row else WriteBegun("", "")
@@ -128,7 +128,7 @@ async def close_step(
             "took": took,
         }
     )
-    await conn.conn.execute("select agent_internal.close_step(%(request)s, %(signature)s)", request)
+    await conn.conn.execute("select agent_signed.close_step(%(request)s, %(signature)s)", request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ async def can_see(conn: ToolConnection, role: str, asked: RowQuestion) -> bool:
         }
     )
     cursor = await conn.conn.execute(
-        "select agent_internal.read_as(%(request)s, %(signature)s)", request
+        "select agent_signed.read_as(%(request)s, %(signature)s)", request
     )
     row = await cursor.fetchone()
     return row is not None and row[0] in {"t", "true"}

@@ -1,9 +1,8 @@
 """Connections on which code of others is executed: tools, and what their statements fire.
 
-Their login can execute `agent_internal.call_tool` and `agent_internal.read_as`, has no other
-privilege and is a member of no role.  The functions carry out only what is signed with
-`agent_internal.secret`, which this login cannot read.  What a call left in the session is discarded
-before the connection is used again.
+Their login has no privilege of its own and is a member of no role.  The functions of `agent_signed`,
+which every role can call, carry out only what is signed with `agent_internal.secret`, which this
+login cannot read.  What a call left in the session is discarded before the connection is used again.
 """
 
 import hashlib
@@ -124,7 +123,7 @@ async def ensure_login(conn: Connection) -> str:
     """Create the tools' login, or set its password; return what a superuser must run instead.
 
     Returns:
-        "" if it was done; else the statements that this role lacks the privilege for.
+        "" if it was done; else the statement that this role lacks the privilege for.
     """
     login = await read_login(conn)
     # With an algorithm, libpq does not ask the server, which would block the event loop.
@@ -136,16 +135,14 @@ async def ensure_login(conn: Connection) -> str:
         sql.Identifier(login.name),
         sql.Literal(verifier),
     )
-    granted = sql.SQL("select agent.grant_tools({})").format(sql.Literal(login.name))
-    for statement in (made, granted):
-        try:
-            await conn.execute(statement)
-        except Error as error:
-            if error.sqlstate in _RACES:
-                continue
-            if error.sqlstate != "42501":
-                raise
-            return f"{made.as_string()}; {granted.as_string()}"
+    try:
+        await conn.execute(made)
+    except Error as error:
+        if error.sqlstate in _RACES:
+            return ""
+        if error.sqlstate != "42501":
+            raise
+        return made.as_string()
     return ""
 
 

@@ -72,7 +72,7 @@ BUGS = (
         (
             Catch(
                 CONNECTIONS + "test_a_commit_whose_outcome_is_unknown_is_done_once"
-                "[agent_internal.call_tool of walagent tools, answer lost]",
+                "[agent_signed.call_tool of walagent tools, answer lost]",
                 r"'effects'",
                 "an effect is there twice",
             ),

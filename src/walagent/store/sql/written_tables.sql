@@ -10,5 +10,5 @@ select n.nspname::text, c.relname::text,
        join pg_class c on c.oid = l.relation
        join pg_namespace n on n.oid = c.relnamespace
  where c.relkind = 'r' and c.relpersistence <> 't'
-   and n.nspname !~ '^(pg_.*|information_schema|agent|agent_internal|agent_call)$'
+   and n.nspname !~ '^(pg_.*|information_schema|agent|agent_internal|agent_call|agent_signed)$'
  order by 1, 2
