@@ -334,7 +334,9 @@ SIGNED = (
 @pytest.mark.parametrize("function", SIGNED)
 @pytest.mark.parametrize("secret", [True, False])
 async def test_each_role_can_call_what_is_signed_and_none_gains_by_it(
-    conn: AsyncConnection, function: str, secret: bool
+    conn: AsyncConnection,
+    function: str,
+    secret: bool,  # noqa: FBT001
 ) -> None:
     """The signature is verified before the request is parsed; without a key, none is valid."""
     if not secret:

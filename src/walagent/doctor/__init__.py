@@ -25,15 +25,17 @@ from walagent.doctor.replication import (
     check_slot,
     check_standby,
 )
-from walagent.doctor.roles import check_privileges, check_tables
+from walagent.doctor.roles import check_login, check_privileges, check_tables
 from walagent.doctor.server import check_server
 from walagent.errors import PreconditionError, WalagentError
 from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.store import attachments, budgets, gaps, listings, server
 from walagent.store import checkpoint as checkpoints
+from walagent.store.connections import connect
 from walagent.store.errors import translated
 from walagent.store.identity import check_database
 from walagent.store.pooling import check_pooling
+from walagent.store.tool_connections import read_login
 from walagent.wal.publications import missing_publications, published_tables
 from walagent.wal.slots import SystemIdentity, identify_system, inspect_slot
 
@@ -60,7 +62,7 @@ async def examine(
         for finding in check_privileges(facts, lacking) if facts.migrated else (no_schema,):
             yield finding
         return
-    for finding in await _examine_schema(conn, facts, config):
+    for finding in await _examine_schema(conn, facts, places, config):
         yield finding
     models = await _models(conn)
     for finding in check_models(models):
@@ -98,7 +100,7 @@ async def _examine_server(
 
 
 async def _examine_schema(
-    conn: Connection, facts: server.ServerFacts, config: Config
+    conn: Connection, facts: server.ServerFacts, places: Places, config: Config
 ) -> list[Finding]:
     missing = await missing_publications(conn, PUBLICATIONS)
     published = await published_tables(conn, PUBLICATIONS[0])
@@ -106,6 +108,7 @@ async def _examine_schema(
         await _migrations(conn),
         await _database(conn),
         *check_privileges(facts, ()),
+        *await _login(conn, places),
         *check_tables(await server.attached_tables(conn), facts.role),
         *check_publications(missing, published, await gaps.publication_trouble(conn)),
         *check_gaps(await listings.list_gaps(conn)),
@@ -158,6 +161,22 @@ async def _database(conn: Connection) -> Finding:
         refusal = translated(error)
         return problem(str(refusal), refusal.hint)
     return ok("the database is not a copy")
+
+
+async def _login(conn: Connection, places: Places) -> Iterator[Finding]:
+    try:
+        login = await read_login(conn)
+    except PreconditionError as error:
+        return iter([problem(str(error), error.hint)])
+    name = login.user(places.tools_dsn)
+    facts = await server.read_tools_login(conn, name)
+    refused = None
+    if facts.may_log_in:
+        try:
+            await (await connect(login.dsn(places.dsn, places.tools_dsn))).close()
+        except WalagentError as error:
+            refused = error
+    return check_login(name, facts, refused)
 
 
 async def _models(conn: Connection) -> Mapping[str, Model | WalagentError]:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from psycopg import sql
 
 from walagent.doctor.finding import Finding, ok, problem, warning
-from walagent.store.server import AttachedTable, ServerFacts
+from walagent.errors import WalagentError
+from walagent.store.server import AttachedTable, LoginFacts, ServerFacts
 
 
 def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Finding]:
@@ -23,6 +24,63 @@ def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Fin
         )
     else:
         yield ok(f'role "{facts.role}" has the privileges to execute runs')
+
+
+def check_login(
+    name: str, login: LoginFacts, refused: WalagentError | None = None
+) -> Iterator[Finding]:
+    """Check the login on whose connections tools are executed: it must have no other right.
+
+    Args:
+        refused: why the server did not accept it.
+    """
+    quoted = _name(name)
+    if not login.is_role:
+        if login.may_create:
+            yield ok("the login for tools is created when the daemon starts")
+        else:
+            yield problem(
+                f'login "{name}", as which tools are executed, does not exist',
+                "walagent init -- as a role with CREATEROLE; or set DATABASE_TOOLS_URL",
+            )
+        return
+    findings = list[Finding]()
+    if not login.may_log_in:
+        findings.append(
+            problem(
+                f'role "{name}", as which tools are executed, cannot log in',
+                f"alter role {quoted} login;",
+            )
+        )
+    elif refused:
+        findings.append(
+            problem(
+                f'cannot log in as "{name}", as which tools are executed: {refused}',
+                "walagent init -- as a role that can set its password; or set DATABASE_TOOLS_URL",
+            )
+        )
+    findings += [
+        problem(
+            f'login "{name}", as which tools are executed, has {attribute}',
+            f"alter role {quoted} no{attribute.lower()};",
+        )
+        for attribute in login.attributes
+    ]
+    findings += [
+        problem(
+            f'login "{name}", as which tools are executed, is a member of "{role}"',
+            f"revoke {_name(role)} from {quoted};",
+        )
+        for role in login.member_of
+    ]
+    findings += [
+        problem(
+            f'login "{name}", as which tools are executed, owns {owned}',
+            f"reassign owned by {quoted} to current_user;",
+        )
+        for owned in login.owns[:1]
+    ]
+    yield from findings or [ok("the login for tools has no privileges")]
 
 
 def check_tables(tables: Iterable[AttachedTable], role: str) -> Iterator[Finding]:
@@ -87,6 +145,13 @@ def _check_role(table: AttachedTable, role: str) -> Iterator[Finding]:
         yield warning(
             f'attachment {table.attachment} runs as superuser "{table.run_as}"',
             "attach it with a run_as whose privileges are limited to what its tools need",
+        )
+    elif table.reads_key:
+        yield warning(
+            f'attachment {table.attachment} runs as "{table.run_as}", which can read'
+            " agent_internal.secret: code of others could sign calls and become other roles",
+            "attach it with a run_as that owns nothing of walagent, is no runner and cannot read"
+            " all data",
         )
 
 

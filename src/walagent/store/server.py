@@ -53,6 +53,7 @@ class AttachedTable:
     run_as: str
     role_exists: bool
     role_is_superuser: bool
+    reads_key: bool  # whether the role can read the key that signs calls
     may_become: bool  # whether the current role can set the role
     reads_as: str | None  # the role of its tool `query`, if it has one
     may_read_as: bool  # whether that role exists and can be set
@@ -61,6 +62,18 @@ class AttachedTable:
     paused_reason: str | None
     lost: str | None  # why it is broken
     missing_old: Sequence[str] = ()  # columns of old that its condition reads and the WAL lacks
+
+
+@dataclass(frozen=True, slots=True)
+class LoginFacts:
+    """The login on whose connections code of others is executed."""
+
+    is_role: bool
+    may_log_in: bool
+    attributes: Sequence[str]
+    member_of: Sequence[str]
+    owns: Sequence[str]
+    may_create: bool  # whether the current role can create it
 
 
 async def read_server(conn: Connection) -> ServerFacts:
@@ -83,6 +96,15 @@ async def attached_tables(conn: Connection) -> list[AttachedTable]:
     cursor = conn.cursor(row_factory=class_row(AttachedTable))
     await cursor.execute(query("attached_tables"))
     return await cursor.fetchall()
+
+
+async def read_tools_login(conn: Connection, name: str) -> LoginFacts:
+    """Return facts about the login for tools."""
+    cursor = conn.cursor(row_factory=class_row(LoginFacts))
+    await cursor.execute(query("tools_login"), {"name": name})
+    facts = await cursor.fetchone()
+    assert facts is not None  # noqa: S101 - a left join of one row returns one row
+    return facts
 
 
 async def models_in_use(conn: Connection) -> list[str]:

@@ -1,8 +1,9 @@
 """Connections on which code of others is executed: tools, and what their statements fire.
 
-Their login has no privilege of its own and is a member of no role.  The functions of `agent_signed`,
-which every role can call, carry out only what is signed with `agent_internal.secret`, which this
-login cannot read.  What a call left in the session is discarded before the connection is used again.
+Their login has no privilege of its own and is a member of no role.  Every role can call the
+functions of `agent_signed`; they carry out only what is signed with `agent_internal.secret`, which
+this login cannot read.  What a call left in the session is discarded before the connection is used
+again.
 """
 
 import hashlib
@@ -54,6 +55,10 @@ class ToolsLogin:
         """Derived, so that each worker knows it and none stores it."""
         return _signature(self.key, f"login {self.name}".encode()).hex()
 
+    def user(self, tools_dsn: str) -> str:
+        """Return the name of the role that logs in: *tools_dsn* can name another."""
+        return str(conninfo_to_dict(tools_dsn).get("user") or self.name)
+
     def dsn(self, dsn: str, tools_dsn: str = "") -> str:
         """Return the connection string of this login.
 
@@ -61,9 +66,10 @@ class ToolsLogin:
             dsn: of the worker, whose server and database it has.
             tools_dsn: replaces *dsn*; it can name another login.
         """
-        given = conninfo_to_dict(tools_dsn)
-        user = str(given.get("user") or self.name)
-        password = given.get("password") or (self.password if user == self.name else None)
+        user = self.user(tools_dsn)
+        password = conninfo_to_dict(tools_dsn).get("password") or (
+            self.password if user == self.name else None
+        )
         if password:
             hide(str(password))
         return make_conninfo(tools_dsn or dsn, user=user, password=password)

@@ -74,6 +74,22 @@ def test_nothing_of_walagent_stays(user: User) -> None:
     user.types("init").worked()
 
 
+def test_the_login_for_tools_goes_also_if_another_role_created_it(user: User) -> None:
+    """On PostgreSQL 16 or newer that role is a member of it."""
+    user.types("init").worked()
+    creator = sql.Identifier(f"{role_of(user)}_creator")
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        login = str(value(user.dsn, "select agent_internal.tools_login()"))
+        conn.execute(sql.SQL("create role {} createrole").format(creator))
+        try:
+            conn.execute(sql.SQL("grant {} to {}").format(sql.Identifier(login), creator))
+            done = user.types("uninstall", "--yes").worked()
+            assert login in done.out
+            assert not exists(conn, login)
+        finally:
+            conn.execute(sql.SQL("drop role {}").format(creator))
+
+
 def test_it_is_shown_before_it_is_dropped(user: User) -> None:
     """Without a yes, nothing has happened."""
     user.types("init").worked()

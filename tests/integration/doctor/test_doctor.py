@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -322,6 +323,68 @@ def test_a_lost_slot_is_a_problem_that_init_mends(user: User, empty: str) -> Non
     assert problems(user) == []
     (gap,) = user.types("gaps", "--all", "--json").worked().json
     assert gap["resolution"].startswith("a new slot starts at ")
+
+
+def test_the_login_for_tools_has_no_right_but_to_log_in(user: User, empty: str) -> None:
+    """Each is named with the statement that takes it; without the login, a daemon creates it."""
+    user.types("init").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        row = conn.execute("select agent_internal.tools_login()").fetchone()
+        login = str(row and row[0])
+        assert problems(user) == []
+        for wrong, said in (
+            ("alter role {login} createdb", "CREATEDB"),
+            ("alter role {login} superuser", "SUPERUSER"),
+            ("grant pg_monitor to {login}", 'member of "pg_monitor"'),
+            ("alter role {login} nologin", "cannot log in"),
+        ):
+            conn.execute(wrong.format(login=login).encode())
+            (found,) = problems(user)
+            assert said in found["text"]
+            conn.execute(found["fix"].encode())
+            assert problems(user) == []
+        conn.execute("create schema theirs")
+        conn.execute(f"alter schema theirs owner to {login}".encode())
+        (found,) = problems(user)
+        assert "owns schema theirs" in found["text"]
+        conn.execute(found["fix"].encode())
+        conn.execute(f"alter role {login} valid until '2000-01-01'".encode())
+        if conn.info.password:  # else the server asks for none
+            assert "cannot log in" in problems(user)[0]["text"]
+        conn.execute(f"drop role {login}".encode())
+        assert problems(user) == []
+        guest = f"doctor_{uuid4().hex[:8]}"
+        conn.execute(f"create role {guest} login; select agent.grant_runner('{guest}')".encode())
+        (found,) = problems(user, "--dsn", f"{empty} user={guest}", "--replication-dsn", empty)
+        assert "does not exist" in found["text"]
+        conn.execute(f"drop owned by {guest}; drop role {guest}".encode())
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        "grant pg_read_all_data to {clerk}",
+        "select agent.grant_runner('{clerk}')",
+        "alter table agent_internal.secret owner to {clerk}",
+    ],
+)
+def test_an_agent_whose_role_can_read_the_key_is_named(user: User, empty: str, grant: str) -> None:
+    """Code that is executed as it could sign calls."""
+    user.types("init").worked()
+    clerk = f"doctor_{uuid4().hex[:8]}"
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute(f"create role {clerk}; grant select on support_tickets to {clerk}".encode())
+        spec = f"model=gpt-4o, run_as={clerk}, tools=[]"
+        conn.execute("select agent.attach('support_tickets', %s)", [spec])
+        try:
+            assert "agent_internal.secret" not in user.types("doctor").out
+            conn.execute(grant.format(clerk=clerk).encode())
+            assert "can read agent_internal.secret" in user.types("doctor").out
+        finally:
+            conn.execute("delete from agent.attachment")
+            for drop in (f"reassign owned by {clerk} to current_user", f"drop owned by {clerk}"):
+                conn.execute(drop.encode())
+            conn.execute(f"drop role {clerk}".encode())
 
 
 def test_a_server_that_cannot_be_reached_is_no_traceback(user: User) -> None:

@@ -11,6 +11,7 @@ select a.name as attachment,
        a.run_as::text,
        r.oid is not null as role_exists,
        coalesce(r.rolsuper, false) as role_is_superuser,
+       coalesce(has_table_privilege(r.oid, 'agent_internal.secret', 'select'), false) as reads_key,
        coalesce(pg_has_role(current_user, r.oid, case when current_setting('server_version_num')::integer >= 160000
                                                       then 'set' else 'member' end), false) as may_become,
        q.reads_as,
