@@ -18,6 +18,7 @@ SUFFIXES = {".py", ".sql"}
 _MARKED = re.compile(
     r"^(?P<indent> *)(?P<code>\S.*?) +(?:#|--) planted: (?P<mark>\S+)\n", re.MULTILINE
 )
+_DROPPED = re.compile(r"^drop function (?P<name>\w+\.\w+)", re.MULTILINE)
 _FUNCTION = re.compile(
     r"^create (?:or replace )?function (?P<name>[\w.]+)\(.*?^\$\$;$", re.MULTILINE | re.DOTALL
 )
@@ -91,7 +92,7 @@ def find_marks(texts: Mapping[Path, str]) -> list[tuple[str, Path]]:
     last = {
         found["name"]: path
         for path, text in sorted(texts.items())
-        for found in _FUNCTION.finditer(text)
+        for found in (*_FUNCTION.finditer(text), *_DROPPED.finditer(text))
     }
     return [
         (found["mark"], path)
