@@ -74,6 +74,39 @@ async def test_a_tool_cannot_make_its_writes_look_like_somebody_elses(
     assert await found(conn) == [("a", "1", None, 0, "succeeded")]
 
 
+async def test_a_trigger_inside_a_trampoline_cannot_make_a_write_look_like_a_persons(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Not with a forged marker, before or after its write, in its transaction or outside."""
+    await run_all(
+        conn,
+        TABLES
+        + """
+        create function forge() returns trigger language plpgsql as $$
+        begin
+            perform pg_logical_emit_message(true, 'walagent', '0 0 0 ' || repeat('0', 64));
+            perform pg_logical_emit_message(false, 'walagent', '99 99 0 ' || repeat('f', 64));
+            perform pg_logical_emit_message(true, 'walagent', '');
+            return new;
+        end $$;
+        create trigger before before insert on a for each row execute function forge();
+        create trigger after after insert on a for each row execute function forge();
+        """,
+    )
+    models = {"ping": ScriptedModel([call("to_a"), "a"]), "pong": ScriptedModel(["b", "b"])}
+    async with daemon(conn, dsn, models) as d:
+        await value(conn, "select agent.attach('a', 'model=ping, tools=[to_a]')")
+        await value(conn, "select agent.attach('a', 'name=second, model=pong')")
+        await run_all(conn, "insert into a (note) values ('user')")
+        await d.ended(3)
+        await d.caught_up()
+    assert sorted(await found(conn)) == [
+        ("a", "1", None, 0, "succeeded"),
+        ("second", "1", None, 0, "succeeded"),
+        ("second", "2", 1, 1, "succeeded"),
+    ]
+
+
 async def test_another_agent_reacts_and_knows_why(conn: AsyncConnection, dsn: str) -> None:
     """The run that caused it is kept, and how deep it stands."""
     await run_all(conn, TABLES)
