@@ -14,8 +14,13 @@ from tests.helpers.catalog import catalog
 from tests.helpers.database import role, rows, run_all, value
 from tests.helpers.queue import claim, finish, ids, states
 from tests.integration.cli.user import empty_database
+from tests.integration.runs.test_toolbox import Bench
 from walagent.app import migrate as upgrade
+from walagent.attachment import Attachment
+from walagent.runs.toolbox import Toolbox
+from walagent.store.connections import open_pool
 from walagent.store.migrations import Migration, apply_migration, find_migrations
+from walagent.store.tool_connections import open_tool_connections
 
 FIRST = "0025_roles.sql"
 # As the first release stores them: a run that is executed, one that is blocked by it, one that
@@ -38,6 +43,20 @@ select a.id, a.id, a.version, 1, '0/10', r.n,
 insert into agent.step (run_id, seq, kind, content)
 values (1, 0, 'reply', '{"text": "", "calls": []}'),
        (4, 0, 'reply', '{"text": "done", "calls": []}');
+"""
+TOOLS_IN_FLIGHT = """
+create table ticket (id bigint primary key, status text);
+insert into ticket values (1, 'open');
+create function close_ticket(ticket_id bigint) returns text language sql as
+    $$ update ticket set status = 'closed' where id = ticket_id returning 'closed' $$;
+select agent.attach('ticket', 'name=desk, model=gpt-4o, tools=[close_ticket], writes=[status]');
+insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
+                       change, key, ordering_key, state, lease, attempt)
+select id, id, version, 1, '0/10', 1,
+       '{"op": "insert", "new": {"id": 1}}', '1', 'a', 'pending', 1, 1
+  from agent.attachment;
+insert into agent.step (run_id, seq, kind, content)
+values (1, 0, 'reply', '{"text": "", "calls": []}');
 """
 SCRATCH = Migration(
     "9999_scratch.sql",
@@ -113,3 +132,30 @@ async def test_a_login_that_could_ask_can_delete_its_sessions_after_the_upgrade(
         await upgrade.migrate(old)
         may = f"select has_function_privilege('{login}', 'agent.delete_session(text)', 'execute')"
         assert await value(old, may)
+
+
+async def test_a_run_from_before_the_upgrade_calls_its_tools(
+    databases: Sequence[AsyncConnection],
+) -> None:
+    """Its attachment was made when tools were executed in another way."""
+    old, _ = databases
+    for migration in find_migrations():
+        if migration.name <= FIRST:
+            async with old.transaction():
+                await apply_migration(old, migration)
+    await run_all(old, TOOLS_IN_FLIGHT)
+    await upgrade.migrate(old)
+    (held,) = await claim(old)
+    attachment = Attachment.from_json(await value(old, "select definition from agent.attachment"))
+    dsn = old.info.dsn
+    async with (
+        open_pool(dsn, size=1, application="walagent test") as pool,
+        open_tool_connections(pool, lambda: dsn) as calls,
+    ):
+        bench = Bench(pool, Toolbox(calls, {}), held, attachment)
+        assert await bench.answer("close_ticket", ticket_id=1) == "closed"
+        assert await bench.answer("update_row", status="seen") == "updated"
+    assert await rows(old, "select status from ticket") == [("seen",)]
+    assert await rows(old, "select seq, kind::text from agent.step order by seq") == [
+        (0, "reply"), (1, "result"), (2, "result"),
+    ]  # fmt: skip
