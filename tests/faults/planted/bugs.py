@@ -48,7 +48,13 @@ BUGS = (
     Bug(
         "two-transactions-python",
         "the effect of a tool in Python commits before the step that records it",
-        (Before("two-transactions-python", 'await conn.execute("commit; begin")'),),
+        (
+            Before(
+                "two-transactions-python",
+                'await conn.conn.execute("commit; begin")\n'
+                "begun = await tool_calls.open_step(conn, claim, work.call, role, rest)",
+            ),
+        ),
         (
             Catch(
                 POINTS + "test_a_worker_that_dies_anywhere_has_every_effect_once[tool.recorded-0]",
