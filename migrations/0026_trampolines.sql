@@ -11,7 +11,8 @@
 -- are granted to PUBLIC, for a grant to the login would be part of each dump, and its name differs on another server.
 -- They carry out only what the holder of agent_internal.secret has signed.
 --
---   WA016   a role has no trampoline, or not as it was created: agent_internal.make_trampoline() makes it
+--   WA016   a role has no trampoline, or not as it was created, or the worker may not become it:
+--           agent_internal.make_trampoline() makes it, or tells why not
 
 create schema agent_call;
 comment on schema agent_call is 'The trampoline of each role that agents run as; closed to all roles but its owner';
@@ -173,6 +174,8 @@ declare
                             || '(_sql text, _arguments jsonb, _texts text[], _path text, _rows boolean, _last boolean)';
     _other text;
 begin
+    perform agent_internal.become(_role);
+    reset role;
     begin
         perform agent_internal.trampoline_of(_role);
         return;
@@ -230,7 +233,9 @@ comment on function agent_internal.tools_login() is 'The login of the connection
 -- The parameters of a call, if its signature is that of a holder of agent_internal.secret, and the login is one that code of
 -- others may become.
 --
--- Raises 42501.
+-- The worker that signs must be able to become the `run_as` role at each call: a role that is revoked from it acts no more.
+--
+-- Raises 42501, and WA016 if the worker cannot become the role.
 create function agent_internal.signed(_request text, _signature bytea)
     returns jsonb
     language plpgsql
@@ -238,7 +243,8 @@ create function agent_internal.signed(_request text, _signature bytea)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _key constant bytea := (select key from agent_internal.secret);
+    _key  constant bytea := (select key from agent_internal.secret);
+    _call jsonb;
 begin
     if exists (select from pg_roles r
                 where r.rolname = session_user
@@ -251,7 +257,15 @@ begin
            = sha256(_key || sha256(_key || sha256(_key || convert_to('call ' || _request, 'utf8'))))) is not true then
         raise exception 'the call is not signed by a worker of this database' using errcode = '42501';
     end if;
-    return _request::jsonb;
+    _call := _request::jsonb;
+    if _call ? 'run_as'
+       and not exists (select from pg_roles w, pg_roles r
+                        where w.oid = (_call -> 'worker')::bigint::oid and r.rolname = _call ->> 'run_as'
+                          and pg_has_role(w.oid, r.oid, case when current_setting('server_version_num')::integer < 160000
+                                                             then 'member' else 'set' end)) then
+        raise exception 'the worker cannot become role "%"', _call ->> 'run_as' using errcode = 'WA016';
+    end if;
+    return _call;
 end;
 $$;
 

@@ -258,7 +258,11 @@ def process(r: Roles, port: int = 0, **more: str) -> Daemon:
 
 @pytest.mark.parametrize(
     "right",
-    ["insert on agent.step", pytest.param("usage on schema agent", marks=pytest.mark.slow)],
+    [
+        # Of a single run, and of several at once.
+        "execute on function agent_internal.record_step, agent_internal.record_many",
+        pytest.param("usage on schema agent", marks=pytest.mark.slow),
+    ],
 )
 async def test_a_runner_that_loses_its_own_grants_stops_and_leaves_the_run_to_others(
     r: Roles, right: str

@@ -110,6 +110,7 @@ class RoleReader:
 async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -> str | None:
     request = orjson.dumps(
         {
+            "worker": login.worker,
             "run_as": statement.run_as,
             "sql": statement.text.decode(),
             "arguments": statement.arguments,

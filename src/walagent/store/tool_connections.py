@@ -35,6 +35,7 @@ DISCARD: Final = (
 )
 _LOGIN: Final = """
 select agent_internal.tools_login(), key,
+       (select oid::bigint from pg_catalog.pg_roles where rolname = current_user),
        exists (select from pg_catalog.pg_roles where rolname = agent_internal.tools_login())
   from agent_internal.secret
 """
@@ -48,6 +49,7 @@ class ToolsLogin:
 
     name: str
     key: bytes = field(repr=False)
+    worker: int  # OID of the role that signs, which must be a member of the `run_as` role
     exists: bool = True
 
     @property
@@ -76,7 +78,7 @@ class ToolsLogin:
 
     def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
         """Return a request and its signature, the parameters of `call_tool` and `read_as`."""
-        text = to_json(request)
+        text = to_json({**request, "worker": self.worker})
         return {"request": text.decode(), "signature": self.signature(text)}
 
     def signature(self, request: bytes) -> bytes:
@@ -121,8 +123,8 @@ async def read_login(conn: Connection) -> ToolsLogin:
     row = await (await conn.execute(_LOGIN)).fetchone()
     if row is None:
         raise PreconditionError("agent_internal.secret is empty", hint="Run walagent init.")
-    name, key, exists = row
-    return ToolsLogin(name, bytes(key), exists)
+    name, key, worker, exists = row
+    return ToolsLogin(name, bytes(key), worker, exists)
 
 
 async def ensure_login(conn: Connection) -> str:
