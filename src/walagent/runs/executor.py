@@ -41,7 +41,7 @@ from walagent.moves import (
     Wait,
     fail,
 )
-from walagent.run import RunSpec, RunState, StepKind
+from walagent.run import RunSpec, RunState, Step, StepKind
 from walagent.runs.metering import count_usage, counting
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
@@ -219,10 +219,17 @@ class Executor:
             for step in self.log.steps[before:]
             if step.kind is not StepKind.RESULT or step.content["call_id"] == call.call.id
         )
-        failed = bool(self.log.steps[-1].content.get("is_error"))
-        outcome = "failed" if failed else "ok"
-        metrics.tool_calls.labels(self._agent, call.tool.name, outcome).inc()
+        if (result := self._result(call, before)) is not None:  # else the outcome is unknown
+            outcome = "failed" if result.content.get("is_error") else "ok"
+            metrics.tool_calls.labels(self._agent, call.tool.name, outcome).inc()
         self._watch(Recorded(done, call))
+        return None
+
+    def _result(self, call: Call, before: int) -> Step | None:
+        """Return the result of a call, if it is among the steps from *before* on."""
+        for step in self.log.steps[before:]:
+            if step.kind is StepKind.RESULT and step.content["call_id"] == call.call.id:
+                return step
         return None
 
     # Wait and end.

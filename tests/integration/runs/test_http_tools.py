@@ -10,6 +10,7 @@ from psycopg.types.json import Jsonb
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, attach, column, message_of, refused, rows, run_all, value
 from tests.helpers.web import Web, reply, web
+from walagent import metrics
 from walagent.agent.models.scripted.model import Answer, call
 from walagent.app.http_tools import http_tools
 from walagent.apply.apply import apply
@@ -96,12 +97,25 @@ async def unknown_first(conn: AsyncConnection, dsn: str, server: Web, effect: st
     return state
 
 
+def counted(outcome: str) -> float:
+    """How many calls of the tool had this outcome, by the metrics of this process."""
+    return sum(
+        sample.value
+        for metric in metrics.registry.collect()
+        for sample in metric.samples
+        if sample.name == "walagent_tool_calls_total"
+        and (sample.labels["tool"], sample.labels["outcome"]) == ("alert", outcome)
+    )
+
+
 async def test_an_unsafe_call_is_made_once(conn: AsyncConnection, dsn: str) -> None:
-    """Its outcome is unknown: a person resolves it."""
+    """Its outcome is unknown, in the metrics, too: a person resolves it."""
+    before = counted("ok"), counted("unknown")
     async with web() as server:
         assert await unknown_first(conn, dsn, server, "unsafe") == "needs_review"
         assert len(server.sent) == 1
     assert await column(conn, KINDS) == ["reply", "intent"]
+    assert (counted("ok"), counted("unknown")) == (before[0], before[1] + 1)
 
 
 async def test_an_idempotent_call_is_repeated_with_its_key(conn: AsyncConnection, dsn: str) -> None:
