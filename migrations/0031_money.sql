@@ -63,6 +63,9 @@ begin
 end;
 $$;
 
+-- The definition that runs use, as of now.
+--
+-- Args: _attachment: its `definition` is NULL, or the previous one, of which the condition is still true.
 create or replace function agent_internal.define(_attachment agent.attachment)
     returns jsonb
     language plpgsql
@@ -83,7 +86,15 @@ begin
     if found then
         perform agent_internal.check_model(_agent.model);
     end if;
-    if _attachment.condition is not null then
+    if _attachment.condition is not null and _attachment.definition is not null then
+        _used := array(select jsonb_array_elements_text(_attachment.definition -> 'condition_columns'));
+        _old := array(select jsonb_array_elements_text(_attachment.definition -> 'old_columns')
+                       union select jsonb_array_elements_text(_attachment.definition -> 'missing_old') order by 1);
+        _whole := (_attachment.definition ->> 'whole_row')::boolean;
+        _compiled := _attachment.definition ->> 'condition';
+        perform agent_internal.check_columns(_attachment.relation, _used, 'the condition');
+        perform agent_internal.check_streamed(_attachment.relation, _used, 'the condition', 'WA012');
+    elsif _attachment.condition is not null then
         select columns, old_columns, whole_row, compiled into _used, _old, _whole, _compiled
           from agent_internal.compile_condition(_attachment.relation, _attachment.condition, _attachment.search_path);
     end if;
@@ -96,7 +107,16 @@ begin
             using hint = format('alter table %s replica identity full', _attachment.relation);
     end if;
     if _attachment.server_filter then
-        _filter := agent_internal.row_filter(_attachment.relation, _compiled);
+        if _attachment.definition is null then
+            _filter := agent_internal.row_filter(_attachment.relation, _compiled);
+        else
+            _filter := _attachment.definition ->> 'row_filter';
+            if _filter is null then
+                raise exception 'server_filter requires that the condition is compiled, and role "%" wrote it',
+                    _attachment.attached_by
+                    using errcode = 'WA012', hint = 'Let that role set server_filter, or change the condition, too.';
+            end if;
+        end if;
         if _filter is null or _attachment.ops <> '{insert}' then
             raise exception 'server_filter requires on=insert and leakproof comparisons on new'
                 using errcode = 'WA012', hint = 'Omit server_filter: walagent then evaluates the condition itself.';

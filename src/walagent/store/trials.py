@@ -69,7 +69,10 @@ async def copy_attachment(conn: Connection, name: str) -> str:
     )
     await applying.insert(conn, "agent", new, agent)
     fields = {**attachment, "agent": new, "paused": False, "backfill": False}
+    # To compile a condition is to execute code of its author, so it is copied as it was compiled.
+    fields |= {"condition": None, "server_filter": False}
     await applying.insert(conn, "attachment", new, fields)
+    await conn.execute(query("copy_condition"), {"source": name, "target": new})
     return new
 
 

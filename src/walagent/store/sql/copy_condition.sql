@@ -1,0 +1,9 @@
+-- Give an attachment the condition of another, as it was compiled.
+update agent.attachment_version v
+   set definition = v.definition || (
+       select jsonb_object_agg(key, value)
+         from agent.attachment s cross join jsonb_each(s.definition)
+        where s.name = %(source)s
+          and key in ('condition', 'condition_columns', 'whole_row', 'old_columns', 'missing_old'))
+  from agent.attachment a
+ where a.name = %(target)s and (v.attachment_id, v.version) = (a.id, a.version)
