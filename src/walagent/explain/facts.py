@@ -5,10 +5,11 @@ and others only possible.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op
@@ -26,6 +27,7 @@ from walagent.lsn import Lsn
 from walagent.matching.match import Match
 from walagent.store import applying, explaining
 from walagent.store.explaining import CurrentRow, KeyedTable, ReaderState, RowRun
+from walagent.store.role_reader import open_role_reader
 
 Connection = AsyncConnection[Any]
 ConditionState = Literal["none", "true", "false", "raises"]
@@ -37,7 +39,7 @@ class Explanation:
 
     table: KeyedTable
     key: str
-    present: bool
+    present: bool | None  # None: not known, no agent of the table can read it
     runs: Sequence[RowRun]
     verdicts: Sequence[Verdict]
     reader: ReaderState
@@ -58,35 +60,34 @@ async def explain(conn: Connection, config: Config, name: str, key: str) -> Expl
     if relation is None:
         raise ConfigError(f'table "{name}" does not exist', hint=guess)
     table = await explaining.describe_table(conn, relation)
-    row = await _present(conn, table, key)
+    values = _key_values(table, key)
     runs = await explaining.runs_of(conn, table, key)
-    verdicts = [
-        explain_attachment(
-            AttachmentFacts(
-                attached,
-                [run for run in runs if run.attachment_id == attached.attachment.id],
-                row,
-                *await _condition(conn, attached.attachment, row),
-            )
-        )
-        for attached in await explaining.attached_to(conn, relation)
-    ]
-    reader = await explaining.reader_state(conn, config.replication.slot)
-    return Explanation(
-        table, key, row is not None, runs, verdicts, reader, list(reader_reasons(reader))
-    )
+    present: bool | None = None
+    verdicts = list[Verdict]()
+    async with open_role_reader(conn) as reader:
+        for attached in await explaining.attached_to(conn, relation):
+            attachment, row = attached.attachment, None
+            if values:
+                # Without privileges on the row or the role, the other reasons are shown.
+                with suppress(Error, PreconditionError):
+                    run_as = attachment.authority.run_as
+                    row = await explaining.present_row(reader, run_as, table, values)
+                    present = present or row is not None
+            own = [run for run in runs if run.attachment_id == attachment.id]
+            condition = await _condition(conn, attachment, row)
+            verdicts.append(explain_attachment(AttachmentFacts(attached, own, row, *condition)))
+    state = await explaining.reader_state(conn, config.replication.slot)
+    return Explanation(table, key, present, runs, verdicts, state, list(reader_reasons(state)))
 
 
-async def _present(conn: Connection, table: KeyedTable, key: str) -> CurrentRow | None:
-    if not table.key_columns:
-        return None
+def _key_values(table: KeyedTable, key: str) -> list[str]:
     values = split_key(key) if len(table.key_columns) > 1 else [key]
-    if len(values) != len(table.key_columns):
+    if table.key_columns and len(values) != len(table.key_columns):
         raise ConfigError(
             f"{table.name} has {len(table.key_columns)} key columns, {key!r} has {len(values)}",
             hint=f"give {','.join(table.key_columns)}",
         )
-    return await explaining.present_row(conn, table, values)
+    return values if table.key_columns else []
 
 
 def split_key(text: str) -> list[str]:
@@ -129,7 +130,11 @@ async def _condition(
 def sentences(explanation: Explanation) -> Iterator[str]:
     """Format the explanation as lines."""
     table = f"{explanation.table.schema}.{explanation.table.name}"
-    there = "exists" if explanation.present else "does not exist now"
+    there = "cannot be read without an attachment"
+    if explanation.verdicts:
+        there = "cannot be read as the run_as of an attachment"
+    if explanation.present is not None:
+        there = "exists" if explanation.present else "does not exist now, or run_as cannot see it"
     if not explanation.table.key_columns:
         there = "cannot be found: the table has no primary key"
     yield f"{table} {explanation.key}: the row {there}"

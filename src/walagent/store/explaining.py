@@ -1,5 +1,6 @@
 """Read the facts for `walagent why`: a row, its runs, its table's attachments, the reader."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,11 +8,11 @@ from typing import Any
 
 from psycopg import AsyncConnection, DataError, sql
 from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
 
 from walagent.attachment import Attachment
 from walagent.errors import ConfigError
 from walagent.store.queries import query
+from walagent.store.role_reader import RoleReader, RoleStatement
 
 Connection = AsyncConnection[Any]
 
@@ -110,8 +111,12 @@ async def reader_state(conn: Connection, slot: str) -> ReaderState:
     return state
 
 
-async def present_row(conn: Connection, table: KeyedTable, key: Sequence[str]) -> CurrentRow | None:
-    """Read the row with this primary key; None if it does not exist now.
+async def present_row(
+    reader: RoleReader, run_as: str, table: KeyedTable, key: Sequence[str]
+) -> CurrentRow | None:
+    """Read the row with this primary key as *run_as*; None if the role sees no such row.
+
+    Its types, casts and policies are code of the table's owner.
 
     Args:
         key: one text for each key column, which PostgreSQL parses as the column's type.
@@ -120,18 +125,21 @@ async def present_row(conn: Connection, table: KeyedTable, key: Sequence[str]) -
         sql.SQL("t.{0} = wanted.{0}").format(sql.Identifier(name)) for name in table.key_columns
     )
     statement = sql.SQL(
-        "select to_jsonb(t),"
+        "select jsonb_build_array(to_jsonb(t),"
         "       case when current_setting('track_commit_timestamp') = 'on'"
-        "            then pg_xact_commit_timestamp(t.xmin) end"
-        "  from {table} t, jsonb_populate_record(null::{table}, %(key)s) wanted where {same}"
+        "            then pg_xact_commit_timestamp(t.xmin) end)::text"
+        "  from {table} t, jsonb_populate_record(null::{table}, $1) wanted where {same}"
     ).format(table=sql.Identifier(table.schema, table.name), same=same)
-    wanted = Jsonb(dict(zip(table.key_columns, key, strict=True)))
+    wanted = dict(zip(table.key_columns, key, strict=True))
     try:
-        row = await (await conn.execute(statement, {"key": wanted})).fetchone()
+        found = await reader.read(RoleStatement(run_as, statement.as_bytes(), wanted))
     except DataError as error:
-        values, columns = ",".join(key), ", ".join(table.key_columns)
+        given, columns = ",".join(key), ", ".join(table.key_columns)
         raise ConfigError(
-            f'"{values}" is not a value of the primary key ({columns}) of {table.name}: '
+            f'"{given}" is not a value of the primary key ({columns}) of {table.name}: '
             f"{error.diag.message_primary}"
         ) from error
-    return CurrentRow(*row) if row else None
+    if found is None:
+        return None
+    values, changed_at = json.loads(found)
+    return CurrentRow(values, datetime.fromisoformat(changed_at) if changed_at else None)

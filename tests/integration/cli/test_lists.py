@@ -264,6 +264,7 @@ def test_a_database_that_was_never_prepared_says_so(server: str, tmp_path: Path)
 
 def test_a_key_of_another_type_is_named(user: User) -> None:
     """With the column that it belongs to."""
+    user.types("attach", "support_tickets", SPEC).worked()
     wrong = user.types("why", "support_tickets", "abc")
     assert wrong.code == 2
     assert '"abc" is not a value of the primary key (id) of support_tickets' in wrong.err

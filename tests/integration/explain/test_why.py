@@ -170,8 +170,9 @@ def test_runs_of_an_ended_attachment_are_told(user: User, db: Connection[Any]) -
     assert "run 1 (pending) belongs to a removed attachment" in said
 
 
-def test_what_cannot_be_asked_is_said(user: User) -> None:
+def test_what_cannot_be_asked_is_said(user: User, db: Connection[Any]) -> None:
     """A table that is none, a key of another type: exit 2, no traceback."""
+    attach(db, "name=triage")
     for arguments, said in (
         (["suport_tickets", "1"], 'Did you mean "support_tickets"?'),
         (["support_tickets", "x"], "invalid input syntax for type bigint"),
@@ -186,6 +187,7 @@ def test_a_key_of_two_columns_is_written_with_a_comma(user: User, db: Connection
     """As the run's key is; a comma within a value is escaped."""
     db.execute("create table pair (a int, b text, primary key (b, a))")
     db.execute("insert into pair values (1, 'x,y')")
+    db.execute("select agent.attach('pair', 'model=gpt-4o, name=paired')")
     answer = user.types("why", "pair", r"x\,y,1", "--json").worked().json
     assert answer["present"] is True
     refused = user.types("why", "pair", "x")
