@@ -24,12 +24,11 @@ from walagent.store.runs import Spent
 
 _BUSY = 5.0  # seconds until a run is retried whose attachment a transaction was changing
 
-
 # A run that needs a person's attention is not lost among the others.
 _LEVELS: Final = {
-    RunState.FAILED: log.warning,
-    RunState.NEEDS_REVIEW: log.warning,
-    RunState.DEAD: log.error,
+    RunState.FAILED: "warning",
+    RunState.NEEDS_REVIEW: "warning",
+    RunState.DEAD: "error",
 }
 
 
@@ -146,8 +145,8 @@ class RunAttempt:
         metrics.run_duration_seconds.observe(elapsed)
         if self._is_attended:
             return  # a person sees the answer
-        record = _LEVELS.get(self.state, log.info) if self.state else log.info
-        record(
+        level = _LEVELS.get(self.state, "info") if self.state else "info"
+        getattr(log, level)(
             "run.processed",
             run_id=self.claim.run_id,
             kind=self.claim.kind,
