@@ -5,9 +5,9 @@
 -- each `run_as` role owns a function, its trampoline, which executes the statement it is given.  The trampolines' schema
 -- is closed to all roles but its owner, so that no role can alter its own.
 --
--- Two kinds of code are executed at the commit, after the trampoline has returned: deferred triggers that were deferred
--- again (before PostgreSQL 18) and cursors WITH HOLD.  They run as the login of the connection, so that login has no
--- privilege and is a member of no role; the transaction is read-only before it commits.  The functions of agent_signed
+-- Two kinds of code are executed at the commit, after the trampoline has returned: cursors WITH HOLD, which are therefore
+-- closed, and deferred triggers that were deferred again (before PostgreSQL 18).  Those run as the login of the
+-- connection, so it has no privilege and is a member of no role; the transaction is read-only before it commits.  The functions of agent_signed
 -- are granted to PUBLIC, for a grant to the login would be part of each dump, and its name differs on another server.
 -- They carry out only what the holder of agent_internal.secret has signed.
 --
@@ -352,12 +352,14 @@ begin
 end;
 $$;
 
--- End what code of others could still do in this transaction: nothing that is executed at the commit can write.
+-- End what code of others could still do in this transaction: no cursor WITH HOLD is left to be executed at the commit, and
+-- nothing else that is executed there can write.
 create function agent_internal.seal(_durable text)
     returns void
     language plpgsql
 as $$
 begin
+    execute 'close all';
     perform set_config('synchronous_commit', _durable, true), set_config('transaction_read_only', 'on', true);
 end;
 $$;
@@ -478,6 +480,7 @@ begin
     end if;
     execute format('select %s($1, $2, $3, $4, $5, true)', _through) into _result
       using _sql, _call -> 'arguments', _texts, coalesce(_call ->> 'path', ''), coalesce((_call -> 'rows')::boolean, false);
+    execute 'close all';
     return _result;
 end;
 $$;

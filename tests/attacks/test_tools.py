@@ -253,14 +253,17 @@ async def stage(
 
 
 async def test_code_of_others_gains_nothing(conn: AsyncConnection, dsn: str) -> None:
-    """From a tool, a trigger, a default, a type, a policy, an index or a cursor at the commit."""
+    """From a tool, a trigger, a default, a type, a policy or an index.
+
+    A cursor WITH HOLD would be executed at the commit, as the login: it is closed before.
+    """
     async with stage(conn, dsn, ["evil.tool"]) as s:
         assert await s.bench.answer("evil_tool", id=1) == "ok"
         assert await s.bench.answer("update_row", status="x") == "updated"
         await s.hear()
         assert s.loot == []
         login = await value(conn, "select agent_internal.tools_login()")
-        assert s.places.pop("cursor") == {login}
+        assert "cursor" not in s.places
         assert s.places.keys() >= {
             "tool", "trigger", "default", "generated column", "domain", "cast", "operator",
             "policy", "index",
@@ -473,7 +476,8 @@ async def test_code_of_others_gains_nothing_from_a_tool_in_python(
         assert await s.bench.answer("touch") == "touched"
         await s.hear()
         assert s.loot == []
-        assert s.places.keys() >= {"trigger", "tool", "cursor", "policy"}
+        assert s.places.keys() >= {"trigger", "tool", "policy"}
+        assert "cursor" not in s.places
     assert await column(conn, "select kind from agent.step") == ["result"]
 
 
