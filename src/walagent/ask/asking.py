@@ -261,10 +261,6 @@ class Asker:
         """
         return await self._resources.catalog.index()
 
-    async def count_tables(self) -> int:
-        """Read the schema again, and count its tables and columns."""
-        return (await self.index()).tables
-
     async def describe_schema(self, words: str) -> SchemaContext:
         """Describe what questions can be about: all of it, or what fits *words* best."""
         return await self._resources.catalog.describe(words)

@@ -16,18 +16,8 @@ HEADER: Final = 25  # bytes before the payload of an XLogData frame
 
 # Seconds from 1970-01-01 to PostgreSQL's epoch, 2000-01-01.
 _EPOCH: Final = 946_684_800
-_XLOG_HEAD = Struct(">QQq")
 _KEEPALIVE_BODY = Struct(">QqB")
 _STATUS = Struct(">cQQQqB")
-
-
-@dataclass(frozen=True, slots=True)
-class XLogData:
-    """One message of the output plugin."""
-
-    wal_start: Lsn
-    wal_end: Lsn
-    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +26,6 @@ class Keepalive:
 
     wal_end: Lsn
     reply_requested: bool
-
-
-Frame = XLogData | Keepalive
-
-
-def parse_frame(data: bytes) -> Frame:
-    """Parse one CopyData message.
-
-    Raises:
-        DecodeError: the frame is not valid.
-    """
-    match data[:1]:
-        case b"w" if len(data) >= HEADER:
-            start, end, _clock = _XLOG_HEAD.unpack_from(data, 1)
-            return XLogData(Lsn(start), Lsn(end), data[HEADER:])
-        case b"w":
-            raise DecodeError(f"XLogData frame of {len(data)} bytes", offset=len(data))
-        case _:
-            return parse_keepalive(data)
 
 
 def parse_keepalive(data: bytes) -> Keepalive:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from psycopg import AsyncConnection, sql
-from psycopg.errors import DuplicateObject
+from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
 
@@ -55,23 +54,6 @@ async def missing_publications(conn: AsyncConnection, names: Sequence[str]) -> S
     """Return those of *names* that do not exist, in order."""
     rows = await (await conn.execute(_MISSING, [list(names)])).fetchall()
     return [name for (name,) in rows]
-
-
-async def ensure_publication(conn: AsyncConnection, name: str) -> bool:
-    """Create an empty publication if it does not exist; changes of partitions are the root's.
-
-    Returns:
-        Whether it was created.
-    """
-    if not await missing_publications(conn, [name]):
-        return False
-    statement = sql.SQL("create publication {} with (publish_via_partition_root = true)")
-    try:
-        async with conn.transaction():
-            await conn.execute(statement.format(sql.Identifier(name)))
-    except DuplicateObject:  # created concurrently
-        return False
-    return True
 
 
 async def published_tables(conn: AsyncConnection, name: str) -> Sequence[PublishedTable]:

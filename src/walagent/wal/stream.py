@@ -184,11 +184,6 @@ class ReplicationStream:
             self._status_soon = self._loop.call_later(wait, self._send_status)
 
     @property
-    def drained(self) -> bool:
-        """Return whether the consumer has taken everything that was received."""
-        return self._dry and not self._buffer
-
-    @property
     def received(self) -> Lsn:
         """Return the position up to which everything was read."""
         return self._transactions.received

@@ -10,27 +10,22 @@ from tests.unit.wal import encode
 from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal.options import StreamOptions, start_command
-from walagent.wal.protocol import Keepalive, XLogData, parse_frame, status_update
-
-
-def test_a_data_frame_gives_its_positions_and_its_payload() -> None:
-    """Header and payload are told apart."""
-    frame = parse_frame(b"w" + struct.pack(">QQq", 10, 20, 0) + b"payload")
-    assert frame == XLogData(Lsn(10), Lsn(20), b"payload")
+from walagent.wal.protocol import Keepalive, parse_keepalive, status_update
 
 
 def test_a_keepalive_says_whether_it_wants_an_answer() -> None:
     """The flag is read, not guessed."""
-    assert parse_frame(encode.keepalive(30, reply=True)) == Keepalive(Lsn(30), reply_requested=True)
-    assert parse_frame(encode.keepalive(30)) == Keepalive(Lsn(30), reply_requested=False)
+    asks, rests = encode.keepalive(30, reply=True), encode.keepalive(30)
+    assert parse_keepalive(asks) == Keepalive(Lsn(30), reply_requested=True)
+    assert parse_keepalive(rests) == Keepalive(Lsn(30), reply_requested=False)
 
 
 @given(st.binary() | st.binary(max_size=40).map(lambda tail: b"k" + tail))
-def test_any_bytes_are_a_frame_or_a_decode_error(data: bytes) -> None:
+def test_any_bytes_are_a_keepalive_or_a_decode_error(data: bytes) -> None:
     """Nothing else is ever raised, and the offset lies within the bytes."""
     offset = 0
     try:
-        parse_frame(data)
+        parse_keepalive(data)
     except DecodeError as error:
         offset = error.offset
     assert 0 <= offset <= len(data)
