@@ -1,5 +1,6 @@
 """Select the database: option, environment, file, or else the embedded server."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -171,7 +172,7 @@ def _check(dsn: str, named_by: str) -> None:
 async def open_places(
     choice: DatabaseChoice | None, embedded: Embedded, *, create: bool, dbname: str | None = None
 ) -> AsyncGenerator[Places]:
-    """Yield the connection strings; an embedded server runs until the block ends.
+    """Yield the connection strings; an embedded server is kept running until the block ends.
 
     Args:
         create: create an embedded server if none exists.
@@ -194,10 +195,12 @@ async def open_places(
 
     server = EmbeddedServer(data_dir, embedded.bindir)
     await server.start()
+    dsn = server.dsn(dbname or "postgres")
+    keeping = asyncio.create_task(server.keep_running(), name="embedded server")
     try:
-        dsn = server.dsn(dbname or "postgres")
         yield Places(dsn, dsn, server)
     finally:
+        keeping.cancel()
         await server.stop()
 
 

@@ -1,7 +1,8 @@
 """Start and stop one embedded PostgreSQL, which several processes share.
 
 The first process becomes the owner and holds a lock file while it runs; later ones join.  The
-server ends with its owner, even after SIGKILL; committed data stays, and the next owner restarts.
+server ends with its owner, even after SIGKILL; committed data stays, and a process that still needs
+the server becomes its next owner.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
 
+from walagent.backoff import pause_after
+from walagent.concurrency import Periodic
 from walagent.embedded.cluster import prepare
 from walagent.embedded.identity import Identity, find_identity
 from walagent.embedded.ownership import log_path, open_log, try_lock
@@ -21,6 +24,9 @@ from walagent.embedded.paths import default_bindir, default_data_dir
 from walagent.embedded.postmaster import MARK, PORT, Postmaster, is_ours, read_postmaster
 from walagent.embedded.sockets import remove_socket_dir, socket_dir
 from walagent.errors import PreconditionError
+from walagent.log import log
+
+_CHECK = 0.5  # seconds between looks at postmaster.pid, while clients reconnect with backoff
 
 # The kernel signals the server when the *thread* that started it ends.  This thread ends with the
 # interpreter.  One thread for all servers is enough: starting and stopping are rare.
@@ -80,9 +86,35 @@ class EmbeddedServer:
         """
         await asyncio.get_running_loop().run_in_executor(_launcher, self._start)
 
+    async def keep_running(self) -> None:
+        """Start or join the server again after it ended: with its owner, or by a crash.
+
+        If an operator started it, only an operator starts it again.
+        """
+        failures = 0
+        async for _ in Periodic(_CHECK, at_once=False):
+            if self._is_running() or not is_ours(self.data_dir):
+                continue
+            try:
+                await self.start()
+            except PreconditionError as error:
+                failures += 1
+                log.warning("embedded.start_failed", error=error)
+                await asyncio.sleep(pause_after(failures))
+            else:
+                failures = 0
+                log.info("embedded.restarted", owned=self.owned)
+
     async def stop(self) -> None:
         """Stop the server if this object started it."""
         await asyncio.get_running_loop().run_in_executor(_launcher, self._stop)
+
+    def _is_running(self) -> bool:
+        """Return whether the server runs and does not shut down, without connecting to it."""
+        if self._process is not None and self._process.poll() is not None:
+            return False
+        found = read_postmaster(self.data_dir)
+        return found is not None and found.status == "ready" and found.alive
 
     def _start(self) -> None:
         if self._process is not None and self._still_answers(self._process):

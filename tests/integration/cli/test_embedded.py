@@ -1,5 +1,7 @@
 """Without any database named: the embedded one, made, joined, and reached by other programs."""
 
+import asyncio
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -9,6 +11,8 @@ import pytest
 
 from tests.integration.cli.user import User, until
 from walagent.embedded.paths import default_bindir
+from walagent.embedded.postmaster import read_postmaster
+from walagent.embedded.server import EmbeddedServer
 from walagent.errors import PreconditionError
 
 OFF = "http: {enabled: false}\nlog: {format: json}\n"
@@ -48,6 +52,24 @@ def test_run_needs_nothing_but_itself(user: User) -> None:
     assert gone.code == 3
     assert "no embedded server" in gone.err
     assert user.types("runs", "--json").worked().json == []  # started for the question alone
+
+
+def test_run_outlives_the_owner_of_the_server(user: User) -> None:
+    """A shorter command started it and stops it: the daemon starts it again, also after a crash."""
+    user.types("init").worked()
+    owner = EmbeddedServer(user.folder / "home" / "postgres")
+    asyncio.run(owner.start())
+    with user.starts("run") as daemon:
+        daemon.says('"reader.streaming"')
+        asyncio.run(owner.stop())
+        daemon.says('"reader.streaming"', times=2)
+        postmaster = read_postmaster(owner.data_dir)
+        assert postmaster is not None
+        os.kill(postmaster.pid, signal.SIGKILL)
+        daemon.says('"reader.streaming"', times=3)
+        assert user.types("runs", "--json").worked().json == []
+        assert daemon.ends(signal.SIGTERM) == 0
+    assert user.types("dsn").code == 3
 
 
 def test_psql_reaches_it_also_when_nothing_runs(user: User) -> None:

@@ -112,10 +112,10 @@ class Started:
     stdout: IO[bytes]
     log: Path
 
-    def says(self, words: str) -> str:
-        """Wait until it has said *words* on stderr; give all that it said."""
+    def says(self, words: str, *, times: int = 1) -> str:
+        """Wait until it has said *words* on stderr that often; give all that it said."""
         deadline = time.monotonic() + PATIENCE
-        while words not in (said := self.log.read_text()):
+        while (said := self.log.read_text()).count(words) < times:
             assert self.process.poll() is None, f"ended with {self.process.returncode}: {said}"
             assert time.monotonic() < deadline, f"never said {words!r}: {said}"
             time.sleep(0.02)
