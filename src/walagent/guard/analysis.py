@@ -37,6 +37,7 @@ Connection = AsyncConnection[Any]
 EXTENSION: Final = "extension "  # before the name of one, in a list of functions
 
 _PARAMETER: Final = re.compile(r"\$(\d+)")
+_QUOTE: Final = re.compile(r"'|\$(?![0-9])")  # how a literal starts; a parameter does not
 _ANY_TYPE: Final = "42P18"  # indeterminate_datatype
 _LONG: Final = 20_000  # characters of a rule that is read in a thread; a million take a second
 _LONGEST: Final = 10_000_000
@@ -272,7 +273,7 @@ class _RuleChecker:
         rule = row["rule"]
         if rule is None:
             of_extension = row["extension"] in allowlist.TRUSTED_EXTENSIONS
-            if "'" in row["source"] and self._unsafe and not of_extension:
+            if self._unsafe and not of_extension and _QUOTE.search(row["source"]):
                 raise StatementRefusedError(
                     f"{inside}its literals cannot be checked before they are converted"
                 )

@@ -12,25 +12,27 @@ from typing import Final
 
 from walagent.errors import StatementRefusedError
 
+# As in scan.l: every character beyond ASCII is a letter, also a space or digit.
 _TOKEN: Final = re.compile(
     r"""
       (?P<blank>\s+|--[^\n\r]*)
     | (?P<comment>/\*)
     | (?P<bits>[bBxX]'[^']*')
     | (?P<text>(?:[nN]|[uU]&)?'(?:[^']|'')*'|[eE]'(?:[^'\\]|\\.|'')*')
-    | (?P<dollar>\$(?P<tag>(?:[^\W\d]\w*)?)\$.*?\$(?P=tag)\$)
+    | (?P<dollar>\$(?P<tag>(?:[A-Za-z_\x80-\U0010ffff][\w\x80-\U0010ffff]*)?)\$.*?\$(?P=tag)\$)
     | (?P<parameter>\$\d)
-    | (?P<name>(?:[uU]&)?"(?:[^"]|"")*"|[^\W\d][\w$]*)
+    | (?P<name>(?:[uU]&)?"(?:[^"]|"")*"|[A-Za-z_\x80-\U0010ffff][\w$\x80-\U0010ffff]*)
     | (?P<number>\.?\d[\w.]*(?:(?<=[eE])[-+]\d+)?)
     | (?P<operator>(?:(?!--|/\*)[-+*/<>=~!@\#%^&|`?:])+)
     | (?P<rest>.)
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 _CONTINUED: Final = re.compile(
-    r"[^\S\n\r]*(?:--[^\n\r]*)?[\n\r](?:\s|--[^\n\r]*[\n\r])*'((?:[^']|'')*)'"
+    r"[^\S\n\r]*(?:--[^\n\r]*)?[\n\r](?:\s|--[^\n\r]*[\n\r])*'((?:[^']|'')*)'", re.ASCII
 )
-_UESCAPE: Final = re.compile(r"\s*uescape\s*'[^']'", re.IGNORECASE)
+_UESCAPE: Final = re.compile(r"\s*uescape\s*'[^']'", re.ASCII | re.IGNORECASE)
+_NAMED: Final = re.compile(r'[A-Za-z_\x80-\U0010ffff]|"')
 
 
 def _words(text: str) -> frozenset[str]:
@@ -46,11 +48,11 @@ _BEFORE: Final = _words(
     union using value values when where zone
     """
 )
-# Types that the grammar names: never a user's, unless qualified.
+# Words that end a type of the grammar: never a user's, unless qualified.
 _TYPES: Final = _words(
     """
-    bigint bit boolean char character dec decimal double float int integer interval nchar numeric
-    precision real smallint time timestamp varchar varying
+    bigint bit boolean char character dec decimal float int integer interval nchar numeric
+    precision real smallint time timestamp varchar
     """
 )
 
@@ -118,7 +120,9 @@ def _is_of_grammar(before: Sequence[str]) -> bool:
         at -= 1
     words = [word.lower() for word in before[max(0, at - 4) : at]]
     if words[-2:] == ["extract", "("]:  # a name of a field
-        return True
+        return words[-3:-2] != ["."]
+    if words[-1:] == ["varying"]:  # alone, it can name a user's type
+        return words[-2:-1] in (["bit"], ["char"], ["character"], ["nchar"])
     if words[-1:] == ["zone"]:
         return words[-2:-1] == ["time"] and words[-3:-2] in (["with"], ["without"])
     return bool(words) and words[-1] in _TYPES and words[-2:-1] != ["."]
@@ -126,9 +130,9 @@ def _is_of_grammar(before: Sequence[str]) -> bool:
 
 def _type_name(out: list[str]) -> str:
     """Remove and return the name of a type that precedes a literal; "" if none does."""
-    if not out or not re.match(r'[^\W\d]|"', out[-1]) or out[-1].lower() in _BEFORE:
+    if not out or not _NAMED.match(out[-1]) or out[-1].lower() in _BEFORE:
         return ""
     name = [out.pop()]
-    while len(out) > 1 and out[-1] == "." and re.match(r'[^\W\d]|"', out[-2]):
+    while len(out) > 1 and out[-1] == "." and _NAMED.match(out[-2]):
         name += [out.pop(), out.pop()]
     return "".join(reversed(name))

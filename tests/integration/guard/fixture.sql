@@ -103,6 +103,10 @@ end $$;
 create domain checked as text check (spring_check(value));
 create domain harmless as integer check (value between 0 and 1000000);
 create type holder as (value checked);
+create type "double" as (value checked);
+create type "varying" as (value checked);
+create type "varchar " as (value checked);  -- a no-break space is a letter to PostgreSQL
+create function public.extract(holder) returns integer language sql immutable as 'select 1';
 create type range_of_numbers as range (subtype = numeric);
 create table held (id integer, value harmless, many checked[], one holder);
 insert into held (id, value) values (1, 7);
@@ -123,6 +127,7 @@ create function reads_setting() returns text language sql stable as $$ select cu
 create function sets_role() returns text language sql stable as $$ select set_config('role', 'none', false) $$;
 create function as_owner() returns bigint language sql stable security definer as 'select count(*) from customer';
 create function parses() returns holder language sql immutable as $$ select '(x)'::holder $$;
+create function parses_dollars() returns holder language sql immutable as 'select $a$(x)$a$::holder';
 create function elsewhere() returns text language sql stable set search_path = shadow as $$ select lower('X') $$;
 create function two_statements() returns integer language sql stable as 'select spring_stable(''x''); select 1';
 create function closes() returns integer language sql stable as 'select 1; end; select spring(''x'')';

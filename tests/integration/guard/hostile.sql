@@ -289,6 +289,9 @@ select U&'!0028x)' uescape '!'::holder
 select $a$(x)$a$::holder
 select $a$(x)$a$::public."holder"
 select public.holder '(x)'
+select double '(x)'
+select varying '(x)'
+select public.extract('(x)')
 select "holder" '(x)'
 select holder/**/'(x)'
 select '('/**/::holder
@@ -328,6 +331,7 @@ select reads_setting()
 select sets_role()
 select as_owner()
 select parses()
+select parses_dollars()
 select elsewhere()
 select two_statements()
 select closes()

@@ -36,6 +36,17 @@ async def test_what_could_do_harm_is_refused(
     assert await rows(conn, TRACES) == before
 
 
+async def test_a_letter_that_looks_like_a_space_does_not_hide_a_type(
+    reader: AsyncConnection, conn: AsyncConnection
+) -> None:
+    """To PostgreSQL, a no-break space is a letter of a name or of a dollar quote's tag."""
+    before = await rows(conn, TRACES)
+    for text in ("select varchar\u00a0 '(x)'", "select $\u00a0$(x)$\u00a0$::holder"):
+        with pytest.raises(StatementRefusedError):
+            await Guard(reader).evaluate(text)
+    assert await rows(conn, TRACES) == before
+
+
 async def test_honest_questions_are_answered(reader: AsyncConnection) -> None:
     """Analytics of every kind, and the catalog."""
     guard = Guard(reader)
