@@ -4,6 +4,7 @@ PostgreSQL limits a value to 1 GB and the memory of a session not at all.  It co
 constant when it plans.  What depends on rows is not estimated: time and their number bound it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Final
@@ -18,9 +19,12 @@ _OF_COLUMN: Final = 32  # bytes, as PostgreSQL assumes of a column without stati
 
 # OIDs of functions, from pg_proc.dat.
 _REPEAT: Final = frozenset({1622})
-_PAD: Final = frozenset({873, 874, 879, 880})
+_PAD: Final = frozenset({873, 874, 879, 880, 668, 1683, 1685, 2075})  # also char(n), bit(n)
 _FILL: Final = frozenset({1193, 1286})  # array_fill
 _REPLACE: Final = frozenset({2087, 2284, 2285, 6251, 6252, 6253})
+_JOIN: Final = frozenset({384, 395})  # array_to_string
+# quote_ident, quote_literal, quote_nullable, encode, to_json, to_jsonb
+_DOUBLE: Final = frozenset({1282, 1283, 1285, 1289, 1290, 1946, 3176, 3787})
 _FORMAT: Final = frozenset({3539, 3540})
 _LENGTH: Final = frozenset({1317, 1381, 1374, 720})
 _SUM: Final = frozenset({176, 177, 178, 179, 463, 837, 1274, 1278, 181, 464, 1275, 1279,
@@ -29,7 +33,8 @@ _PRODUCT: Final = frozenset({141, 152, 170, 171, 465, 839, 1276, 1280, 1726})
 _CAST: Final = frozenset({313, 314, 480, 481, 714, 754,  # between integers
                          1740, 1744, 1779, 1781, 1782, 1783, 1707, 1708, 1397, 1705})  # fmt: skip
 
-_MAX: Final = frozenset({"COALESCEEXPR", "MINMAXEXPR", "CASEEXPR", "CASEWHEN", "ARRAYEXPR"})
+_PARTS: Final = frozenset({"COALESCEEXPR", "MINMAXEXPR", "CASEEXPR", "CASEWHEN", "ARRAYEXPR",
+                           "ROWEXPR", "JSONCONSTRUCTOREXPR", "XMLEXPR"})  # fmt: skip
 _TEXTS: Final = pgtypes.TEXTS | {pgtypes.BYTEA, 705}  # 705: unknown
 
 
@@ -92,10 +97,13 @@ class Sizes:
                 return self._output(node.node("subselect"), 0)
             case "QUERY":
                 return Size()
-            case kind if kind in _MAX:
+            case kind if kind in _PARTS:
                 sizes = self._all(node)
                 width = sum(size.width for size in sizes)
                 return Size(_largest(sizes), width)
+            case "COERCEVIAIO":  # it can quote: a text in a row in a row
+                sizes = self._all(node)
+                return Size(_largest(sizes), sum(2 * size.width for size in sizes))
             case _:
                 sizes = self._all(node)
                 return Size(_largest(sizes), max((size.width for size in sizes), default=0))
@@ -113,16 +121,31 @@ class Sizes:
         elif function in _PAD:
             grown = max(width, 4 * count)
         elif function in _FILL:
-            grown = (given[0].width + 8) * _elements(node)
+            grown = (given[0].width + 8) * self._elements(node)
         elif function in _REPLACE:
             grown = given[0].width * max(1, *(size.width for size in given[1:]))
+        elif function in _JOIN:
+            grown = given[0].width * (1 + given[1].width)
+        elif function in _DOUBLE:
+            grown = 2 * width
         elif function in _FORMAT:
-            grown = width + _widest_field(node)
+            grown = _formatted(node, given)
         if grown > max(width, _OF_COLUMN):
             self._total += grown
         if self._total > TOTAL:
             grown = max(grown, self._total)
         return Size(_number(function, given, width), grown)
+
+    def _elements(self, node: Node) -> float:
+        """Return how many elements array_fill makes: the product of its dimensions."""
+        args = node.nodes.get("args", [])
+        dimensions = args[1] if len(args) > 1 else None
+        if dimensions is None or dimensions.kind != "ARRAYEXPR":
+            return 1 if dimensions is None or dimensions.kind != "CONST" else inf
+        product = 1.0
+        for each in dimensions.nodes.get("elements", []):
+            product *= max(1.0, self._of(each).number or 1.0)
+        return product
 
     def _column(self, node: Node) -> Size:
         """Estimate a column: of a subquery, VALUES or a function by what these compute."""
@@ -224,24 +247,18 @@ def octets(node: Node) -> bytes:
     return bytes(int(word) % 256 for word in words[2:-1])
 
 
-def _elements(node: Node) -> float:
-    """Return how many elements array_fill makes: the product of the integers of its dimensions."""
-    args = node.nodes.get("args", [])
-    dimensions = args[1] if len(args) > 1 else None
-    if dimensions is None or dimensions.kind != "ARRAYEXPR":
-        return 1 if dimensions is None or dimensions.kind != "CONST" else inf
-    product = 1.0
-    for each in dimensions.nodes.get("elements", []):
-        product *= max(1.0, _constant(each).number or 1.0) if each.kind == "CONST" else 1.0
-    return product
-
-
-def _widest_field(node: Node) -> float:
-    """Return the largest number in the format of format(), which can be a width."""
-    args = node.nodes.get("args", [])
-    text = octets(args[0]) if args and args[0].kind == "CONST" else b""
-    digits = "".join(chr(octet) if 48 <= octet <= 57 else " " for octet in text).split()  # noqa: PLR2004 - 0 to 9
-    return float(max((int(word[:12]) for word in digits), default=0))
+def _formatted(node: Node, given: Sequence[Size]) -> float:
+    """Bound what format() returns: a field can repeat any argument, quoted, and have a width."""
+    text = node.nodes["args"][0]
+    if text.kind != "CONST":  # constant, but not known
+        return inf if given[0].number is not None else sum(size.width for size in given)
+    content = octets(text)
+    if b"*" in content:  # an argument is a width
+        return inf
+    digits = "".join(chr(octet) if 48 <= octet <= 57 else " " for octet in content).split()  # noqa: PLR2004 - 0 to 9
+    widest = max((float(word[:12]) for word in digits), default=0)
+    argument = max((size.width for size in given[1:]), default=0)
+    return len(content) + content.count(b"%") * max(widest, 2 * argument)
 
 
 def _spelled(size: float) -> str:

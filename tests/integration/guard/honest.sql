@@ -192,3 +192,5 @@ select * from priced
 select pg_is_in_recovery(), pg_function_is_visible('spring'::regproc)
 select name, default_version from pg_available_extensions limit 1
 select proname, provolatile, pg_get_function_arguments(oid) from pg_proc where proname = 'full_price'
+select array_to_string(array_agg(name order by id), ', '), encode(sha256('x'), 'hex'), quote_literal(min(name)) from customer
+select 'a'::char(10), 5::bit(16), 'x'::character varying(5), double precision '1.5', format('%-20s|%5s', 'a', 'b')

@@ -317,7 +317,16 @@ select repeat('x', n) from generate_series(1000000000, 1000000000) n
 select repeat(name, 100000000) from customer
 select lpad('x', 500000000), rpad(name, 500000000, 'ab') from customer
 select array_fill(0, array[30000, 30000])
+select array_fill(0, array[9999 + 1, 9999 + 1])
+select array_to_string(array_fill(1, array[30000]), repeat('x', 30000))
 select format('%900000000s', 'x')
+select quote_literal(quote_literal(quote_literal(quote_literal(repeat('''', 200000)))))
+select row(x, x, x, x, x, x, x, x)::text as x from (select row(x, x, x, x, x, x, x, x)::text as x from (select row(x, x, x, x, x, x, x, x)::text as x from (select row(x, x, x, x, x, x, x, x)::text as x from (select row(x, x, x, x, x, x, x, x)::text as x from (select row(x, x, x, x, x, x, x, x)::text as x from (select row(x, x, x, x, x, x, x, x)::text as x from (select row(x, x, x, x, x, x, x, x)::text as x from (select 'x' as x) q) q) q) q) q) q) q) q
+select format('%*s', 900000000, 'x')
+select format('%' || '900000000s', 'x')
+select format(repeat('%1$s', 200000), repeat('x', 200000))
+select replace('x'::char(10000000), ' ', repeat('x', 90))
+select replace(1::bit(80000000)::text, '0', repeat('x', 10))
 select replace(repeat('a', 100000), 'a', repeat('b', 100000))
 select regexp_replace(repeat('a', 100000), 'a', repeat('b', 100000), 'g')
 select repeat('a', 1000000) || repeat('b', 1000000) || name from customer
