@@ -29,6 +29,18 @@ _ENLARGING: Final = frozenset(
         "generate_series",
     )
 )
+# Functions that put one argument into another several times.
+_MULTIPLYING: Final = frozenset(
+    (
+        "replace",
+        "regexp_replace",
+        "list_transform",
+        "list_apply",
+        "array_transform",
+        "array_apply",
+        "apply",
+    )
+)
 
 
 def check_size(database: "DuckDBPyConnection", query: str) -> None:
@@ -59,6 +71,8 @@ def _times(node: Any, largest: float) -> float:  # noqa: ANN401 - JSON
     fields = _fields(node)
     if fields.get("type") == "TABLE_FUNCTION":
         node = fields["function"]["arguments"]  # it makes rows, which count
+    if fields.get("function_name") in _MULTIPLYING:
+        return prod(_times(each, largest) for each in _below(fields.get("arguments")))
     times = max((_times(each, largest) for each in _below(node)), default=1.0)
     if fields.get("function_name") in _ENLARGING:
         own = list(_numbers(fields.get("arguments")))

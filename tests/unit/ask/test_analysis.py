@@ -213,12 +213,21 @@ def test_no_file_is_read_where_it_runs(tmp_path: Path, monkeypatch: pytest.Monke
         "select lpad('x', 1000000000, ' ')",
         "select length(repeat('x', 1000000000)) from sales",
         "select range(1000000000)",
+        "select replace(repeat('a', 30000), 'a', repeat('b', 30000))",
+        "select regexp_replace(repeat('a', 30000), 'a', repeat('b', 30000), 'g')",
+        "select list_transform(range(30000), lambda x: repeat('b', 30000))",
     ],
 )
 def test_large_values_are_refused(sql: str) -> None:
     """Before they are computed: the memory limit does not count them."""
     with pytest.raises(InvalidCallError, match="smaller"):
         ran(SALES, sql=sql)
+
+
+def test_small_values_are_repeated() -> None:
+    """Constants elsewhere in the statement do not count."""
+    found = ran(SALES, sql="select replace(repeat('ab', 3), 'a', lpad('-', 2, ' ')), 3000000 * 1")
+    assert texts(found) == [(" -b -b -b", "3000000")]
 
 
 def test_values_and_results_are_cut() -> None:
