@@ -24,13 +24,15 @@ Network = IPv4Network | IPv6Network
 
 # Prefixes of IPv6 addresses that have an IPv4 address in their last 32 bits (RFC 6052, RFC 8215).
 _TRANSLATED: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
-# Networks that some versions of `ipaddress` take for global ones.
+# Networks that some versions of `ipaddress` take for global ones, and the address at which Azure's
+# machines reach their platform.
 _SPECIAL: Final = (
     *(
         ip_network(each)
-        for each in ("0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24")
+        for each in ("0.0.0.0/8", "100.64.0.0/10", "168.63.129.16/32", "192.0.0.0/24")
     ),
-    *(ip_network(each) for each in ("198.18.0.0/15", "100::/64", "2001::/23", "5f00::/16")),
+    *(ip_network(each) for each in ("192.88.99.0/24", "198.18.0.0/15", "100::/64", "2001::/23")),
+    *(ip_network(each) for each in ("3fff::/20", "5f00::/16")),
 )
 
 
