@@ -218,6 +218,7 @@ begin
         raise exception 'tool "%": http: headers must be an object of strings, without Host, Content-Length, Transfer-Encoding and Connection',
             new.name using errcode = 'WA011';
     elsif coalesce(new.http ->> 'idempotency_header', 'x') !~ '^[A-Za-z0-9-]+$'
+          or lower(new.http ->> 'idempotency_header') in ('host', 'content-length', 'transfer-encoding', 'connection')
           or jsonb_typeof(coalesce(new.http -> 'max_bytes', '1')) <> 'number'
           or coalesce((new.http ->> 'max_bytes')::numeric, 1) not between 1 and 1048576 then
         raise exception 'tool "%": http: idempotency_header must be a header''s name, and max_bytes a number up to 1048576',

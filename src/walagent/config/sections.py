@@ -4,6 +4,7 @@ import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -195,6 +196,11 @@ def _is_host(value: str) -> str:
     return value
 
 
+def _has_port(value: str) -> str:
+    _ = urlsplit(value).port  # raises ValueError for 70000, or an invalid address in brackets
+    return value
+
+
 _HOST = r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])"
 HttpHost = Annotated[str, AfterValidator(_is_host)]
 Network = Annotated[str, AfterValidator(_is_network)]
@@ -216,7 +222,7 @@ class HttpToolEntry(Part):
     `{argument}` in the URL, the headers and the body is an argument of the tool.
     """
 
-    url: str = Field(pattern=_URL)
+    url: Annotated[str, AfterValidator(_has_port)] = Field(pattern=_URL)
     """The URL; its host is literal."""
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] = "POST"
     """The method."""

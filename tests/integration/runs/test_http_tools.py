@@ -223,6 +223,8 @@ async def test_the_schema_follows_from_the_template(conn: AsyncConnection) -> No
         ("https://api.example/", {"headers": {"X": 1}}, "headers must be"),
         ("https://api.example/", {"headers": ["X"]}, "headers must be"),
         ("https://api.example/", {"idempotency_header": "a b"}, "idempotency_header"),
+        ("https://api.example/", {"idempotency_header": "host"}, "idempotency_header"),
+        ("https://api.example/", {"idempotency_header": "Content-Length"}, "idempotency_header"),
         ("https://api.example/", {"max_bytes": 10**9}, "max_bytes"),
         ("https://api.example/", {"max_bytes": "many"}, "max_bytes"),
     ],
@@ -275,6 +277,8 @@ async def test_a_name_of_another_tool_is_refused(conn: AsyncConnection) -> None:
     ("entry", "said"),
     [
         ({"url": "https://{host}/"}, "url"),
+        ({"url": "https://a.example:70000/"}, "[Pp]ort"),
+        ({"url": "https://[::1::2]/"}, "address"),
         ({"url": "https://a.example/", "arguments": {"x": {}}}, "argument x is not in"),
         ({"url": "https://a.example/", "networks": "10.0.0.1/8"}, "host bits"),
     ],

@@ -97,10 +97,14 @@ class HttpTools:
         """Return what calls *tool*.
 
         Raises:
-            ToolFailedError: the configuration does not allow its host, or its secrets there.
+            ToolFailedError: the configuration does not allow its host, or its secrets there; or
+                its URL has no such host or port.
         """
         made = HttpTool.of(tool)
-        host = host_of(made.url)
+        try:
+            host = host_of(made.url)
+        except ValueError as error:
+            raise ToolFailedError(f"invalid URL: {error}") from error
         rules = self._hosts.get(host)
         if rules is None:
             raise ToolFailedError(

@@ -48,16 +48,21 @@ async def send(
         tls: the certificates that are trusted.  Default: those that models use.
 
     Raises:
-        ToolFailedError: nothing was sent, or the answer is a redirect.
+        ToolFailedError: nothing was sent, as for a URL that is too long, or the answer is a
+            redirect.
         OutcomeUnknownError: it was sent, and the answer is missing or an error of the server.
     """
     refused: Exception | None = None
+    try:
+        url = httpx2.URL(request.url)
+    except httpx2.InvalidURL as error:
+        raise ToolFailedError("the URL of the request is invalid or too long") from error
     async with httpx2.AsyncClient(
         verify=tls or ssl_context(), trust_env=False, follow_redirects=False, timeout=limits.seconds
     ) as client:
         for address in addresses:
             try:
-                return await _exchange(client, request, address, limits.most)
+                return await _exchange(client, request, url, address, limits.most)
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
                 refused = error
     host = urlsplit(request.url).hostname
@@ -65,13 +70,13 @@ async def send(
 
 
 async def _exchange(
-    client: httpx2.AsyncClient, request: HttpRequest, address: Address, most: int
+    client: httpx2.AsyncClient, request: HttpRequest, url: httpx2.URL, address: Address, most: int
 ) -> Said:
     parts = urlsplit(request.url)
     host = parts.hostname or ""
     built = client.build_request(
         request.method,
-        httpx2.URL(request.url).copy_with(host=str(address)),
+        url.copy_with(host=str(address)),
         headers={
             "User-Agent": f"walagent/{__version__}",
             "Accept-Encoding": "identity",
@@ -89,7 +94,7 @@ async def _exchange(
             await response.aclose()
     except (httpx2.ConnectError, httpx2.ConnectTimeout):
         raise
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except httpx2.HTTPError as error:
         raise OutcomeUnknownError(f"{host}: {type(error).__name__}") from error
     if said.status >= _SERVER_ERROR:
         raise OutcomeUnknownError(f"{host} answered HTTP {said.status}")

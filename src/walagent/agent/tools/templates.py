@@ -56,12 +56,12 @@ def show_url(template: str, values: Mapping[str, Json]) -> str:
 
 
 def fill_header(template: str, values: Mapping[str, Json], secret: Secret) -> str:
-    """Fill the value of a header.
+    """Fill the value of a header, without the blanks around it, which are not part of a value.
 
     Raises:
         ToolFailedError: a value has a line break, or a character that a header cannot have.
     """
-    filled = _fill(template, lambda name: _text(values[name]), secret)
+    filled = _fill(template, lambda name: _text(values[name]), secret).strip(" ")
     if not filled.isascii() or not filled.isprintable():
         raise ToolFailedError("the value of a header must be printable ASCII, on one line")
     return filled

@@ -209,6 +209,28 @@ async def test_no_argument_names_a_secret() -> None:
     assert json.loads(got.body) == {"text": "{secret:TOKEN}"}
 
 
+async def test_an_argument_that_no_request_can_carry_is_an_error_of_the_call() -> None:
+    """A row can be longer than any URL; nothing was sent, so the outcome is known."""
+    async with web() as server:
+        made = tool(f"http://127.0.0.1:{server.port}/{{text}}", body=None)
+        with pytest.raises(ToolFailedError, match="too long"):
+            await called(tools(server.port), made, text="x" * 70_000)
+        assert server.connections == 0
+
+
+async def test_blanks_around_the_value_of_a_header_are_not_sent() -> None:
+    """They are no error of the protocol, after which the outcome would be unknown."""
+    got = await sent({"headers": {"X": "{text}"}}, text=" a b ")
+    assert got.headers["x"] == "a b"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:70000/", "http://[::1::2]/"])
+def test_a_url_without_a_port_or_address_is_an_error_of_the_call(url: str) -> None:
+    """A row of agent.tool can have one."""
+    with pytest.raises(ToolFailedError, match="invalid URL"):
+        tools(1).callee(tool(url))
+
+
 async def test_no_argument_adds_a_header_or_a_request() -> None:
     """The call is refused before anything is sent."""
     async with web() as server:
