@@ -15,6 +15,7 @@ from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
 from walagent.wal.slots import (
     Blocker,
+    check_use,
     identify_system,
     inspect_slot,
     new_slot,
@@ -39,7 +40,8 @@ async def ensure_slot(
     Raises:
         DatabaseLostError: the server is a standby, which can be promoted.
         PreconditionError: the publications were altered, and only the schema's owner can fix them;
-            or the server or the role does not meet the requirements for a slot.
+            the slot is that of another database or plugin; or the server or the role does not meet
+            the requirements for a slot.
     """
     await _refuse_standby(conn)
     checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
@@ -79,6 +81,7 @@ async def _begin(
     """Create the checkpoint of the existing slot, or of a new one."""
     state = await inspect_slot(conn, settings.slot)
     if state is not None:
+        check_use(state, settings.plugin, conn.info.dbname)
         await _open(conn, replication_dsn, settings, state.confirmed or Lsn(0), None, _UNKNOWN)
         return
     if await gaps.may_publish(conn):

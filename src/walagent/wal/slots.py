@@ -136,6 +136,25 @@ async def inspect_slot(conn: AsyncConnection, name: str) -> SlotState | None:
     )
 
 
+def check_use(state: SlotState, plugin: Plugin, database: str) -> None:
+    """Check that a slot was created for *database*, with *plugin*.
+
+    Raises:
+        PreconditionError: it was not.
+    """
+    if state.database != database:
+        raise PreconditionError(
+            f'slot "{state.name}" belongs to database "{state.database}", expected "{database}"',
+            hint="A slot belongs to one database, and all databases of a server share slot names."
+            " Use --slot NAME or replication.slot.",
+        )
+    if state.plugin != plugin:
+        raise PreconditionError(
+            f'slot "{state.name}" uses plugin "{state.plugin}", expected "{plugin}"',
+            hint="Use --slot NAME or replication.slot to name another slot.",
+        )
+
+
 async def check_slot(
     conn: AsyncConnection, name: str, *, plugin: Plugin, checkpoint: Lsn | None = None
 ) -> SlotState:
@@ -150,12 +169,7 @@ async def check_slot(
     state = await inspect_slot(conn, name)
     if state is None:
         raise GapError(f'slot "{name}" does not exist', hint=LOST)
-    if state.plugin != plugin or state.database != conn.info.dbname:
-        raise PreconditionError(
-            f'slot "{name}" uses plugin "{state.plugin}" in database "{state.database}", '
-            f'expected "{plugin}" in "{conn.info.dbname}"',
-            hint="All databases of a server share slot names. Use --slot NAME or replication.slot.",
-        )
+    check_use(state, plugin, conn.info.dbname)
     if state.wal_status == "lost" or state.invalidated:
         why = state.invalidated or "WAL lost"
         raise GapError(f'slot "{name}" is invalidated: {why}', hint=LOST)

@@ -270,7 +270,10 @@ def test_each_database_of_a_server_has_a_slot_of_its_own(user: User, empty: str)
     with empty_database(empty) as other:
         refused = user.types("init", "--dsn", other)
         assert refused.code == 3
+        assert "belongs to database" in refused.err
         assert "--slot NAME" in refused.err
+        with psycopg.connect(other) as conn:
+            assert conn.execute("select count(*) from agent.checkpoint").fetchone() == (0,)
         name = f"{slot}_2"
         assert (
             f"slot {name} is ready"

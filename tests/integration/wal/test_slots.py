@@ -162,8 +162,9 @@ async def test_a_slot_of_another_plug_in_or_database_is_refused(
     with pytest.raises(PreconditionError, match="test_decoding"):
         await check_slot(conn, name, plugin="pgoutput")
     async with await AsyncConnection.connect(server, autocommit=True) as other:
-        with pytest.raises(PreconditionError, match="database"):
+        with pytest.raises(PreconditionError, match="belongs to database") as caught:
             await check_slot(other, name, plugin="pgoutput")
+        assert "--slot NAME" in caught.value.hint
 
 
 async def test_a_slot_that_is_read_names_its_reader(conn: AsyncConnection, dsn: str) -> None:
