@@ -189,6 +189,17 @@ def test_compose_takes_secrets_from_outside() -> None:
                 assert value.startswith("/run/secrets/")
 
 
+def test_nobody_else_can_read_the_secrets_that_compose_reads(tmp_path: Path) -> None:
+    """The users of the containers can read the files; others cannot enter the folder."""
+    comments = (ROOT / "docker-compose.yml").read_text().split("docker compose up")[0]
+    commands = [line.removeprefix("#   ") for line in comments.splitlines() if "secrets" in line]
+    script = "\n".join(command for command in commands if not command.startswith("#"))
+    subprocess.run(["sh", "-ec", f"umask 022\n{script}"], cwd=tmp_path, check=True)
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    for name in ("postgres/walagent_password", "walagent/DATABASE_URL"):
+        assert (tmp_path / "secrets" / name).stat().st_mode & 0o777 == 0o644
+
+
 def test_compose_runs_the_daemon_without_a_superuser() -> None:
     """Its role is made with the database, and it gets no other password."""
     script = (ROOT / "deploy" / "postgres" / "create-role").read_text()
