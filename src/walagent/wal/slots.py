@@ -142,16 +142,20 @@ def check_use(state: SlotState, plugin: Plugin, database: str) -> None:
     Raises:
         PreconditionError: it was not.
     """
+    _check_database(state, database)
+    if state.plugin != plugin:
+        raise PreconditionError(
+            f'slot "{state.name}" uses plugin "{state.plugin}", expected "{plugin}"',
+            hint="Use --slot NAME or replication.slot to name another slot.",
+        )
+
+
+def _check_database(state: SlotState, database: str) -> None:
     if state.database != database:
         raise PreconditionError(
             f'slot "{state.name}" belongs to database "{state.database}", expected "{database}"',
             hint="A slot belongs to one database, and all databases of a server share slot names."
             " Use --slot NAME or replication.slot.",
-        )
-    if state.plugin != plugin:
-        raise PreconditionError(
-            f'slot "{state.name}" uses plugin "{state.plugin}", expected "{plugin}"',
-            hint="Use --slot NAME or replication.slot to name another slot.",
         )
 
 
@@ -260,11 +264,15 @@ async def create_slot(  # noqa: PLR0913 - as `new_slot`
 
 
 async def drop_slot(conn: AsyncConnection, name: str) -> None:
-    """Drop a slot if it exists.
+    """Drop a slot of this database if it exists; PostgreSQL would drop that of another one, too.
 
     Raises:
         SlotBusyError: it is active.
+        PreconditionError: it belongs to another database.
     """
+    if (state := await inspect_slot(conn, name)) is None:
+        return
+    _check_database(state, conn.info.dbname)
     try:
         await conn.execute("select pg_drop_replication_slot(%s)", [name])
     except UndefinedObject:

@@ -274,6 +274,9 @@ def test_each_database_of_a_server_has_a_slot_of_its_own(user: User, empty: str)
         assert "--slot NAME" in refused.err
         with psycopg.connect(other) as conn:
             assert conn.execute("select count(*) from agent.checkpoint").fetchone() == (0,)
+        for command in (("init", "--new-slot"), ("drop-slot", "--yes")):
+            assert user.types(*command, "--dsn", other).code == 3, "it drops the slot of another"
+        assert "is ready" in user.types("init").worked().err
         name = f"{slot}_2"
         assert (
             f"slot {name} is ready"
