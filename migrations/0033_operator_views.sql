@@ -1,4 +1,4 @@
--- What a person sees: the call that is to be approved, and what is wrong with a condition.
+-- What a person sees: the call that is to be approved, and what is wrong with a condition or a name.
 
 -- The whole call, and the row that it is about.
 
@@ -21,6 +21,25 @@ comment on column agent.pending_approval.arguments is 'Arguments of the call tha
 comment on column agent.pending_approval.relation is 'Table of the row, as schema.table';
 comment on column agent.pending_approval.bound is 'Arguments of the call that come from the row';
 comment on column agent.pending_approval.content is 'The row as the agent saw it: after the change, or before a delete';
+
+-- A hint: 'Did you mean "..."? Known: ...'.  Of many names, only the closest ones.
+create or replace function agent_internal.suggest(_word text, _known text[])
+    returns text
+    language sql
+    stable
+as $$
+    with closest as (
+        select k, agent_internal.edit_distance(lower(left(_word, 40)), lower(left(k, 40))) as distance
+          from unnest(_known) k
+         order by 2, 1
+         limit 5
+    )
+    select coalesce((select format('Did you mean "%s"? ', k) from closest
+                      where distance <= greatest(2, length(_word) / 3) order by distance, k limit 1), '')
+        || case when cardinality(_known) > 30
+                then format('The closest of %s: %s.', cardinality(_known), (select string_agg(k, ', ' order by distance, k) from closest))
+                else 'Known: ' || coalesce((select string_agg(k, ', ' order by k) from unnest(_known) k), 'none') || '.' end
+$$;
 
 -- Compile a condition: create a view of it, inspect what PostgreSQL has parsed, and drop the view.
 --

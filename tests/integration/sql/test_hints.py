@@ -56,6 +56,19 @@ async def test_a_mistake_is_answered_with_what_to_write(
     assert "Failing row" not in (error.diag.message_detail or "")
 
 
+async def test_of_many_models_a_hint_names_the_closest(conn: AsyncConnection) -> None:
+    """And how many there are."""
+    await run_all(conn, DESK)
+    await conn.execute(
+        "insert into agent.model (name, provider, model_id)"
+        " select 'many-' || n, 'openai', 'x' from generate_series(1, 40) n"
+    )
+    error = await refused(conn, "select agent.attach('support_tickets', 'model=many_7')")
+    hint = error.diag.message_hint or ""
+    assert hint.startswith('Did you mean "many-7"? The closest of ')
+    assert hint.count(",") == 4
+
+
 @pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql")
 @pytest.mark.parametrize(
     ("target", "spec"), [*((target, spec) for target, spec, *_ in MISTAKES), *OTHERS]
