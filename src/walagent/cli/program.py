@@ -40,5 +40,7 @@ def _path() -> str:
     if found is not None and Path(found).absolute() == script.absolute():
         return script.name
     absolute, here = script.absolute(), Path.cwd()
-    near = absolute.relative_to(here) if absolute.is_relative_to(here) else absolute
-    return shlex.quote(str(near))
+    if not absolute.is_relative_to(here):
+        return shlex.quote(str(absolute))
+    near = str(absolute.relative_to(here))
+    return shlex.quote(near if os.sep in near else f"{os.curdir}{os.sep}{near}")
