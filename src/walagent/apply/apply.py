@@ -129,6 +129,7 @@ def _compare(
             yield Difference(kind, name, "change", different, note)
 
 
+_MOST_LISTED = 30  # names in a hint
 _NO_VERSION = {"paused"}  # fields whose change creates no version
 _BACKFILL = "only a new attachment is backfilled: detach it and apply the file again"
 
@@ -157,12 +158,12 @@ def _check_references(
 
 def _unknown(where: str, what: str, word: str, known: Iterable[str]) -> None:
     names = sorted(known)
-    near = get_close_matches(word, names, n=1)
-    guess = f"Did you mean {near[0]}? " if near else ""
-    raise ConfigError(
-        f'{where}: {what} "{word}" does not exist',
-        hint=f"{guess}Known: {', '.join(names) or 'none'}.",
-    )
+    near = get_close_matches(word, names, n=3)
+    guess = f"Did you mean {', '.join(near)}? " if near else ""
+    listed = f"Known: {', '.join(names) or 'none'}."
+    if len(names) > _MOST_LISTED:
+        listed = f"Run walagent {what}s to list all {len(names)}."
+    raise ConfigError(f'{where}: {what} "{word}" does not exist', hint=f"{guess}{listed}")
 
 
 async def _oids(conn: Connection, tables: Mapping[str, str]) -> dict[str, int]:

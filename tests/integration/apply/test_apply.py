@@ -210,6 +210,14 @@ def test_a_name_that_is_none_is_told_with_what_may_be_meant(
     assert "run_as" in new or "did you mean" in refused.err.lower()
 
 
+def test_of_many_models_the_nearest_are_named(user: User) -> None:
+    """The registry has more than a screen."""
+    refused = applied(user, AGENTS.replace("gpt-4o", "gpt-4oo"))
+    hint = refused.err.split("hint: ")[1]
+    assert hint.count(",") <= 2
+    assert "Run walagent models to list all" in hint
+
+
 def test_only_pruning_ends_what_left_the_file(user: User, db: Connection) -> None:
     """And what was attached in SQL stays in any case."""
     user.types("apply").worked()
