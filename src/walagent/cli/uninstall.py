@@ -1,7 +1,6 @@
 """`walagent uninstall`: remove what walagent has created, and nothing else."""
 
 import asyncio
-from contextlib import AsyncExitStack
 
 import click
 from psycopg.conninfo import make_conninfo
@@ -42,6 +41,7 @@ async def _removed(session: CliSession, *, yes: bool) -> None:
         say(f"from {describe(conn.info.get_parameters() | {'dbname': conn.info.dbname})}:")
         _show(installed)
         _confirm(yes=yes)
+        await _check_idle(conn)  # again: one can have started during the question
         await _drop(session, places, conn, installed)
     say("removed")
 
@@ -49,14 +49,11 @@ async def _removed(session: CliSession, *, yes: bool) -> None:
 async def _drop(
     session: CliSession, places: Places, conn: Connection, installed: Installed
 ) -> None:
-    async with AsyncExitStack() as stack:
-        reader = conn
-        if places.replication_dsn != places.dsn and installed.slots:
-            reader = await stack.enter_async_context(session.connect(places, replication=True))
-        for slot in installed.slots:
-            await drop_slot(reader, slot)
-    async with conn.transaction():
+    # Slots on another connection: an error there, such as of one that is gone, aborts nothing here.
+    async with session.connect(places, replication=True) as reader, conn.transaction():
         await remove(conn, installed)
+        for slot in installed.slots:  # last: no rollback brings one back
+            await drop_slot(reader, slot)
 
 
 def _show(installed: Installed) -> None:

@@ -46,7 +46,7 @@ _DAEMONS = """
 select format('%s, PID %s', a.application_name, a.pid)
   from pg_stat_activity a
  where a.datname = current_database() and a.pid <> pg_backend_pid()
-   and a.application_name like 'walagent%%'
+   and a.application_name like 'walagent%'
  union
 select format('the reader of slot %s, PID %s', s.slot_name, s.active_pid)
   from pg_replication_slots s
@@ -138,7 +138,7 @@ async def connected_daemons(conn: Connection) -> list[str]:
 
 
 async def remove(conn: Connection, installed: Installed) -> None:
-    """Remove what was found, in the caller's transaction; its slots are dropped before.
+    """Remove what was found, in the caller's transaction, except the slots.
 
     Raises (as a PostgreSQL error):
         the role lacks a privilege; nothing was removed.

@@ -1,5 +1,7 @@
 """`walagent uninstall`: everything of walagent goes, and nothing else."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,7 +11,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.integration.cli.user import DESK, User, empty_database
+from tests.integration.cli.user import DESK, PATIENCE, User, empty_database
 from walagent.config import Embedded
 from walagent.demo.database import open_database
 from walagent.embedded.server import EmbeddedServer
@@ -100,6 +102,23 @@ def test_it_is_shown_before_it_is_dropped(user: User) -> None:
     assert value(user.dsn, OURS) == before
 
 
+def test_a_removal_that_fails_leaves_the_slot(user: User) -> None:
+    """Its position cannot be restored, so it goes last."""
+    user.types("init").worked()
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(
+            "create function refuse() returns event_trigger language plpgsql as"
+            " $$ begin raise 'not now'; end $$"
+        )
+        conn.execute(
+            "create event trigger refuse on ddl_command_start"
+            " when tag in ('DROP PUBLICATION') execute function refuse()"
+        )
+    before = value(user.dsn, OURS)
+    assert "not now" in user.types("uninstall", "--yes").err
+    assert value(user.dsn, OURS) == before
+
+
 def test_a_daemon_is_not_left_without_its_schema(user: User) -> None:
     """Exit 3, and which process is in the way."""
     with user.starts("run") as daemon:
@@ -108,6 +127,28 @@ def test_a_daemon_is_not_left_without_its_schema(user: User) -> None:
         refused = user.types("uninstall", "--yes")
     assert refused.code == 3
     assert "PID" in refused.err
+    assert value(user.dsn, OURS) == before
+
+
+def test_a_worker_that_starts_during_the_question_is_not_left_without_it(user: User) -> None:
+    """The answer can take minutes."""
+    user.types("init").worked()
+    before = value(user.dsn, OURS)
+    with subprocess.Popen(
+        [sys.executable, "-m", "walagent", "uninstall"],
+        cwd=user.folder,
+        env=user.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as asking:
+        assert asking.stdout is not None
+        assert asking.stdout.readline().startswith("  slot")
+        with psycopg.connect(user.dsn or "", application_name="walagent worker"):
+            _, said = asking.communicate("y\n", timeout=PATIENCE)
+    assert asking.returncode == 3
+    assert "walagent worker, PID" in said
     assert value(user.dsn, OURS) == before
 
 
