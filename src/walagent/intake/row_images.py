@@ -27,11 +27,6 @@ class RowImages:
         self._size = 0
         self._rows: dict[int, tuple[Relation, dict[_Key, Row]]] = {}
 
-    def clear(self) -> None:
-        """Drop all rows: the transaction is complete."""
-        self._rows.clear()
-        self._size = 0
-
     def complete(self, changes: Sequence[Change]) -> Mapping[int, Change]:
         """Follow changes of one relation and one operation.
 
@@ -60,7 +55,8 @@ class RowImages:
                 rows[tuple([new[name] for name in key])] = new
                 self._size += length
         if self._size > self._most:
-            self.clear()
+            self._rows.clear()
+            self._size = 0
         return completed
 
 

@@ -22,13 +22,6 @@ _LEASE: Final = timedelta(hours=1)  # no tick expires it
 _WORKER: Final = "walagent try"
 
 
-async def has_schema(conn: Connection) -> bool:
-    """Whether walagent's schema is in the database."""
-    cursor = await conn.execute("select to_regnamespace('agent') is not null")
-    row = await cursor.fetchone()
-    return bool(row and row[0])
-
-
 async def begin_trial(conn: Connection, search_path: str) -> None:
     """Let attachments of this transaction publish nothing; names are found by *search_path*."""
     await conn.execute("insert into agent_internal.trial default values")
