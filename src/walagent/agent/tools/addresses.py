@@ -23,7 +23,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 # Prefixes of IPv6 addresses that have an IPv4 address in their last 32 bits (RFC 6052, RFC 8215).
-_TRANSLATED: Final = (ip_network("64:ff9b::/96"), ip_network("64:ff9b:1::/48"))
+_TRANSLATED: Final = ip_network("64:ff9b::/96")
 # Networks that some versions of `ipaddress` take for global ones, and the address at which Azure's
 # machines reach their platform.
 _SPECIAL: Final = (
@@ -32,7 +32,8 @@ _SPECIAL: Final = (
         for each in ("0.0.0.0/8", "100.64.0.0/10", "168.63.129.16/32", "192.0.0.0/24")
     ),
     *(ip_network(each) for each in ("192.88.99.0/24", "198.18.0.0/15", "100::/64", "2001::/23")),
-    *(ip_network(each) for each in ("3fff::/20", "5f00::/16")),
+    # The first is for translation within a site, with the IPv4 address at a place it chooses.
+    *(ip_network(each) for each in ("64:ff9b:1::/48", "3fff::/20", "5f00::/16")),
 )
 
 
@@ -88,7 +89,7 @@ def _inner(address: Address) -> tuple[Address, ...]:
         carried.append(address.sixtofour)
     if address.teredo is not None:
         carried.extend(address.teredo)
-    if any(address in network for network in _TRANSLATED):
+    if address in _TRANSLATED:
         carried[0] = IPv4Address(int(address) & 0xFFFF_FFFF)
     return tuple(carried)
 
