@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -92,4 +93,8 @@ async def _is_used(dsn: str, name: str) -> bool:
 
 
 def _size(folder: Path) -> int:
-    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # the server removes files meanwhile
+            total += path.lstat().st_size
+    return total

@@ -36,21 +36,24 @@ class RowImages:
         relation = changes[0].relation
         key = [column.name for column in relation.columns if column.in_key]
         known = self._rows.get(id(relation))
-        if known is None or known[0] is not relation:  # a description is one object
+        if known is None:  # a changed table has another description
             known = self._rows[id(relation)] = relation, {}
         rows, completed = known[1], dict[int, Change]()
         for change in changes:
             before = change.old or change.new or {}
             image = rows.pop(tuple([before.get(name) for name in key]), None)
+            if image is not None:
+                self._size -= _length(image)
             new = change.new
             if new is None:
                 if change.op is Op.TRUNCATE:
+                    self._size -= sum(map(_length, rows.values()))
                     rows.clear()
                 continue
             if image is not None and UNCHANGED in new.values():
                 new = {n: image.get(n, v) if v is UNCHANGED else v for n, v in new.items()}
                 completed[change.ordinal] = replace(change, new=new)
-            length = sum([len(value) for value in new.values() if isinstance(value, str)])
+            length = _length(new)
             if length >= _SHORT and key:
                 rows[tuple([new[name] for name in key])] = new
                 self._size += length
@@ -60,13 +63,21 @@ class RowImages:
         return completed
 
 
+def _length(row: Row) -> int:
+    return sum([len(value) for value in row.values() if isinstance(value, str)])
+
+
 def may_need_images(relation: Relation, attachments: Iterable[Attachment]) -> bool:
     """Return whether a condition reads a column whose value the WAL can omit."""
-    if relation.identity == "f":  # the old row is complete
+    triggers = [
+        attachment.trigger
+        for attachment in attachments
+        if attachment.trigger.condition is not None and Op.UPDATE in attachment.trigger.ops
+    ]
+    if not triggers or relation.identity == "f":  # then the old row is complete
         return False
     omitted = {column.name for column in relation.columns if column.type_oid not in FIXED_LENGTH}
     return any(
-        attachment.trigger.whole_row or not omitted.isdisjoint(attachment.trigger.condition_columns)
-        for attachment in attachments
-        if attachment.trigger.condition is not None and Op.UPDATE in attachment.trigger.ops
+        trigger.whole_row or not omitted.isdisjoint(trigger.condition_columns)
+        for trigger in triggers
     )

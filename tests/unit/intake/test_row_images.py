@@ -54,6 +54,18 @@ def test_rows_are_dropped_when_they_are_too_many_or_their_table_changes() -> Non
     assert images.complete([change(6, Op.UPDATE, {"id": 3, "body": UNCHANGED})]) == {}
 
 
+def test_a_row_that_is_written_often_counts_once() -> None:
+    """The limit is of the rows that are kept."""
+    images = RowImages(most=1000)
+    images.complete([change(n, Op.UPDATE, {"id": 1, "body": LONG}) for n in range(9)])
+    assert images.complete([change(9, Op.UPDATE, {"id": 1, "body": UNCHANGED})]).keys() == {9}
+    images.complete([change(10, Op.TRUNCATE, None)])
+    images.complete([change(11, Op.INSERT, {"id": 1, "body": LONG})])
+    images.complete([change(12, Op.DELETE, None, {"id": 1})])
+    images.complete([change(12, Op.INSERT, {"id": 1, "body": LONG})])
+    assert images.complete([change(13, Op.UPDATE, {"id": 1, "body": UNCHANGED})]).keys() == {13}
+
+
 def test_only_conditions_on_values_that_can_be_omitted_need_them() -> None:
     """Other attachments do not pay for them."""
     ops = frozenset({Op.UPDATE})

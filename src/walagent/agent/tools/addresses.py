@@ -22,7 +22,7 @@ from walagent.errors import ToolFailedError
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# Prefixes of IPv6 addresses that have an IPv4 address in their last 32 bits (RFC 6052, RFC 8215).
+# IPv6 addresses that have an IPv4 address in their last 32 bits (RFC 6052).
 _TRANSLATED: Final = ip_network("64:ff9b::/96")
 # Networks that some versions of `ipaddress` take for global ones, and the address at which Azure's
 # machines reach their platform.
