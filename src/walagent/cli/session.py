@@ -191,8 +191,12 @@ def http_option(command: Callable[Concatenate[Where, P], T]) -> Callable[Concate
 def _http_address(
     _context: click.Context, _option: click.Parameter, text: str | None
 ) -> str | None:
-    if text is not None and text != "off" and not _HTTP_ADDRESS.fullmatch(text):
-        raise click.BadParameter(f'"{text}" is not an address: use PORT, HOST:PORT, or off')
+    if text is None or text == "off":
+        return text
+    if not _HTTP_ADDRESS.fullmatch(text) or int(text.rpartition(":")[2]) > 65_535:
+        raise click.BadParameter(
+            f'"{text}" is not an address: use PORT (0 to 65535), HOST:PORT, or off'
+        )
     return text
 
 

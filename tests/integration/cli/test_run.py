@@ -290,6 +290,14 @@ def test_each_database_of_a_server_has_a_slot_of_its_own(user: User, empty: str)
         user.types("drop-slot", "--yes", "--dsn", other, "--slot", name).worked()
 
 
+@pytest.mark.parametrize("address", ["70000", "localhost", "host:port", "[::1]:99999"])
+def test_an_address_for_http_is_checked_before_anything_starts(user: User, address: str) -> None:
+    """A port has 16 bits, as in the file."""
+    refused = user.types("run", "--http", address)
+    assert refused.code == 2
+    assert "use PORT (0 to 65535)" in " ".join(refused.err.split())
+
+
 def test_init_changes_nothing_on_a_server_without_logical_wal(tmp_path: Path) -> None:
     """And says what to do, or how to go without."""
     server = EmbeddedServer(tmp_path / "pg", settings=SETTINGS | {"wal_level": "replica"})
