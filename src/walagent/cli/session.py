@@ -25,6 +25,7 @@ from walagent.store.listings import Connection
 
 _SLOT_NAME = re.compile("[a-z0-9_]{1,63}")
 _HTTP_ADDRESS = re.compile(r"(.+:)?\d{1,5}")
+_LAST_PORT = 65_535
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -193,7 +194,7 @@ def _http_address(
 ) -> str | None:
     if text is None or text == "off":
         return text
-    if not _HTTP_ADDRESS.fullmatch(text) or int(text.rpartition(":")[2]) > 65_535:
+    if not _HTTP_ADDRESS.fullmatch(text) or int(text.rpartition(":")[2]) > _LAST_PORT:
         raise click.BadParameter(
             f'"{text}" is not an address: use PORT (0 to 65535), HOST:PORT, or off'
         )
