@@ -695,38 +695,6 @@ create trigger check_tool
     before insert or update on agent.tool
     for each row execute function agent_internal.check_tool();
 
--- The role of the daemon.  It reads and writes runs, owns nothing, decides no approvals and cannot change the definition
--- of an attachment.  It must also be a member of every run_as role: grant app to walagent_runner.
-create or replace function agent.grant_runner(role name)
-    returns void
-    language plpgsql
-as $$
-begin
-    execute format('grant usage on schema agent, agent_internal to %I', role);
-    execute format('grant select on all tables in schema agent, agent_internal to %I', role);
-    execute format('grant insert, update, delete on agent.run, agent_internal.merged_change, agent_internal.deferred_change, agent.checkpoint, agent.gap, '
-        'agent.backfill, agent_internal.backfill_seen, agent.worker, agent.spend to %I', role);
-    execute format('grant insert, update, delete on agent.gap_choice to %I', role);
-    execute format('grant insert, update, delete on agent.session, agent.question, agent.verified_query, agent.glossary, '
-        'agent_internal.schema_index, agent_internal.schema_table to %I', role);
-    execute format('grant insert on agent.step, agent.approval, agent.tool to %I', role);
-    execute format('grant update on agent.approval, agent_internal.queue, agent.tool, agent_internal.budget_use to %I', role);
-    execute format('revoke update on agent.attachment_version from %I', role);
-    execute format('grant insert, update (active_from, active_until) on agent.attachment_version to %I', role);
-    execute format('grant usage on all sequences in schema agent, agent_internal to %I', role);
-    execute format('grant execute on all functions in schema agent, agent_internal to %I', role);
-    execute format('revoke execute on function agent_internal.freeze_attachment(), agent_internal.delete_attachment_state(), agent_internal.sync_queue(), agent_internal.detach_queue(), '
-        'agent_internal.continue_decided(), agent_internal.publish_relation(regclass), agent_internal.request_for_attachments(regclass), agent_internal.record_published(regclass, oid), '
-        'agent_internal.repair_publications(), agent_internal.republish(), agent_internal.adopt_tables(), agent.grant_runner(name), agent.grant_developer(name), '
-        'agent.grant_approver(name), agent.grant_viewer(name), agent.grant_asker(name) from %I', role);
-    if not exists (select from pg_catalog.pg_attribute a, pg_catalog.aclexplode(a.attacl) x, pg_catalog.pg_roles r
-                    where a.attrelid = 'agent.approval'::regclass and a.attname = 'state' and x.grantee = r.oid and r.rolname = role) then
-        execute format('revoke execute on function agent.approve(bigint), agent.reject(bigint, text), '
-            'agent_internal.decide(bigint, text, text) from %I', role);  -- it is no approver
-    end if;
-end;
-$$;
-
 drop function agent_internal.call_tool(bigint, bigint, integer, text, text, name, text, jsonb, text, boolean, oid);
 drop function agent_internal.row_visibility(name, oid, text[], text, jsonb);
 drop function agent_internal.assume_role(name, text);
@@ -737,15 +705,3 @@ revoke all on schema agent_call from public;
 revoke all on all functions in schema agent, agent_internal from public;
 grant usage on schema agent_signed to public;
 grant execute on all functions in schema agent_signed to public;
-
--- Roles that were granted before need what is new.
-do $$
-declare
-    _role name;
-begin
-    for _role in select r.rolname from pg_catalog.pg_class c, pg_catalog.aclexplode(c.relacl) a, pg_catalog.pg_roles r
-                  where c.oid = 'agent.run'::regclass and a.privilege_type = 'UPDATE' and r.oid = a.grantee and a.grantee <> c.relowner loop
-        perform agent.grant_runner(_role);
-    end loop;
-end;
-$$;

@@ -892,28 +892,7 @@ create or replace view agent.broken_invariant with (security_invoker = on) as
       from agent.spend s left join agent.run r on r.id = s.run_id
      where s.settled_at is null and s.reserved_at < agent_internal.now() - interval '5 minutes'
        and (r.lease <> s.lease or r.lease_expires_at is null);
-create or replace function agent.grant_viewer(role name)
-    returns void
-    language plpgsql
-as $$
-begin
-    execute format('grant usage on schema agent, agent_internal to %I', role);
-    execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
-        'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
-        'agent_internal.queue, agent.worker, agent_internal.merged_change, agent.attachment_version, '
-        'agent.question, agent.session to %I', role);  -- of questions, its own: a policy sees to it
-    execute format('grant execute on function agent.current_principal(), agent_internal.now(), '
-        'agent_internal.is_final(agent.run_state), agent_internal.first_checked_run(), '
-        'agent_internal.runs_in_circles(), agent_internal.suggest(text, text[]), agent_internal.edit_distance(text, text), '
-        'agent_internal.key_columns(regclass), agent_internal.drift_of(jsonb) to %I', role);
-    execute format('grant select on agent.gap_choice, agent_internal.published, agent_internal.requested_table to %I', role);
-    execute format('grant select on agent.budget, agent_internal.budget_use, agent.spend, agent.budget_overview, agent.unpriced '
-        'to %I', role);
-    execute format('grant execute on function agent_internal.period_start(text, timestamptz), agent_internal.period_end(text, timestamptz) '
-        'to %I', role);
-    execute format('grant execute on function agent_internal.publication_trouble() to %I', role);
-end;
-$$;
+
 -- The identity of the database.  A copy of the files or of the rows has the runs of the original, but must not execute
 -- them: the server's system identifier or the OID of the database differs.  A copy of the whole cluster with all its files
 -- has both; a person must see to it that one of the two is not started.
@@ -1081,20 +1060,6 @@ comment on function agent_internal.begin_call(bigint, bigint, integer, text, tex
 revoke all on function agent_internal.present_database(), agent_internal.check_database(),
     agent_internal.adopt_database(boolean), agent_internal.call_key(bigint, text),
     agent_internal.begin_call(bigint, bigint, integer, text, text, boolean) from public;
-
-create or replace function agent.grant_approver(role name)
-    returns void
-    language plpgsql
-as $$
-begin
-    perform agent.grant_viewer(role);
-    execute format('grant update (state, reason) on agent.approval to %I', role);
-    execute format('grant execute on function agent.approve(bigint), agent.reject(bigint, text), '
-        'agent_internal.decide(bigint, text, text), agent_internal.decision_of(text), agent.cancel(bigint, text), agent.retry(bigint, boolean), '
-        'agent.retry_runs(bigint[], boolean), agent.cancel_runs(bigint[], text), agent.approve_calls(bigint[]), '
-        'agent.reject_calls(bigint[], text), agent.resolve(bigint, boolean, text) to %I', role);
-end;
-$$;
 
 create or replace view agent.run_overview with (security_invoker = on) as
     select r.id, r.kind,

@@ -74,25 +74,3 @@ $$;
 comment on function agent.delete_session(text) is 'Delete a session of the caller with its questions, answers and runs';
 revoke all on function agent.delete_session(text) from public;
 select agent_internal.grant_as('agent.delete_session(text)', 'agent_internal.ask(text, text, jsonb)');
-
--- A login that only asks: it holds the runs of its own questions, and sees of runs, steps and approvals what a claim
--- returns.
-create or replace function agent.grant_asker(role name)
-    returns void
-    language plpgsql
-as $$
-begin
-    execute format('grant usage on schema agent, agent_internal to %I', role);
-    execute format('grant select on agent.model, agent.session, agent.question to %I', role);
-    execute format('grant update (summary, summary_upto) on agent.session to %I', role);
-    execute format('grant update (answer) on agent.question to %I', role);
-    execute format('grant select, insert, update, delete on agent.verified_query, agent.glossary, agent_internal.schema_index, '
-        'agent_internal.schema_table to %I', role);
-    execute (
-        select string_agg(format('grant execute on function %s to %I', p.oid::regprocedure, role), '; ')
-          from pg_catalog.pg_proc p
-         where p.pronamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace)
-           and p.proname in ('now', 'current_principal', 'is_member_of', 'ask', 'resume_session', 'delete_session', 'claim_runs',
-                             'heartbeat', 'record_step', 'reserve', 'finish_run', 'finish_with_step', 'park_run', 'wait_for_budget'));
-end;
-$$;

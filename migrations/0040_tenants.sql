@@ -1,0 +1,343 @@
+-- Tenants, principals and their roles, and who the caller is.
+--
+-- A tenant is an organisation.  A principal is a person, an agent or a service in it.  Who acts follows from the session:
+--
+--   a token        agent.act_as(token), until the end of the transaction
+--   a login        of a principal that has it; a login of no principal acts in the tenant `default` under its own name
+--   a tool         the agent whose run it belongs to: its worker signs it with the request
+--
+-- Who has one tenant needs to know none of this: all rows are of `default`, and what a login may do follows from its
+-- privileges alone.  A principal may do what its login's privileges and its roles both allow.
+--
+-- Each table with a column `tenant` has row-level security, enabled and forced: agent_internal.isolate().  Functions with
+-- the owner's rights are subject to it, too, because who acts follows from the session, not from the current role.
+-- The owner and the runner see all tenants, unless they act as somebody.
+
+create table agent.tenant (
+    name         text collate "C" primary key check (name ~ '^[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}$'),
+    id           uuid not null unique default gen_random_uuid(),
+    display_name text not null default '',
+    active       boolean not null default true,
+    settings     jsonb not null default '{}' check (jsonb_typeof(settings) = 'object'),
+    created_at   timestamptz not null default now()
+);
+comment on table agent.tenant is 'Tenants: organisations whose agents, rows and people are kept apart';
+comment on column agent.tenant.name is 'Key of the tenant; of a change, the text in the column that names its tenant';
+comment on column agent.tenant.id is 'The tenant for programs that want a UUID';
+comment on column agent.tenant.display_name is 'Name for people';
+comment on column agent.tenant.active is 'Whether its principals can act; if not, they see nothing';
+comment on column agent.tenant.settings is 'Settings of the tenant';
+comment on column agent.tenant.created_at is 'Time of creation';
+insert into agent.tenant (name, display_name) values ('default', 'Default');
+
+create table agent.principal (
+    tenant       text collate "C" not null references agent.tenant,
+    name         name not null check (name::text ~ '^[^[:cntrl:]]+$'),
+    id           uuid not null unique default gen_random_uuid(),
+    kind         text not null default 'user' check (kind in ('user', 'agent', 'service')),
+    login        name unique,
+    display_name text not null default '',
+    email        text,
+    active       boolean not null default true,
+    metadata     jsonb not null default '{}' check (jsonb_typeof(metadata) = 'object'),
+    created_at   timestamptz not null default now(),
+    primary key (tenant, name),
+    unique (tenant, id)
+);
+comment on table agent.principal is 'Principals: people, agents and services of a tenant';
+comment on column agent.principal.tenant is 'Tenant that it belongs to';
+comment on column agent.principal.name is 'Name, unique in its tenant';
+comment on column agent.principal.id is 'The principal for programs that want a UUID';
+comment on column agent.principal.kind is 'user, agent or service';
+comment on column agent.principal.login is 'Database role whose sessions act as it; NULL: only by a token';
+comment on column agent.principal.display_name is 'Name for people';
+comment on column agent.principal.email is 'Address for notifications';
+comment on column agent.principal.active is 'Whether it can act';
+comment on column agent.principal.metadata is 'What an application keeps about it';
+comment on column agent.principal.created_at is 'Time of creation';
+
+create table agent.role_grant (
+    tenant     text collate "C" not null,
+    principal  name not null,
+    role       text not null check (role in ('admin', 'developer', 'approver', 'auditor', 'agent', 'viewer')),
+    granted_by name not null,
+    granted_at timestamptz not null default now(),
+    expires_at timestamptz,
+    primary key (tenant, principal, role),
+    foreign key (tenant, principal) references agent.principal on delete cascade
+);
+comment on table agent.role_grant is 'Roles of principals in their tenant';
+comment on column agent.role_grant.tenant is 'Tenant of the principal';
+comment on column agent.role_grant.principal is 'Principal that has the role';
+comment on column agent.role_grant.role is 'admin (all), developer (agents and attachments), approver, auditor, agent, viewer';
+comment on column agent.role_grant.granted_by is 'Principal that granted it';
+comment on column agent.role_grant.granted_at is 'Time of the grant';
+comment on column agent.role_grant.expires_at is 'When it ends; NULL: never';
+
+-- Logins of principals, without row-level security: the policies themselves read it.
+create table agent_internal.login (
+    login     name primary key,
+    tenant    text collate "C" not null,
+    principal name not null,
+    active    boolean not null
+);
+comment on table agent_internal.login is 'The principal of each login that has one, kept by triggers';
+
+create function agent_internal.keep_logins()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if tg_table_name = 'tenant' then
+        update agent_internal.login l set active = p.active and new.active
+          from agent.principal p where p.login = l.login and p.tenant = new.name;
+        return null;
+    end if;
+    if tg_op <> 'INSERT' then
+        delete from agent_internal.login where login = old.login;
+    end if;
+    if tg_op <> 'DELETE' and new.login is not null then
+        insert into agent_internal.login (login, tenant, principal, active)
+        values (new.login, new.tenant, new.name, new.active and (select t.active from agent.tenant t where t.name = new.tenant));
+    end if;
+    return null;
+end;
+$$;
+create trigger keep_logins after update of active on agent.tenant for each row execute function agent_internal.keep_logins();
+create trigger keep_logins after insert or update or delete on agent.principal for each row execute function agent_internal.keep_logins();
+
+-- A message authentication code: HMAC with SHA-256 and agent_internal.secret, in hexadecimal.  The key has 32 bytes and is
+-- padded to the block of 64.
+create function agent_internal.mac(_message text)
+    returns text
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _key   bytea := (select s.key from agent_internal.secret s);
+    _inner bytea := decode(repeat('36', 64), 'hex');
+    _outer bytea := decode(repeat('5c', 64), 'hex');
+begin
+    for _i in 0 .. length(_key) - 1 loop
+        _inner := set_byte(_inner, _i, get_byte(_inner, _i) # get_byte(_key, _i));
+        _outer := set_byte(_outer, _i, get_byte(_outer, _i) # get_byte(_key, _i));
+    end loop;
+    return encode(sha256(_outer || sha256(_inner || convert_to(_message, 'utf8'))), 'hex');
+end;
+$$;
+comment on function agent_internal.mac(text) is 'HMAC of a text with the key of this database';
+
+-- Act as a principal until the end of the transaction, or of the savepoint.
+--
+-- The setting that holds the identity is signed together with the session and the start of the transaction: one that was
+-- written by hand, or copied from another transaction, is nobody.
+create function agent_internal.assume(_tenant text, _principal name)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _who constant text := jsonb_build_array(_tenant, _principal)::text;
+begin
+    perform set_config('walagent.identity',
+                       agent_internal.mac(format('identity %s %s %s', pg_backend_pid(), transaction_timestamp(), _who)) || _who, true);
+end;
+$$;
+comment on function agent_internal.assume(text, name) is 'Act as a principal until the end of the transaction';
+
+-- Who acts.
+--
+-- Returns: tenant, principal: NULL: nobody, who sees no rows.  named: whether it is a principal, whose roles count.
+create function agent_internal.identity(out tenant text, out principal name, out named boolean)
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _identity constant text := nullif(current_setting('walagent.identity', true), '');
+    _who      constant text := substr(_identity, 65);
+    _login    agent_internal.login;
+begin
+    if _identity is not null then
+        named := true;
+        if left(_identity, 64) = agent_internal.mac(format('identity %s %s %s', pg_backend_pid(), transaction_timestamp(), _who)) then
+            tenant := _who::jsonb ->> 0;
+            principal := _who::jsonb ->> 1;
+        end if;
+        return;
+    end if;
+    select * into _login from agent_internal.login l where l.login = session_user;
+    named := found;
+    if not found then
+        if session_user <> agent_internal.tools_login() then
+            tenant := 'default';
+            principal := session_user;
+        end if;
+    elsif _login.active then
+        tenant := _login.tenant;
+        principal := _login.principal;
+    end if;
+end;
+$$;
+comment on function agent_internal.identity() is 'Tenant and principal of the caller';
+
+create function agent.current_tenant()
+    returns text
+    language plpgsql
+    stable
+as $$ begin return (agent_internal.identity()).tenant; end; $$;
+comment on function agent.current_tenant() is 'The tenant of the caller; NULL: none, it sees no rows';
+
+-- Supersedes the definition that returned the login.
+create or replace function agent.current_principal()
+    returns name
+    language plpgsql
+    stable
+as $$ begin return (agent_internal.identity()).principal; end; $$;
+comment on function agent.current_principal() is 'The principal of the caller; a login of no principal acts under its own name';
+
+-- Whether the caller sees all tenants: the owner and the runner, while they do not act as somebody.
+create function agent_internal.all_tenants()
+    returns boolean
+    language plpgsql
+    stable
+as $$
+begin
+    return coalesce(current_setting('walagent.identity', true), '') = ''
+       and (has_table_privilege(session_user, 'agent.run', 'update')
+            or pg_has_role(session_user, (select n.nspowner from pg_catalog.pg_namespace n where n.nspname = 'agent_internal'), 'member'));
+end;
+$$;
+comment on function agent_internal.all_tenants() is 'Whether the caller sees the rows of all tenants';
+
+-- Separate the tenants in a table with a column `tenant`.
+--
+-- Args: _shared: rows without a tenant are visible to all; only the owner writes them.
+create function agent_internal.isolate(_table regclass, _shared boolean default false)
+    returns void
+    language plpgsql
+as $$
+declare
+    _own constant text := '(select agent_internal.all_tenants()) or tenant = (select agent.current_tenant())';
+begin
+    execute format('alter table %s enable row level security, force row level security', _table);
+    execute format('create policy tenant on %s using (%s)', _table, _own);
+    if _shared then
+        execute format('create policy shared on %s for select using (tenant is null)', _table);
+    end if;
+end;
+$$;
+comment on function agent_internal.isolate(regclass, boolean) is 'Separate the tenants in a table; used by migrations';
+
+-- Whether the caller has a role in its tenant.  A login of no principal has all: its privileges alone decide.
+create function agent.has_role(role text)
+    returns boolean
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant record := agent_internal.identity();
+begin
+    return not _me.named or exists (
+        select from agent.role_grant g
+         where g.tenant = _me.tenant and g.principal = _me.principal and g.role in (has_role.role, 'admin')
+           and (g.expires_at is null or g.expires_at > agent_internal.now()));
+end;
+$$;
+comment on function agent.has_role(text) is 'Whether the caller has a role in its tenant; an admin has all of them';
+
+-- Tokens of principals.  Only a digest is stored: a token has 256 random bits, so a plain digest cannot be reversed.
+create table agent.token (
+    tenant     text collate "C" not null,
+    id         uuid not null default gen_random_uuid(),
+    principal  name not null,
+    label      text not null default '',
+    digest     bytea not null unique check (octet_length(digest) = 32),
+    scopes     text[] not null default '{}',
+    created_at timestamptz not null default now(),
+    expires_at timestamptz,
+    revoked_at timestamptz,
+    primary key (tenant, id),
+    foreign key (tenant, principal) references agent.principal on delete cascade
+);
+comment on table agent.token is 'Tokens of principals, as digests';
+comment on column agent.token.tenant is 'Tenant of the principal';
+comment on column agent.token.id is 'ID of the token, to revoke it';
+comment on column agent.token.principal is 'Principal that it stands in for';
+comment on column agent.token.label is 'What it is for';
+comment on column agent.token.digest is 'SHA-256 of the token';
+comment on column agent.token.scopes is 'What it can be used for; empty: all that its principal may do';
+comment on column agent.token.created_at is 'Time of creation';
+comment on column agent.token.expires_at is 'When it expires; NULL: never';
+comment on column agent.token.revoked_at is 'When it was revoked';
+
+-- Act as the principal of a token until the end of the transaction.
+--
+-- Raises WA018 if the token is not valid.
+create function agent.act_as(token text)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _found record;
+begin
+    -- The identity is not known yet, and the policies of these tables ask for it.
+    select * into _found from agent_internal.find_token(sha256(convert_to(act_as.token, 'utf8')));
+    if _found.principal is null then
+        raise exception 'the token is unknown, expired or revoked' using errcode = 'WA018',
+            hint = 'Create one with: walagent token create PRINCIPAL';
+    end if;
+    perform agent_internal.assume(_found.tenant, _found.principal);
+end;
+$$;
+comment on function agent.act_as(text) is 'Act as the principal of a token until the end of the transaction';
+
+-- The valid token with a digest.  Policies hide agent.token from who has no identity yet, so the lookup is a policy of
+-- its own, for one digest, which this function names in a setting for the time of the query.
+create function agent_internal.find_token(_digest bytea, out tenant text, out principal name)
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform set_config('walagent.token_digest', encode(_digest, 'hex'), true);
+    select t.tenant, t.principal into tenant, principal
+      from agent.token t
+           join agent.principal p on p.tenant = t.tenant and p.name = t.principal and p.active
+           join agent.tenant n on n.name = t.tenant and n.active
+     where t.digest = _digest and t.revoked_at is null
+       and (t.expires_at is null or t.expires_at > agent_internal.now());
+    perform set_config('walagent.token_digest', '', true);
+end;
+$$;
+create function agent_internal.sought_token()
+    returns bytea
+    language plpgsql
+    stable
+as $$ begin return decode(nullif(current_setting('walagent.token_digest', true), ''), 'hex'); end; $$;
+
+select agent_internal.isolate(t) from unnest('{agent.principal, agent.role_grant, agent.token}'::regclass[]) t;
+alter table agent.tenant enable row level security, force row level security;
+create policy tenant on agent.tenant
+    using ((select agent_internal.all_tenants()) or name = (select agent.current_tenant()));
+-- A digest finds its token; nothing else follows from knowing it.
+create policy sought on agent.token for select using (digest = (select agent_internal.sought_token()));
+create policy sought on agent.principal for select using (exists (
+    select from agent.token t where t.digest = (select agent_internal.sought_token()) and t.tenant = principal.tenant and t.principal = principal.name));
+create policy sought on agent.tenant for select using (exists (
+    select from agent.token t where t.digest = (select agent_internal.sought_token()) and t.tenant = tenant.name));
+
+revoke all on agent.tenant, agent.principal, agent.role_grant, agent.token, agent_internal.login from public;
+revoke all on function agent_internal.keep_logins(), agent_internal.mac(text), agent_internal.assume(text, name),
+    agent_internal.identity(), agent.current_tenant(), agent_internal.all_tenants(), agent_internal.isolate(regclass, boolean),
+    agent.has_role(text), agent_internal.find_token(bytea), agent_internal.sought_token(), agent.act_as(text) from public;
