@@ -37,6 +37,8 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA014": ConfigError,
     "WA015": ConfigError,
     "WA017": PreconditionError,
+    "WA018": PreconditionError,
+    "WA019": ConfigError,
     "42501": PreconditionError,  # insufficient_privilege
     "3F000": PreconditionError,  # invalid_schema_name: not migrated
     "42P01": PreconditionError,  # undefined_table
