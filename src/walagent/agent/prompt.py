@@ -84,8 +84,22 @@ def _differing(change: Mapping[str, Any]) -> Mapping[str, Any]:
     if not old or not new:
         return change
     rest = {name: value for name, value in change.items() if name != "old"}
-    differ = {name: value for name, value in old.items() if name not in new or new[name] != value}
+    same = {name for name in old.keys() & new.keys() if _is_same(old[name], new[name])}
+    differ = {name: value for name, value in old.items() if name not in same}
     return {**rest, "old": differ} if differ else rest
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    """Whether two values are equal and of one type, at every depth: in Python, `True == 1.0`."""
+    if type(one) is not type(other) or one != other:
+        return False
+    match one:
+        case {}:
+            return all(_is_same(one[name], other[name]) for name in one)
+        case [*_]:
+            return all(map(_is_same, one, other))
+        case _:
+            return True
 
 
 def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:

@@ -3,7 +3,9 @@
 A table is described as the planner is shown it, without values of rows.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+import re
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import quote, unquote
@@ -13,13 +15,13 @@ from mcp.types import Resource
 
 from walagent.ask.answering import ReadResources, open_reading
 from walagent.ask.context import describe_table, title
+from walagent.ask.health import Breaker
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import WalagentError
 from walagent.mask import mask
 from walagent.store import questions
 from walagent.store.errors import translating
-from walagent.store.questions import SavedQuery
 
 TABLE: Final = "walagent://table/{name}"
 SAVED: Final = "walagent://saved/{number}"
@@ -31,16 +33,26 @@ _PLAIN: Final = "text/plain"
 class McpResources:
     """The resources of one server; they hold no connection."""
 
-    def __init__(self, places: Places, settings: AskSettings) -> None:
-        """Store the settings."""
+    def __init__(
+        self, places: Places, settings: AskSettings, breaker: Breaker, free: asyncio.Semaphore
+    ) -> None:
+        """Store the settings.
+
+        Args:
+            breaker: of the database; the same as that of the tools.
+            free: the calls that can be carried out at present; the same as for tools.
+        """
         self._places = places
         self._settings = settings
+        self._breaker = breaker
+        self._free = free
 
     async def listed(self) -> list[Resource]:
         """List the tables that questions can use, and the saved questions."""
         async with self._reading() as reading:
             tables = await reading.catalog.tables()
-            saved = await _saved(reading)
+            async with reading.pool.connection() as conn:
+                saved = await questions.saved_queries(conn, most=_MOST)
         return [
             *(
                 Resource(
@@ -58,7 +70,7 @@ class McpResources:
                     description=" ".join(each.question.split())[:_LONGEST],
                     mime_type=_PLAIN,
                 )
-                for each in saved[:_MOST]
+                for each in saved
             ),
         ]
 
@@ -74,26 +86,26 @@ class McpResources:
 
     async def saved(self, number: str) -> str:
         """Show a saved question with its statement."""
-        async with self._reading() as reading:
-            for each in await _saved(reading):
-                if str(each.id) == number:
-                    return f"{each.question}\n\n{each.sql}"
-        raise ResourceNotFoundError(f"no saved question {number}")
+        found = None
+        if re.fullmatch(r"[1-9][0-9]{0,17}", number):  # a bigint
+            async with self._reading() as reading, reading.pool.connection() as conn:
+                found = await questions.saved_query(conn, int(number))
+        if found is None:
+            raise ResourceNotFoundError(f"no saved question {number}")
+        return f"{found.question}\n\n{found.sql}"
 
     @asynccontextmanager
     async def _reading(self) -> AsyncGenerator[ReadResources]:
         try:
-            async with open_reading(self._places, self._settings) as reading:
-                yield reading
+            with translating():
+                async with (
+                    self._free,
+                    open_reading(self._places, self._settings, self._breaker) as reading,
+                ):
+                    yield reading
         except WalagentError as error:
             said = f"{error}; {error.hint}" if error.hint else str(error)
             raise ResourceError(mask(said)) from error
-
-
-async def _saved(reading: ReadResources) -> Sequence[SavedQuery]:
-    with translating():
-        async with reading.pool.connection() as conn:
-            return await questions.saved_queries(conn)
 
 
 def answer_with_sql(question: str) -> str:

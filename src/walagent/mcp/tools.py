@@ -103,8 +103,8 @@ class McpTools:
         self._settings = settings
         self._model = model
         self._health = Health()
-        self.resources = McpResources(places, settings)
         self._free = asyncio.Semaphore(_AT_ONCE)
+        self.resources = McpResources(places, settings, self._health.database, self._free)
 
     async def check(self) -> None:
         """Check that questions can be answered.

@@ -24,7 +24,7 @@ from walagent.errors import (
     RunCancelledError,
     StepTakenError,
 )
-from walagent.message import Json, Reply, Request
+from walagent.message import Json, ModelSpec, Reply, Request
 from walagent.moves import (
     Act,
     Acting,
@@ -143,15 +143,22 @@ class Executor:
         faults.hit("model.answered")
         cost = cost_of(reply.usage, model.spec)
         count_usage(self._agent, model.spec.name, reply.usage, cost)
-        content = self._content(prompt, request, reply)
+        content = self._content(prompt, request, reply, model.spec)
         took = int((time.monotonic() - started) * 1000)
         async with self.log.recording:
             step = NewStep(self.log.seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
             answer = _Answer(prompt, reply, step, number if reserved.counted else None)
             return await self._keep(answer, may_end=alone)
 
-    def _content(self, prompt: Prompt, request: Request, reply: Reply) -> dict[str, Json]:
-        content = {**reply_to_json(reply), "by": prompt.by, **prompt.about}
+    def _content(
+        self, prompt: Prompt, request: Request, reply: Reply, model: ModelSpec
+    ) -> dict[str, Json]:
+        content = {
+            **reply_to_json(reply),
+            "registered": model.name,
+            "by": prompt.by,
+            **prompt.about,
+        }
         if prompt.keep:
             content["request"] = request_to_json(request)
         return content

@@ -193,6 +193,17 @@ async def saved_queries(conn: Connection, *, most: int = 1000) -> Sequence[Saved
     return [SavedQuery(*row) for row in await cursor.fetchall()]
 
 
+async def saved_query(conn: Connection, number: int) -> SavedQuery | None:
+    """Return a saved question of this login, or of a role that it is a member of."""
+    cursor = await conn.execute(
+        "select id, question, sql from agent.verified_query"
+        " where id = %(number)s and agent_internal.is_member_of(owner)",
+        {"number": number},
+    )
+    row = await cursor.fetchone()
+    return SavedQuery(*row) if row else None
+
+
 async def similar_queries(
     conn: Connection, question: str, *, most: int = 5
 ) -> Sequence[tuple[str, str]]:

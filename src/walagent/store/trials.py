@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from psycopg import AsyncConnection, sql
+from psycopg.errors import InvalidName
 
 from walagent.attachment import Attachment
 from walagent.errors import ConfigError
@@ -28,22 +29,50 @@ async def begin_trial(conn: Connection, search_path: str) -> None:
     await conn.execute("select set_config('search_path', %s, true)", [search_path])
 
 
-async def find_attachment(conn: Connection, name: str) -> str | None:
+async def find_attachment(conn: Connection, target: str) -> str | None:
     """Return the name of an attachment, or of the only one of a table; None: there is none.
 
     Raises:
         ConfigError: a table has several.
     """
-    cursor = await conn.execute(
-        "select name from agent.attachment where name = %(name)s"
-        " union select name from agent.attachment where relation = to_regclass(%(name)s)"
-        "   and not exists (select from agent.attachment where name = %(name)s) order by 1",
-        {"name": name},
-    )
-    names = [row[0] for row in await cursor.fetchall()]
+    cursor = await conn.execute("select name, relation::text from agent.attachment")
+    tables = dict(await cursor.fetchall())
+    return target if target in tables else only_one(target, await attached_to(conn, target, tables))
+
+
+async def attached_to(conn: Connection, table: str, tables: Mapping[str, str]) -> Sequence[str]:
+    """Return the attachments of a table, however it is named; names are found by search_path.
+
+    Args:
+        tables: of attachments, by name.
+    """
+    wanted, *others = await _relations(conn, [table, *tables.values()])
+    found = zip(tables, others, strict=True)
+    return sorted(name for name, oid in found if oid is not None and oid == wanted)
+
+
+async def _relations(conn: Connection, names: Sequence[str]) -> list[int | None]:
+    """Return the OIDs of relations by name; None: there is none, or it is no name of one."""
+    found: dict[str, int | None] = {}
+    for name in {*names}:
+        try:
+            async with conn.transaction():
+                cursor = await conn.execute("select to_regclass(%s)::oid::bigint", [name])
+                found[name] = (await cursor.fetchone() or (None,))[0]
+        except InvalidName:  # which PostgreSQL 15 raises
+            found[name] = None
+    return [found[name] for name in names]
+
+
+def only_one(table: str, names: Sequence[str]) -> str | None:
+    """Return the only attachment of a table; None: it has none.
+
+    Raises:
+        ConfigError: it has several.
+    """
     if len(names) > 1:
         raise ConfigError(
-            f'table "{name}" has several attachments', hint=f"Name one: {', '.join(names)}"
+            f'table "{table}" has several attachments', hint=f"Name one: {', '.join(names)}."
         )
     return names[0] if names else None
 

@@ -1,6 +1,5 @@
 """Attach the agent of a trial, in its transaction."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -13,6 +12,7 @@ from walagent.attachment import Attachment
 from walagent.config import Config
 from walagent.errors import ConfigError, PreconditionError
 from walagent.store import trials
+from walagent.store.trials import only_one
 
 Connection = AsyncConnection[Any]
 
@@ -43,7 +43,7 @@ async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -
     """
     await _ensure_schema(conn)
     await trials.begin_trial(conn, search_path)
-    if (name := _of_file(wanted)) is not None:
+    if (name := await _of_file(conn, wanted)) is not None:
         return await _attach_from_file(conn, wanted.config, name)
     found = None if wanted.only_file else await trials.find_attachment(conn, wanted.target)
     if found is None:
@@ -65,23 +65,13 @@ async def _ensure_schema(conn: Connection) -> None:
         await migrate(conn)
 
 
-def _of_file(wanted: Wanted) -> str | None:
-    names = list(_matching(wanted))
-    if len(names) > 1:
-        raise ConfigError(
-            f'table "{wanted.target}" has several attachments', hint=f"Name one: {', '.join(names)}"
-        )
-    return names[0] if names else None
-
-
-def _matching(wanted: Wanted) -> Iterator[str]:
+async def _of_file(conn: Connection, wanted: Wanted) -> str | None:
+    """Return the name of an attachment of the file, or of the only one of a table, if any."""
     entries, target = wanted.config.all_attachments, wanted.target
     if target in entries:
-        yield target
-        return
-    for name, entry in entries.items():
-        if entry.table.removeprefix("public.") == target.removeprefix("public."):
-            yield name
+        return target
+    tables = {name: entry.table for name, entry in entries.items()}
+    return only_one(target, await trials.attached_to(conn, target, tables))
 
 
 async def _attach_from_file(conn: Connection, config: Config, name: str) -> Attachment:

@@ -112,6 +112,28 @@ async def test_json_says_all_of_it(conn: AsyncConnection, dsn: str, tmp_path: Pa
         assert found["steps"][0]["rows"] == [["CH", "20"], ["DE", "20"], ["FR", "20"]]
 
 
+WRONG = {"id": "a", "type": "SQL", "description": "count", "tool_input": {"query": "select no"}}
+RIGHT = {"id": "b", "type": "SQL", "description": "count", "tool_input": {"query": COUNT}}
+WITH_FALLBACK = call(
+    "plan", reasoning="Count them.", assumptions=[], steps=[{**WRONG, "fallback": RIGHT}]
+)
+
+
+async def test_an_answer_says_that_a_fallback_was_used(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """In text, CSV and JSON, with the reason."""
+    async with shell(conn, dsn, tmp_path, [WITH_FALLBACK, ANSWER] * 3) as on:
+        for output in ("table", "csv"):
+            ended = (await on.types("ask", QUESTION, "--output", output)).worked()
+            (note,) = [line for line in ended.err.splitlines() if line.startswith("note: ")]
+            assert "fallback was used" in note
+            assert "42703" in note
+        (caveat,) = (await on.types("ask", QUESTION, "--json")).worked().json["caveats"]
+        assert "fallback was used" in caveat
+        assert "42703" in caveat
+
+
 async def test_a_killed_question_is_finished_by_its_session(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

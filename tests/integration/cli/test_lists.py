@@ -337,6 +337,27 @@ def test_filters_select_the_runs_to_change(user: User, db: Connection[Any], run:
     assert db.execute(state).fetchall() == [("pending",)]
 
 
+def test_a_call_costs_under_the_model_that_answered_it(
+    user: User, db: Connection[Any], run: int
+) -> None:
+    """Also after a retry with another model; before that was recorded, under the run's model."""
+    db.execute("delete from agent.step where run_id = %s", [run])
+    add = (
+        "insert into agent.step (run_id, seq, kind, content, input_tokens, cost)"
+        " values (%s, %s, 'reply', %s, 10, %s)"
+    )
+    for seq, content, cost in (
+        (0, {"model": "claude-haiku-4-5-20251001", "registered": "claude-haiku-4-5"}, 0.5),
+        (1, {"model": "gpt-4o-2024-08-06", "registered": "gpt-4o"}, 0.25),
+        (2, {"model": "gpt-4o-2024-08-06"}, 0.125),
+    ):
+        db.execute(add, [run, seq, Jsonb(content), cost])
+    costs = user.types("cost", "--by", "model", "--json").worked().json
+    assert {row["model"]: row["cost"] for row in costs} == {
+        "claude-haiku-4-5": 0.5, "gpt-4o": 0.375
+    }  # fmt: skip
+
+
 def test_costs_add_up(user: User, db: Connection[Any], run: int) -> None:
     """By agent, model and day; a call without a known cost is counted as such."""
     db.execute("delete from agent.step where run_id = %s", [run])

@@ -216,6 +216,44 @@ def test_what_cannot_be_tried_is_named(
     assert "Traceback" not in refused.err
 
 
+@pytest.mark.parametrize(
+    ("table", "target"),
+    [
+        ("tickets", "public.tickets"),
+        ("public.tickets", "TICKETS"),
+        ("tickets", '"tickets"'),
+        ('"Odd.Table"', 'shop."Odd.Table"'),
+        ("shop.parts", "parts"),
+        ('"shop"."parts"', "Shop . parts"),
+    ],
+)
+def test_a_table_is_found_by_every_name_that_it_has(user: User, table: str, target: str) -> None:
+    """Quoted or not, with its schema or by the search_path; and no other table of that name."""
+    rows_of = "(id bigint primary key, category text)"
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(
+            f"create schema shop; create schema late; create table late.parts {rows_of};"
+            f'create table shop.parts {rows_of}; create table shop."Odd.Table" {rows_of};'
+            'insert into shop.parts values (3); insert into shop."Odd.Table" values (3);'
+            "do $$ begin execute format('alter database %I set search_path = shop, public, late',"
+            " current_database()); end $$"
+        )
+    user.writes(
+        AGENTS.replace("table: tickets", f"table: '{table}'")
+        + "      - {table: late.parts, name: late, writes: [category], bind: {ticket_id: id}}\n"
+    )
+    (row,) = user.types("try", target, "--json", "--last", "1").worked().json
+    assert (row["key"], row["run"]["attachment"].partition(" ")[0]) == ("3", "desk")
+    user.types("init").worked()
+    user.types("apply").worked()
+    (user.folder / "agents.yaml").write_text("http: {enabled: false}\n")
+    (row,) = user.types("try", target, "--json", "--last", "1").worked().json
+    assert row["run"]["attachment"].startswith("desk ")
+    refused = user.types("try", "no such: name")
+    assert refused.code == 2
+    assert '"no such: name"' in refused.err
+
+
 def test_a_run_that_fails_is_exit_1(user: User) -> None:
     """With the reason."""
     user.writes(

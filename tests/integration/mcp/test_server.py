@@ -15,13 +15,25 @@ import httpx2
 import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.mcpserver.exceptions import ResourceError, ToolError
 from mcp.types import CallToolResult, TextContent, TextResourceContents
 from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all, value
-from tests.integration.cli.test_ask import ANSWER, COUNT, PLAN, QUESTION, Shell, shell
+from tests.integration.cli.test_ask import (
+    ANSWER,
+    COUNT,
+    PLAN,
+    QUESTION,
+    WITH_FALLBACK,
+    Shell,
+    shell,
+)
 from tests.integration.cli.user import SOURCE
 from tests.integration.runs.test_approval import asked
+from walagent.config import AskSettings
+from walagent.config.dsn import Places
+from walagent.mcp.tools import McpTools
 from walagent.message import Json
 
 PROGRAM = "p-0123456789abcdef"
@@ -107,6 +119,51 @@ async def test_programs_ask_query_and_look_around(
         only = await gives(client, "runs", {"run": run["id"], "state": "succeeded"})
         assert only["result"] == [run]
         assert "run 99" in await is_refused(client, "runs", {"run": 99})
+
+
+async def test_an_answer_says_that_a_fallback_was_used(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Among its caveats, with the reason."""
+    replies = [WITH_FALLBACK, ANSWER]
+    async with shell(conn, dsn, tmp_path, replies) as on, on_stdio(on) as client:
+        (caveat,) = (await gives(client, "ask", {"question": QUESTION}))["caveats"]
+        assert "fallback was used" in caveat
+        assert "42703" in caveat
+
+
+async def test_a_saved_question_is_read_however_many_there_are(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """By its number alone; a number that cannot be one is no saved question."""
+    async with shell(conn, dsn, tmp_path, []) as on, on_stdio(on) as client:
+        for start, end in ((1, 1), (2, 1100)):  # the first is the oldest
+            await run_all(
+                conn,
+                "insert into agent.verified_query (question, sql)"
+                f" select 'number ' || n, 'select 1' from generate_series({start}, {end}) n",
+            )
+        (content,) = (await client.read_resource("walagent://saved/1")).contents
+        assert isinstance(content, TextResourceContents)
+        assert content.text == "number 1\n\nselect 1"
+        for number in ("0", "-1", "01", "x", "9" * 30, "1%20or%20true"):
+            with pytest.raises(MCPError, match="no saved question"):
+                await client.read_resource(f"walagent://saved/{number}")
+
+
+async def test_resources_share_the_breaker_of_the_tools(tmp_path: Path) -> None:
+    """After five failures of the database, by whichever of both, neither tries it again."""
+    nowhere = f"host={tmp_path} connect_timeout=1"
+    tools = McpTools(Places(nowhere, nowhere), AskSettings(), None)
+    for _ in range(3):
+        with pytest.raises(ToolError):
+            await tools.query("select 1")
+        with pytest.raises(ResourceError):
+            await tools.resources.listed()
+    with pytest.raises(ResourceError, match="circuit breaker open"):
+        await tools.resources.saved("1")
+    with pytest.raises(ToolError, match="circuit breaker open"):
+        await tools.query("select 1")
 
 
 async def test_programs_read_tables_and_saved_questions(

@@ -99,6 +99,8 @@ async def test_a_reply_is_stored_before_anything_acts_on_it(
         await d.start_worker()
         assert await worked(d) == ("succeeded", "ok", None)
     assert await column(conn, KINDS) == ["reply", "result", "reply"]
+    model = "select distinct content ->> 'registered' from agent.step where kind = 'reply'"
+    assert await column(conn, model) == [ScriptedModel([]).spec.name]
 
 
 POINTS = (

@@ -3,6 +3,8 @@
 import json
 from decimal import Decimal
 
+import pytest
+
 from tests.helpers.build import Steps, attachment, changed, claim, run_of, tool, wants
 from walagent.agent.prompt import build_request
 from walagent.agent.untrusted import RULE, marker
@@ -149,3 +151,25 @@ def test_an_old_row_without_a_difference_is_left_out() -> None:
     assert data(made) == {"op": "update", "new": {"id": 1}}
     made = request(attachment(), change={"op": "delete", "old": {"id": 1}})
     assert data(made) == {"op": "delete", "old": {"id": 1}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (True, 1),
+        (0, False),
+        (1, 1.0),
+        (Decimal(1), 1.0),
+        ([1, [True]], [1, [1]]),
+        ({"a": {"b": 0}}, {"a": {"b": False}}),
+    ],
+)
+def test_values_of_different_types_differ_even_if_python_finds_them_equal(
+    old: Json, new: Json
+) -> None:
+    """A column of JSON can hold any of them."""
+    change = {"op": "update", "new": {"id": 1, "v": new}, "old": {"id": 1, "v": old}}
+    made = request(attachment(), change=change)
+    assert data(made)["old"].keys() == {"v"}
+    change["old"] = {"id": 1, "v": new}
+    assert "old" not in data(request(attachment(), change=change))

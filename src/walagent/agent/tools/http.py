@@ -23,6 +23,7 @@ from walagent.agent.tools.templates import (
     secrets_of,
     show_url,
 )
+from walagent.agent.untrusted import without_control
 from walagent.errors import ToolFailedError
 from walagent.message import Json
 from walagent.tool_spec import Tool
@@ -158,9 +159,12 @@ class HttpCallee:
         limits = Limits(self.made.max_bytes, self.tool.timeout)
         said = await send(request, self.addresses, limits, self.tls)
         host = host_of(self.made.url)
-        body = request.masked(said.text)
+        # What nobody sees is left out first: it could stand within a secret.
+        body = request.masked(without_control(said.text), cut=said.is_cut)
+        if said.is_cut:
+            body += f"\n(cut after {limits.most:,} bytes)"
         text = f"HTTP {said.status}" + (f"\n{body}" if body else "")
-        framed = answer(host, text, context.run_id, self.made.max_bytes)
+        framed = answer(host, text, context.run_id, len(text))
         if not said.is_success:
             raise ToolFailedError(framed)
         return framed

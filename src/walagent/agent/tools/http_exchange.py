@@ -1,5 +1,6 @@
 """Send one request of a tool to a checked address, and read a bounded answer."""
 
+import codecs
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ssl import SSLContext
@@ -17,14 +18,16 @@ from walagent.errors import OutcomeUnknownError, ToolFailedError
 _SERVER_ERROR: Final = 500
 _MULTIPLE_CHOICES: Final = 300
 _BAD_REQUEST: Final = 400
+_DECODER: Final = codecs.getincrementaldecoder("utf-8")  # it keeps a part of a character back
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """An answer: its status, and its body up to the limit."""
+    """An answer: its status, its body up to the limit, and whether that is not all of it."""
 
     status: int
     text: str
+    is_cut: bool = False
 
     @property
     def is_success(self) -> bool:
@@ -89,7 +92,7 @@ async def _exchange(
     try:
         response = await client.send(built, stream=True)
         try:
-            said = Said(response.status_code, await _read(response, most))
+            said = Said(response.status_code, *await _read(response, most))
         finally:
             await response.aclose()
     except (httpx2.ConnectError, httpx2.ConnectTimeout):
@@ -103,13 +106,17 @@ async def _exchange(
     return said
 
 
-async def _read(response: httpx2.Response, most: int) -> str:
-    """Read up to *most* bytes, as they were sent: what is small compressed can be large."""
+async def _read(response: httpx2.Response, most: int) -> tuple[str, bool]:
+    """Read up to *most* bytes, as they were sent: what is small compressed can be large.
+
+    Returns:
+        the text, and whether it was cut; not within a character.
+    """
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        return "(a compressed body, left out)"
+        return "(a compressed body, left out)", False
     body = b""
     async for piece in response.aiter_raw():
         body += piece
         if len(body) > most:
-            return f"{body[:most].decode(errors='replace')}\n(cut after {most:,} bytes)"
-    return body.decode(errors="replace")
+            return _DECODER(errors="replace").decode(body[:most]), True
+    return body.decode(errors="replace"), False

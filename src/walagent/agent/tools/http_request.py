@@ -1,11 +1,12 @@
 """A request of a tool over HTTP, and the limits of its exchange."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-import orjson
+from walagent.agent.untrusted import without_control
 
 _LEAST_SECRET: Final = 4  # characters; a shorter one occurs in any text
 
@@ -20,17 +21,35 @@ class HttpRequest:
     body: bytes | None = field(repr=False)
     secrets: Sequence[str] = field(repr=False)  # values that no result shows
 
-    def masked(self, text: str) -> str:
-        """Replace the secrets of the request in *text*."""
-        forms = {
-            form
-            for value in self.secrets
-            for form in (value, quote(value, safe="/"), quote(value, safe=""), _in_json(value))
-            if len(form) >= _LEAST_SECRET
-        }
-        for form in sorted(forms, key=len, reverse=True):
-            text = text.replace(form, "***")
-        return text
+    def masked(self, text: str, *, cut: bool = False) -> str:
+        """Replace the secrets of the request in *text*.
+
+        Args:
+            cut: whether the text ends within a longer one: what begins a secret at its end is
+                replaced, too.
+        """
+        shown, end = list[str](), 0
+        for start, stop in sorted(self._found(text, cut=cut)):
+            if start >= end:
+                shown += (text[end:start], "***")
+            end = max(end, stop)
+        return "".join((*shown, text[end:]))
+
+    def _found(self, text: str, *, cut: bool) -> Iterator[tuple[int, int]]:
+        """Yield where secrets are, from and to; the places can overlap."""
+        for form in self._forms():
+            start = text.find(form)
+            while start >= 0:
+                yield start, start + len(form)
+                start = text.find(form, start + 1)
+            for length in range(1, len(form)) if cut else ():
+                if text.endswith(form[:length]):
+                    yield len(text) - length, len(text)
+
+    def _forms(self) -> set[str]:
+        """Return the secrets as they can be written, in a text without control characters."""
+        forms = {without_control(form) for value in self.secrets for form in _written(value)}
+        return {form for form in forms if len(form) >= _LEAST_SECRET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,5 +60,9 @@ class Limits:
     seconds: float
 
 
-def _in_json(value: str) -> str:
-    return orjson.dumps(value).decode()[1:-1]
+def _written(value: str) -> Iterator[str]:
+    """Yield a value as servers write it: as it is, in a URL, and in JSON."""
+    yield from (value, quote(value, safe="/"), quote(value, safe=""))
+    for ascii_only in (False, True):
+        quoted = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+        yield from (quoted, quoted.replace("/", "\\/"))

@@ -1,7 +1,8 @@
--- What model calls used, by agent, model and day (UTC): of the runs that are kept.
+-- What model calls used, by agent, model and day (UTC): of the runs that are kept.  The model is that of the call, as it
+-- is registered: a run that is retried can have another now.  Steps of earlier versions have the run's model.
 select case when 'day' = any (%(by)s) then (s.recorded_at at time zone 'UTC')::date::text end as day,
        case when 'agent' = any (%(by)s) then coalesce(v.definition ->> 'agent', '(' || r.kind || ')') end as agent,
-       case when 'model' = any (%(by)s) then coalesce(v.definition ->> 'model', s.content ->> 'model') end as model,
+       case when 'model' = any (%(by)s) then coalesce(s.content ->> 'registered', v.definition ->> 'model', s.content ->> 'model') end as model,
        count(distinct s.run_id) as runs,
        count(*) as calls,
        coalesce(sum(s.input_tokens), 0)::bigint as input,

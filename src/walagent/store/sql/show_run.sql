@@ -31,7 +31,7 @@ select r.id,
        r.started_at,
        r.finished_at,
        v.definition ->> 'agent' as agent,
-       coalesce(v.definition ->> 'model', (select s.content ->> 'model' from agent.step s
+       coalesce(v.definition ->> 'model', (select coalesce(s.content ->> 'registered', s.content ->> 'model') from agent.step s
                                             where s.run_id = r.id and s.kind = 'reply' order by s.seq limit 1)) as model,
        v.definition ->> 'run_as' as run_as,
        (select coalesce(jsonb_agg(m.change order by m.commit_lsn, m.ordinal), '[]')

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from cryptography import x509
@@ -253,6 +254,35 @@ async def test_a_server_that_repeats_a_secret_gives_nothing_away() -> None:
     assert "tk-12345" not in text
     assert "***" in text
     assert "hello" in text
+
+
+@pytest.mark.parametrize("secret", ["tk-12345/67", "gehéim-♥ abab", "ababab"])
+async def test_no_part_of_a_secret_is_left_where_an_answer_is_cut(
+    secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever the cut is, and however the secret is written."""
+    monkeypatch.setitem(SECRETS, "TOKEN", secret)
+    for form in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1]):
+        echo = form.encode()
+        async with web({"/": reply(b"< " + echo + b" >" + echo * 2)}) as server:
+            for cut in range(1, len(echo) + 3):
+                made = tool(
+                    f"http://127.0.0.1:{server.port}/", max_bytes=cut, body={"k": "{secret:TOKEN}"}
+                )
+                callee = tools(server.port, "TOKEN").callee(made)
+                await callee.prepare()
+                text = str(await callee.call(CONTEXT, {"text": "x"}))
+                said = text.partition("HTTP 200\n")[2].partition("\n")[0]
+                assert said in {"<", "< ", "< ***", "< *** "}, cut
+
+
+async def test_a_secret_with_characters_in_it_that_nobody_sees_is_masked() -> None:
+    """They are left out of an answer, after which the secret would be whole."""
+    async with web({"/": reply("tk-\u200b123\u202e45/67".encode())}) as server:
+        made = tool(f"http://127.0.0.1:{server.port}/", body={"k": "{secret:TOKEN}"})
+        text = await called(tools(server.port, "TOKEN"), made, text="x")
+    assert "***" in text
+    assert "123" not in text
 
 
 async def test_a_long_answer_is_cut() -> None:
