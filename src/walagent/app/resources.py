@@ -1,12 +1,10 @@
-"""Compose the resources of a worker: the run kind `agent`, and deferred evaluation."""
+"""Compose the resources of a worker: models, and the kinds of runs that it executes."""
 
 from collections.abc import Callable
 
 from walagent.agent.model import Model
+from walagent.app.kinds import Parts, kinds_of
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
-from walagent.moves import End
-from walagent.run import RunSpec
-from walagent.runs.agent_kind import agent_kind
 from walagent.runs.models import Models
 from walagent.runs.resources import Resources
 from walagent.runs.toolbox import Toolbox
@@ -22,7 +20,7 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
     *,
     tools_dsn: Callable[[], str] = lambda: "",
 ) -> Resources:
-    """Compose the resources that a worker needs to execute runs of agents.
+    """Compose the resources that a worker needs to execute runs.
 
     Args:
         models: by name; `Models` also limits the concurrent runs of each model.
@@ -30,13 +28,8 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
         limits: limits of the change that a run stores.
         tools_dsn: returns the connection string for code of others, if it is set.
     """
-
-    async def evaluate(run: RunSpec) -> RunSpec | End:
-        from walagent.intake.deferred import evaluate_deferred  # noqa: PLC0415 - rarely used
-
-        return await evaluate_deferred(run, pool=pool, limits=limits, tools_dsn=tools_dsn)
-
-    kinds = {"agent": agent_kind(pool, toolbox, secret, evaluate)}
+    model_of = models.get if isinstance(models, Models) else models
+    kinds = kinds_of(Parts(pool, toolbox, model_of, secret, limits, tools_dsn))
     if isinstance(models, Models):
-        return Resources(pool, models.get, kinds, models.tight, models.prepare)
-    return Resources(pool, models, kinds)
+        return Resources(pool, model_of, kinds, models.tight, models.prepare)
+    return Resources(pool, model_of, kinds)

@@ -1,108 +1,84 @@
-"""A kind of run that the engine does not know: it needs a decider, an actor and rows."""
+"""Kinds of runs beside agents' and questions': their queues, and one worker for all of them."""
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
+import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.build import claim
-from tests.helpers.database import rows, run_all, until
-from walagent.agent.models.scripted.model import ScriptedModel
+from tests.helpers.daemon import daemon
+from tests.helpers.database import DESK, attach, refused, rows, run_all, value
+from tests.helpers.queue import LEASE
 from walagent.agent_spec import AgentSpec, Authority
-from walagent.errors import DatabaseLostError
-from walagent.message import ModelSpec, Reply, Request, Stop, ToolCall
-from walagent.moves import (
-    Act,
-    Call,
-    Claim,
-    Effect,
-    Kind,
-    Move,
-    Prompt,
-    RunLog,
-    RunSpec,
-    Step,
-    StepKind,
-    Tool,
-    succeed,
+from walagent.message import ModelSpec, Request
+from walagent.moves import Call, Kind, Move, Prompt, RunLog, succeed
+from walagent.run import Claim, RunSpec, Step
+from walagent.store import runs
+from walagent.store.runs import ClaimScope
+
+NEW = (
+    "insert into agent.run (kind, reason, queue_id, change)"
+    " values (%s, %s, agent_internal.queue_of(%s, 'first'), '{}') returning id"
 )
-from walagent.runs.resources import Resources
-from walagent.runs.worker import Worker, WorkerSettings
-from walagent.store.connections import open_pool
-from walagent.store.listings import show_run
-from walagent.testing import DECIDER_CHECKS, DeciderCase
-
-ECHO = Tool("echo", "builtin", "echo", "", {"type": "object"}, Effect.READ)
-QUEUED = """
-with queue as (insert into agent_internal.queue (kind) values ('echo') returning id)
-insert into agent.run (kind, reason, queue_id, change, key, max_attempts)
-select 'echo', 'manual', id, '{"op": "insert", "schema": "s", "table": "t", "new": {"id": 7}}',
-       '7', 2
-  from queue;
-notify walagent_runs;
-"""
 
 
-class EchoDecider:
-    """One call, whose result is the run's."""
+async def test_each_kind_has_queues_with_names(conn: AsyncConnection) -> None:
+    """A name stands for one queue of a kind; a claim takes the kinds that it names, alone."""
+    made = [await value(conn, NEW, kind, "manual", kind) for kind in ("node", "delivery")]
+    again = await value(conn, "select agent_internal.queue_of('node', 'first')")
+    (queue,) = await rows(conn, "select queue_id from agent.run where id = %s", made[0])
+    assert queue == (again,)
+    scope = ClaimScope(kinds=("delivery",))
+    claims, _ = await runs.claim_runs(conn, "w", 9, LEASE, None, scope)
+    assert [(claim.run_id, claim.kind) for claim in claims] == [(made[1], "delivery")]
+
+
+@pytest.mark.parametrize("kind", ["turn", "node", "delivery"])
+async def test_a_run_of_a_kind_may_have_an_attachment(conn: AsyncConnection, kind: str) -> None:
+    """With one it has a version, too; a change has a position."""
+    await run_all(conn, DESK)
+    attached = await attach(conn, "tools=[]")
+    with_attachment = (
+        "insert into agent.run (kind, reason, queue_id, attachment_id, attachment_version, change)"
+        f" values ('{kind}', %s, {attached}, {attached}, %s, '{{}}') returning id"
+    )
+    assert await value(conn, with_attachment, "manual", 1)
+    await refused(conn, "23514", with_attachment, "manual", None)
+    await refused(conn, "23514", with_attachment, "change", 1)
+    await refused(conn, "23514", NEW, kind, "change", kind)
+
+
+class _Done:
+    """Ends each run at once."""
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
-        """Call, then end."""
-        results = [step for step in steps if step.kind is StepKind.RESULT]
-        if results:
-            return succeed(results[0].content["content"])
-        return Act((Call(ToolCall("echo", "echo", run.claim.change["new"]), ECHO),))
+        assert not steps
+        return succeed(run.claim.kind)
 
     async def render(
         self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
     ) -> Request:
-        """Ask no model."""
+        raise NotImplementedError
+
+    async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
         raise NotImplementedError
 
 
-class EchoActor:
-    """Returns the arguments; the first attempt fails."""
+async def test_one_worker_executes_several_kinds(conn: AsyncConnection, dsn: str) -> None:
+    """A kind that needs no attachment says itself what is executed."""
 
-    async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
-        """Record the row's id."""
-        if run.claim.attempt == 1:
-            raise DatabaseLostError("the connection was lost")
-        content = {"call_id": call.call.id, "name": "echo", "is_error": False}
-        content["content"] = f"row {(call.call.arguments or {})['id']}"
-        await log.record(StepKind.RESULT, content)
+    async def specify(claim: Claim) -> RunSpec:
+        return RunSpec(claim, AgentSpec("none", "fake"), Authority("nobody"))
 
-
-async def specified(held: Claim) -> RunSpec:
-    """A run of this kind has no agent and no table."""
-    return RunSpec(held, AgentSpec("", ""), Authority(""), source="echo")
-
-
-async def test_a_run_of_another_kind_is_executed_and_shown(conn: AsyncConnection, dsn: str) -> None:
-    """Claimed, retried after an error, ended, and shown with its steps; every invariant holds."""
-    kind = Kind(EchoDecider(), EchoActor(), specified)
-    await run_all(conn, QUEUED)
-    async with open_pool(dsn, size=2, application="test") as pool:
-        model = ScriptedModel([Reply((), Stop.END)])
-        worker = Worker(
-            WorkerSettings("w", poll=0.1), Resources(pool, lambda _: model, {"echo": kind})
-        )
-        task = asyncio.create_task(worker.run())
-        await until(conn, "select state = 'waiting_retry' from agent.run")
-        await run_all(conn, "update agent.run set next_attempt_at = now()")
-        await until(conn, "select agent_internal.is_final(state) from agent.run")
-        worker.stop()
-        await task
-    ended = await rows(conn, "select state::text, result, attempt from agent.run")
-    assert ended == [("succeeded", "row 7", 2)]
-    assert await rows(conn, "select * from agent.broken_invariant") == []
-    shown = await show_run(conn, 1)
-    assert shown is not None
-    assert [step["content"]["name"] for step in shown["steps"]] == ["echo"]
-
-
-async def test_a_decider_without_a_model_keeps_the_contract() -> None:
-    """Its run is that of the test above."""
-    run = await specified(claim(kind="echo"))
-    result = {"call_id": "echo", "name": "echo", "is_error": False, "content": "row 1"}
-    for check in DECIDER_CHECKS:
-        await check(DeciderCase(EchoDecider, run, [Step(0, StepKind.RESULT, result)]))
+    await run_all(conn, DESK)
+    done = _Done()
+    kind = Kind(done, done, specify=specify)
+    async with daemon(conn, dsn, parts=()) as d:
+        d.shop = replace(d.shop, kinds={**d.shop.kinds, "node": kind, "delivery": kind})
+        await d.start_worker()
+        for name in ("node", "delivery"):
+            await value(conn, NEW, name, "manual", name)
+        await run_all(conn, "notify walagent_runs")
+        await d.until("select count(*) = 2 from agent.run where state = 'succeeded'")
+    done_runs = await rows(conn, "select result from agent.run order by id")
+    assert done_runs == [("node",), ("delivery",)]

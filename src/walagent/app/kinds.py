@@ -1,0 +1,54 @@
+"""The kinds of runs that a worker executes, by name.
+
+Each entry creates one kind from what kinds share.  A worker claims runs of these kinds alone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from walagent.agent.model import Model
+from walagent.matching.document import SizeLimits
+from walagent.moves import End, Kind
+from walagent.run import RunSpec
+from walagent.runs.agent_kind import agent_kind
+from walagent.runs.toolbox import Toolbox
+from walagent.store.connections import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What kinds are made of.
+
+    Args:
+        secret: agent_internal.secret, which signs origin markers and derives markers of data.
+        limits: limits of the change that a run stores.
+        tools_dsn: returns the connection string for code of others, if it is set.
+    """
+
+    pool: Pool
+    toolbox: Toolbox
+    model_of: Callable[[str], Model]
+    secret: bytes
+    limits: SizeLimits
+    tools_dsn: Callable[[], str]
+
+
+def _agent(parts: Parts) -> Kind:
+    async def evaluate(run: RunSpec) -> RunSpec | End:
+        from walagent.intake.deferred import evaluate_deferred  # noqa: PLC0415 - rarely used
+
+        return await evaluate_deferred(
+            run, pool=parts.pool, limits=parts.limits, tools_dsn=parts.tools_dsn
+        )
+
+    return agent_kind(parts.pool, parts.toolbox, parts.secret, evaluate)
+
+
+_KINDS: Mapping[str, Callable[[Parts], Kind]] = {
+    "agent": _agent,
+}
+
+
+def kinds_of(parts: Parts) -> dict[str, Kind]:
+    """Create all kinds that a worker executes."""
+    return {name: make(parts) for name, make in _KINDS.items()}
