@@ -21,6 +21,7 @@ from walagent.matching import predicate
 from walagent.matching.document import readable
 from walagent.matching.match import Candidates, Match
 from walagent.matching.predicate import ColumnTypes, Texts
+from walagent.recent import Recent
 from walagent.store import tables
 from walagent.store.codecs.exact import exact
 from walagent.store.errors import is_passing
@@ -28,6 +29,7 @@ from walagent.store.role_reader import RoleReader, RoleStatement, open_role_read
 
 _AT_ONCE = 1000  # rows in a statement, as documents
 _COLUMNS_AT_ONCE = 4000  # rows in a statement, as columns
+_STATEMENTS = 1000  # kept of each kind: one takes up to some kilobytes
 _VISIBLE = 10.0  # seconds to wait for a commit to become visible before an attachment is paused
 
 
@@ -88,11 +90,11 @@ class Evaluator:
         self._reader = reader
         self._by_name = by_name
         # By attachment and version: the last relation, and the statement for it.
-        self._statements: dict[tuple[int, int], tuple[Relation, bytes]] = {}
+        self._statements = Recent[tuple[int, int], tuple[Relation, bytes]](_STATEMENTS)
         # The same for statements by column, and also by their sides.
-        self._column_statements: dict[
+        self._column_statements = Recent[
             tuple[int, int, Sequence[str]], tuple[Relation, bytes | None]
-        ] = {}
+        ](_STATEMENTS)
         self._casts: bool | None = None  # whether there are user-defined casts from text
 
     async def evaluate(self, matches: Sequence[Match]) -> list[Verdict]:

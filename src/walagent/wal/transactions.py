@@ -15,9 +15,10 @@ from walagent.errors import DecodeError
 from walagent.lsn import Lsn
 from walagent.wal import pgoutput
 from walagent.wal.checkpoint import StreamPosition
+from walagent.wal.decoders import MOST_COMPILED, Decoders
 from walagent.wal.options import MARKER_PREFIX
 from walagent.wal.protocol import HEADER, XLOG_DATA
-from walagent.wal.rowcode import UNFIT, RowDecoder, compile_rows, make_change
+from walagent.wal.rowcode import UNFIT, RowDecoder, make_change
 from walagent.wal.spool import Spools
 
 PIECE_CHANGES: Final = 1000  # enough that the cost of passing a list is negligible per row
@@ -72,6 +73,7 @@ class PgoutputTransactions(StreamPosition):
         start: transactions with a lower commit LSN are skipped: the checkpoint includes them.
         prefixes: logical messages with one of these become a `OriginMarker`; others are skipped.
         piece: the maximum number of changes in one Piece.
+        compiled: the maximum number of relations whose decoders are kept.
     """
 
     def __init__(
@@ -81,15 +83,15 @@ class PgoutputTransactions(StreamPosition):
         start: Lsn = Lsn(0),  # noqa: B008 - immutable
         prefixes: Iterable[str] = (MARKER_PREFIX,),
         piece: int = PIECE_CHANGES,
+        compiled: int = MOST_COMPILED,
     ) -> None:
         super().__init__(start)
         self._wanted = wanted
         self._prefixes = frozenset(prefixes)
         self._piece = piece
         self._relations: dict[int, Relation] = {}
-        self._types: dict[int, str] = {}
-        # Key: kind and OID, the first five bytes of a row message.  None: not wanted.
-        self._rows: dict[bytes, RowDecoder | None] = {}
+        self._types: dict[int, str] = {}  # sent with each relation, just before it
+        self._decoders = Decoders(compiled)
         self._block: int | None = None  # the transaction whose streamed block is open
         self._spools = Spools()
         self._streamed: tuple[pgoutput.StreamCommit, Iterator[bytes]] | None = None
@@ -139,7 +141,7 @@ class PgoutputTransactions(StreamPosition):
         """Return what the next row message needs; outside a transaction, no row decodes."""
         if self._begin is None or self._skipping or self._block is not None:
             return _NO_ROWS.get, Lsn(0), self._ordinal, 0
-        return self._rows.get, self._begin.commit_lsn, self._ordinal, self._begin.xid
+        return self._decoders.by_key.get, self._begin.commit_lsn, self._ordinal, self._begin.xid
 
     def _other(self, data: bytes) -> Item | None:
         """Process a frame that is not a row of a known relation."""
@@ -181,14 +183,11 @@ class PgoutputTransactions(StreamPosition):
     def _learn(self, relation: Relation) -> None:
         """Register a relation's description; later rows follow it."""
         self._relations[relation.oid] = relation
-        oid = relation.oid.to_bytes(4, "big")
-        if not self._wanted(relation):
-            self._rows.update({tag + oid: None for tag in (b"I", b"U", b"D")})
-            return
-        rows = compile_rows(relation, HEADER)
-        self._rows[b"I" + oid] = rows.insert
-        self._rows[b"U" + oid] = rows.update
-        self._rows[b"D" + oid] = rows.delete
+        self._types.clear()
+        if self._wanted(relation):
+            self._decoders.compile(relation)
+        else:
+            self._decoders.refuse(relation.oid)
 
     def _tag(self, message: pgoutput.LogicalMessage, offset: int) -> OriginMarker | None:
         if not message.transactional:  # it belongs to no transaction
@@ -199,9 +198,9 @@ class PgoutputTransactions(StreamPosition):
         return OriginMarker(message.prefix, message.content, message.lsn)
 
     def _row(self, message: pgoutput.RowChange, data: bytes, offset: int) -> Piece:
-        """Decode a row that the fast decoder did not accept."""
+        """Decode a row of a relation that is not compiled."""
         begin = self._transaction(offset)
-        self._relation(message.relation_oid, offset)
+        self._decoders.missed(self._relation(message.relation_oid, offset))
         change = self._careful(data, offset, begin.commit_lsn, self._ordinal, begin.xid)
         self._ordinal += 1
         return Piece((change,))
@@ -223,7 +222,7 @@ class PgoutputTransactions(StreamPosition):
         for oid in oids:
             relation = self._relation(oid, offset)
             at = (begin.commit_lsn, self._ordinal, Op.TRUNCATE, relation)
-            if self._rows[b"D" + oid.to_bytes(4, "big")] is not None:
+            if self._decoders.is_wanted(oid):
                 changes.append(make_change(*at, None, None, begin.xid))
             self._ordinal += 1
         return Piece(changes) if changes else None

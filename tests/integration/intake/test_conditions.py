@@ -408,6 +408,19 @@ async def test_a_few_bad_rows_among_many_are_found(
     assert [v.match if isinstance(v, Raised) else v for v in verdicts] == matches
 
 
+async def test_statements_of_many_conditions_are_bounded(
+    conn: AsyncConnection, evaluator: Evaluator
+) -> None:
+    """What was dropped is composed again."""
+    await run_all(conn, DESK)
+    columns = {"whole_row": False, "condition_columns": ["id"], "condition": "new.id = 1"}
+    many = [await of_table(conn, id=n, **columns) for n in range(1, 1101)]
+    for attachments in (many, many[:3]):
+        matches = [insert({"id": n}, on) for on in attachments for n in (0, 1)]
+        assert await evaluator.evaluate(matches) == matches[1::2]
+    assert len(evaluator._column_statements) == 1000  # noqa: SLF001
+
+
 async def test_a_condition_can_neither_write_nor_look_beyond_its_role(
     conn: AsyncConnection,
     evaluator: Evaluator,

@@ -104,3 +104,8 @@ def stream_commit(xid: int, commit_lsn: int = 100, end_lsn: int = 140) -> bytes:
 def stream_abort(xid: int, subxid: int) -> bytes:
     """It, or a savepoint of it, is rolled back."""
     return b"A" + struct.pack(">II", xid, subxid)
+
+
+def type_name(oid: int, schema: str, name: str) -> bytes:
+    """A type that is not built in is named."""
+    return b"Y" + struct.pack(">I", oid) + text(schema) + text(name)

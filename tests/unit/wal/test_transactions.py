@@ -289,3 +289,43 @@ def test_a_piece_of_wide_rows_is_bounded_by_bytes_when_streamed() -> None:
     pieces = [item for item in read(encode.stream_commit(7), into=into) if isinstance(item, Piece)]
     assert [len(piece.changes) for piece in pieces] == [1, 1, 1]
     assert struct.calcsize(">I") * 3 + len(wide) * 3 <= into.weight
+
+
+def test_decoders_of_many_relations_are_bounded_and_no_row_is_lost() -> None:
+    """The server does not describe a relation again: what was evicted decodes as before."""
+    into = PgoutputTransactions(lambda table: table.name != "other", compiled=10)
+    tables = [
+        (oid, (COLUMNS[0], Column(f"c{oid}", 25, "text", in_key=False))) for oid in range(1000)
+    ]
+    described = [encode.relation(oid, columns) for oid, columns in tables]
+    read(encode.begin(50), *described, encode.relation(1000, COLUMNS, "other"),
+         encode.commit(50, 60), into=into)  # fmt: skip
+    assert len(into._decoders) == 10  # noqa: SLF001
+    for at in range(100, 100 + 250 * 50, 50):  # more rows than after which one is compiled again
+        rows = [encode.insert(oid, row(oid)) for oid in (0, 500, 999, 1000)]
+        ends = [encode.truncate(1, 1000)]
+        items = read(encode.begin(at), *rows, *ends, encode.commit(at, at + 10), into=into)
+        assert [(change.relation.oid, change.ordinal, change.new) for change in changes(items)] == [
+            *((oid, n, {"id": oid, f"c{oid}": "x"}) for n, oid in enumerate((0, 500, 999))),
+            (1, 4, None),
+        ]
+    assert len(into._decoders) == 10  # noqa: SLF001
+    assert bytes([*b"I", 0, 0, 0, 0]) in into._decoders.by_key  # noqa: SLF001 - compiled again
+
+
+def test_names_of_types_are_kept_for_the_relation_that_follows() -> None:
+    """The server sends them before each relation."""
+    into = reader()
+    read(encode.begin(), into=into)
+    for oid in range(1, 1001):
+        named = encode.type_name(20_000 + oid, "app", f"mood{oid}")
+        column = Column("m", 20_000 + oid, "", in_key=False)
+        items = read(
+            named,
+            encode.relation(oid, (COLUMNS[0], column)),
+            encode.insert(oid, row(oid)),
+            into=into,
+        )
+        (change,) = changes(items)
+        assert change.relation.columns[1].type_name == f"app.mood{oid}"
+    assert len(into._types) <= 1  # noqa: SLF001
