@@ -259,10 +259,8 @@ begin
     end if;
     _call := _request::jsonb;
     if _call ? 'run_as'
-       and not exists (select from pg_roles w, pg_roles r
-                        where w.oid = (_call -> 'worker')::bigint::oid and r.rolname = _call ->> 'run_as'
-                          and pg_has_role(w.oid, r.oid, case when current_setting('server_version_num')::integer < 160000
-                                                             then 'member' else 'set' end)) then
+       and pg_has_role((_call -> 'worker')::bigint::oid, to_regrole(quote_ident(_call ->> 'run_as')),
+                       case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) is not true then
         raise exception 'the worker cannot become role "%"', _call ->> 'run_as' using errcode = 'WA016';
     end if;
     return _call;

@@ -195,9 +195,9 @@ create table agent_internal.lock (
     name     text primary key,
     taken_at timestamptz
 );
-insert into agent_internal.lock (name, taken_at) values ('tick', agent_internal.now()), ('start', null), ('budget', null);
+insert into agent_internal.lock (name, taken_at) values ('tick', agent_internal.now()), ('budget', null);
 revoke all on agent_internal.lock from public;
-comment on table agent_internal.lock is 'Locks between transactions of walagent: tick, start, budget';
+comment on table agent_internal.lock is 'Locks between transactions of walagent: tick, budget';
 comment on column agent_internal.lock.taken_at is 'tick: time of the last tick';
 
 -- Take a lock for the rest of the transaction; return false if another transaction has it.
@@ -225,6 +225,38 @@ begin
 end;
 $$;
 
+-- Intake locks this table with each run that it starts; a lock of a row would write WAL and take ten times as long.
+create table agent_internal.start_lock ();
+revoke all on agent_internal.start_lock from public;
+comment on table agent_internal.start_lock is 'Locked by transactions that start runs, and by those that insert or requeue older ones';
+
+-- Allow the start of runs for the rest of the transaction; return false if another transaction prevents it.
+create function agent_internal.try_start()
+    returns boolean
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    lock table agent_internal.start_lock in row exclusive mode nowait;
+    return true;
+exception when lock_not_available then
+    return false;
+end;
+$$;
+
+-- Prevent the start of runs by others for the rest of the transaction; waits for those that are starting some.
+create function agent_internal.prevent_starts()
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    lock table agent_internal.start_lock in share mode;
+end;
+$$;
+
 create function agent_internal.begin_tick()
     returns boolean
     language plpgsql
@@ -248,8 +280,8 @@ create function agent_internal.tick_age()
     set search_path = pg_catalog, pg_temp
 as $$ select extract(epoch from agent_internal.now() - taken_at) from agent_internal.lock where name = 'tick' $$;
 comment on function agent_internal.tick_age() is 'Seconds since the last tick of any process';
-revoke all on function agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.begin_tick(),
-    agent_internal.tick_age() from public;
+revoke all on function agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.try_start(),
+    agent_internal.prevent_starts(), agent_internal.begin_tick(), agent_internal.tick_age() from public;
 
 -- Process what is due: expired leases, retries, debounce windows, expired approvals, wrong hints.  One caller at
 -- a time; for the others this does nothing.
@@ -288,7 +320,7 @@ create or replace function agent_internal.insert_backfill_runs(_generation integ
 as $$
 begin
     -- As in agent.retry(): until this commits, no run of the same ordering key starts as it is inserted.
-    perform agent_internal.share_lock('start');
+    perform agent_internal.prevent_starts();
     insert into agent.run (reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
                            backfill_key, max_attempts, state, error, finished_at)
     select 'backfill', n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.change, n.key, n.ordering_key,
@@ -306,7 +338,7 @@ $$;
 -- unfinished run.  The caller sets `start` for at most one run of an ordering key.
 --
 -- No older run may be inserted or requeued between that check and the commit: a claim could start it at the same
--- time.  agent.retry() and backfills share the lock `start`; while one of them holds it, no run is
+-- time.  agent.retry() and backfills call agent_internal.prevent_starts(); until they commit, no run is
 -- started here.
 --
 -- Args: _runs: an array of agent.new_run.
@@ -322,7 +354,7 @@ declare
     _started jsonb;
     _waiting bigint[] := _queues;
 begin
-    if _worker is null or not agent_internal.try_lock('start') then
+    if _worker is null or not agent_internal.try_start() then
         perform agent_internal.insert_runs(_generation, _runs);
     else
         with given as (
@@ -770,7 +802,7 @@ begin
                      and not exists (select from agent.attachment a where a.id = q.attachment_id)) then
         raise exception 'run % cannot be retried: its attachment was detached while paused', _run.id using errcode = 'WA003';
     end if;
-    perform agent_internal.share_lock('start');
+    perform agent_internal.prevent_starts();
     perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
         'retry', true, 'by', agent.current_principal()));
     if not same_version then
@@ -1077,7 +1109,8 @@ comment on column agent.run_overview.version is 'Version of the attachment that 
 
 select agent_internal.grant_as('agent_internal.runs_in_circles()', 'agent_internal.first_checked_run()');
 select agent_internal.grant_as(f, 'agent_internal.tick()')
-  from unnest('{agent_internal.apply_cancel_requests(), agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.begin_tick(), agent_internal.tick_age(),
+  from unnest('{agent_internal.apply_cancel_requests(), agent_internal.try_lock(text), agent_internal.share_lock(text), agent_internal.try_start(), agent_internal.prevent_starts(),
+                agent_internal.begin_tick(), agent_internal.tick_age(),
                 agent_internal.check_database(), agent_internal.adopt_database(boolean), "agent_internal.call_key(bigint,text)",
                 "agent_internal.begin_call(bigint,bigint,integer,text,text,boolean)"}'::regprocedure[]) f;
 select agent_internal.grant_as(f, 'agent.cancel(bigint, text)')

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 from psycopg import AsyncConnection, AsyncRawCursor, Error
+from psycopg.pq import TransactionStatus
 
 from walagent.connection import TEXT_FORMS
 from walagent.errors import LoginRefusedError, PreconditionError
@@ -32,7 +33,29 @@ _SETTINGS: Final = "; ".join([
     *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
     f"set local statement_timeout = '{_TIMEOUT}'",
     f"set local lock_timeout = '{_LOCK_TIMEOUT}'",
-]).encode()  # fmt: skip
+])  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The statements before and after; each is one round trip."""
+
+    begin: bytes
+    commit: bytes
+    abort: bytes
+
+
+_WHOLE: Final = _Frame(
+    f"begin; {_SETTINGS}".encode(),
+    f"commit; {DISCARD}".encode(),
+    f"rollback; {DISCARD}".encode(),
+)
+# In the transaction of a trial.
+_INNER: Final = _Frame(
+    f"savepoint walagent; {_SETTINGS}".encode(),
+    f"release walagent; {DISCARD}".encode(),
+    f"rollback to walagent; release walagent; {DISCARD}".encode(),
+)
 _READ: Final = "select agent_signed.read_as($1, $2, $3::text[])"
 
 
@@ -119,20 +142,22 @@ async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -
         },
         exact,
     )
+    frame = _WHOLE if conn.info.transaction_status is TransactionStatus.IDLE else _INNER
+    end = frame.abort
     try:
-        async with conn.transaction():
-            await conn.execute(_SETTINGS)
-            if has_no_encoding(conn):
-                await conn.execute("set local client_encoding = 'SQL_ASCII'")
-            cursor = AsyncRawCursor(conn)
-            parameters = [RawText(request), login.signature(request), RawText(statement.texts)]
-            await cursor.execute(_READ, parameters)
-            row = await cursor.fetchone()
-            text = row[0] if row else None
-            return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+        await conn.execute(frame.begin)
+        if has_no_encoding(conn):
+            await conn.execute("set local client_encoding = 'SQL_ASCII'")
+        cursor = AsyncRawCursor(conn)
+        parameters = [RawText(request), login.signature(request), RawText(statement.texts)]
+        await cursor.execute(_READ, parameters)
+        row = await cursor.fetchone()
+        text = row[0] if row else None
+        end = frame.commit
     finally:
         if not conn.closed:
-            await conn.execute(DISCARD)
+            await conn.execute(end)
+    return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
 
 
 @asynccontextmanager

@@ -177,6 +177,8 @@ async def test_a_login_without_privileges_cannot_stop_ticks(
         for lock in ("tick", "start", "budget"):
             await value(other, "select pg_advisory_lock(hashtext(%s))", f"walagent.{lock}")
         await refused(other, "select from agent_internal.lock for update", state="42501")
+        async with other.transaction(force_rollback=True):
+            await refused(other, "lock agent_internal.start_lock in share mode", state="42501")
         await runs.tick(conn)
         assert await states(conn) == ["pending"]
 

@@ -1,6 +1,7 @@
 """The SQL statement that a call of a SQL tool is.  Pure: text and one JSON parameter, `$1`."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from psycopg import sql
@@ -34,7 +35,9 @@ def statement_of(
     """
     if tool.kind == "builtin":
         return _update_row(target, arguments, change)
-    return _function_call(tool, arguments), dict(arguments)
+    types = tuple((name, type_) for name, type_ in tool.arguments if name in arguments)
+    text = _function_call(tool.schema, tool.function, types, returns_set=tool.returns_set)
+    return text, dict(arguments)
 
 
 def visibility_statement(
@@ -57,15 +60,18 @@ def visibility_statement(
     return asked, key
 
 
-def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
+@lru_cache(maxsize=1024)  # quoting the names takes a tenth of a call
+def _function_call(
+    schema: str, function: str, types: Sequence[tuple[str, str]], *, returns_set: bool
+) -> str:
     """`select to_jsonb(schema.f(a => g.a, …)) from jsonb_to_record($1) as g (a type, …)`.
 
     PostgreSQL itself reads the arguments as their declared types, which the catalog has spelled:
     lists, rows and JSON too.  Arguments left out keep their defaults.
     """
-    given = [(sql.Identifier(name), type_) for name, type_ in tool.arguments if name in arguments]
+    given = [(sql.Identifier(name), type_) for name, type_ in types]
     call = sql.SQL("{}({})").format(
-        sql.Identifier(tool.schema, tool.function),
+        sql.Identifier(schema, function),
         sql.SQL(", ").join(sql.SQL("{0} => g.{0}").format(name) for name, _ in given),
     )
     typed = sql.SQL(", ").join(
@@ -76,7 +82,7 @@ def _function_call(tool: Tool, arguments: Mapping[str, Json]) -> str:
     text = (
         "select coalesce(jsonb_agg(to_jsonb(r)), '[]')"
         " from {read}, lateral (select * from {call} limit 1000) as r"
-        if tool.returns_set
+        if returns_set
         else "select to_jsonb({call}) from {read}"
     )
     return sql.SQL(text).format(read=read, call=call).as_string()
