@@ -156,8 +156,17 @@ async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -
         end = frame.commit
     finally:
         if not conn.closed:
-            await conn.execute(end)
+            await _close_frame(conn, end)
     return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+
+
+async def _close_frame(conn: Connection, end: bytes) -> None:
+    """End the transaction; close a connection from which nothing was discarded."""
+    try:
+        await conn.execute(end)
+    except BaseException:
+        await conn.close()
+        raise
 
 
 @asynccontextmanager
