@@ -168,6 +168,9 @@ def _next_call(
 
 def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
     """Carry the call out, unless a person has to say something first."""
+    if is_question(tool):
+        decision = _of_call(after, StepKind.DECISION, call)
+        return Wait("approval", call, tool) if decision is None else _answered(call, decision)
     if tool.approval:
         decision = _of_call(after, StepKind.DECISION, call)
         if decision is None:
@@ -179,6 +182,26 @@ def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
     if tool.effect is Effect.UNSAFE:
         return Wait("review", call, tool)
     return Act((Call(call, tool, again=True),))
+
+
+def is_question(tool: Tool) -> bool:
+    """Return whether a call of *tool* is a question to a person, whose decision is the answer."""
+    return tool.kind == "builtin" and tool.target == "ask_human"
+
+
+def _answered(call: ToolCall, decision: Step) -> Note:
+    """Pass a person's answer on; the model cannot correct that there is none."""
+    content = decision.content
+    match content["decision"]:
+        case "approved":
+            text = content.get("reason") or "yes"
+            return Note(StepKind.RESULT, result_to_json(call, str(text), is_error=False))
+        case "rejected":
+            reason = content.get("reason")
+            text = "a person declined to answer" + (f": {reason}" if reason else "")
+        case _:
+            text = "nobody answered in time"
+    return refuse(call, text, correction=False)
 
 
 def _what_is_wrong(call: ToolCall, agent: AgentSpec, check: Check) -> str | None:

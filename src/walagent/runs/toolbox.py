@@ -1,6 +1,7 @@
 """Execute tool calls, so that the effect of a call commits with its step.
 
 SQL function, update_row     one statement: fence, origin marker, role, call, step
+remember, recall, post_event one transaction of the worker: fence, origin marker, agent, call, step
 query                        a read-only transaction as a role that can only read; then the step
 Python, transactional        one transaction around the function
 Python, outside; MCP; HTTP   intent recorded; the call; result recorded
@@ -20,6 +21,7 @@ import orjson
 from psycopg import AsyncConnection, Error
 
 from walagent import faults
+from walagent.agent.tools.builtin import show_result
 from walagent.agent.tools.callee import Callee, NoServers, Servers
 from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
@@ -39,7 +41,7 @@ from walagent.run import RunSpec, StepKind
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
 from walagent.runs.tool_slots import Gate
-from walagent.store import runs, tool_calls
+from walagent.store import builtins, runs, tool_calls
 from walagent.store.connections import Pool
 from walagent.store.errors import is_conflict, is_passing
 from walagent.store.runs import NewStep
@@ -122,9 +124,35 @@ class Toolbox:
         """Execute a call that has no effect outside the database."""
         if work.tool.kind == "python":
             return await self._python_call(work)
+        if work.tool.kind == "builtin" and work.tool.target in builtins.NAMES:
+            return await self._builtin_call(work)
         if work.tool.target == "query" and work.tool.kind == "builtin":
             return await self._query(work)
         return await self._sql_call(work)
+
+    async def _builtin_call(self, work: "_Work") -> NewStep:
+        """Execute a built-in tool as the agent of the run, and record its result."""
+        claim, name = work.run.claim, work.tool.target
+        async with self._within(work, self._pool.connection()) as conn, conn.transaction():
+            _check_fits(conn, work.arguments)
+            faults.hit("tool.started")
+            try:
+                async with conn.transaction(), builtins.acting(conn, claim):
+                    result = await builtins.call(conn, claim, name, work.arguments)
+            except Error as error:
+                if is_passing(error) or (error.sqlstate or "") in builtins.FENCED:
+                    raise
+                content = result_to_json(work.call, _said(error), is_error=True)
+                content["sqlstate"] = error.sqlstate
+            else:
+                text = _text(show_result(name, result, claim.run_id))
+                content = result_to_json(work.call, text, is_error=False)
+            faults.hit("tool.done")
+            step = NewStep(work.seq, StepKind.RESULT, content)
+            await runs.record_step(conn, claim, step)
+            faults.hit("tool.recorded")
+        faults.hit("tool.committed")
+        return step
 
     async def _query(self, work: "_Work") -> NewStep:
         """Execute a query in a read-only transaction, and record its rows in another."""
