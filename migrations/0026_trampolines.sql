@@ -230,8 +230,16 @@ create function agent_internal.tools_login()
 as $$ select ('walagent_tools_' || oid)::name from pg_database where datname = current_database() $$;
 comment on function agent_internal.tools_login() is 'The login of the connections on which code of others is executed';
 
--- The parameters of a call, if its signature is that of a holder of agent_internal.secret, and the login is one that code of
--- others may become.
+-- The transaction for which a request is signed: no other backend has its ID, and none a second one at the same time.
+create function agent_internal.transaction_name()
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$ select concat(pg_backend_pid(), ' ', extract(epoch from transaction_timestamp())) $$;
+
+-- The parameters of a call, if its signature is that of a holder of agent_internal.secret for this transaction, and the login
+-- is one that code of others may become.  Who finds a request in a log cannot use it.
 --
 -- The worker that signs must be able to become the `run_as` role at each call: a role that is revoked from it acts no more.
 --
@@ -258,6 +266,9 @@ begin
         raise exception 'the call is not signed by a worker of this database' using errcode = '42501';
     end if;
     _call := _request::jsonb;
+    if _call ->> 'transaction' is distinct from agent_internal.transaction_name() then
+        raise exception 'the call is signed for another transaction' using errcode = '42501';
+    end if;
     if _call ? 'run_as'
        and pg_has_role((_call -> 'worker')::bigint::oid, to_regrole(quote_ident(_call ->> 'run_as')),
                        case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) is not true then
@@ -450,14 +461,16 @@ end;
 $$;
 comment on function agent_signed.call_tool(text, bytea) is 'Execute a SQL tool as the role of its attachment, and record its result';
 
--- Execute a statement that reads as a role, in a transaction that is read-only from here on.
+-- Execute a statement that reads as a role, in a transaction that is read-only from here on: once, because nothing can make
+-- it writable again.
 --
 -- Args: _request: signed: run_as, sql, arguments (its $1), path;
 --         rows: whether the result is rows, see agent_internal.trampoline_body(), instead of one value;
 --         settings: of the transaction;
 --         relation, key: the statement is a template for agent_internal.bind_relation().
 -- _texts: its $2.  Not signed: values of rows, in any bytes, and never code.
--- Raises what the statement raises, WA016 as agent_internal.trampoline_of() and 42501 as agent_internal.signed() does.
+-- Raises what the statement raises, 25006 if the transaction is read-only, WA016 as agent_internal.trampoline_of() and 42501
+-- as agent_internal.signed() does.
 create function agent_signed.read_as(_request text, _signature bytea, _texts text[] default null)
     returns text
     language plpgsql
@@ -471,6 +484,9 @@ declare
     _sql      text := _call ->> 'sql';
     _result   text;
 begin
+    if current_setting('transaction_read_only')::boolean and not pg_is_in_recovery() then
+        raise exception 'cannot read in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
+    end if;
     perform set_config('transaction_read_only', 'on', true);
     perform set_config(s.key, s.value, true) from jsonb_each_text(nullif(_call -> 'settings', 'null')) s;
     if _relation is not null then
@@ -489,9 +505,10 @@ comment on function agent_signed.read_as(text, bytea, text[]) is 'Execute a stat
 -- Fence the run, emit the origin marker, and limit waits.
 --
 -- Args: _request: signed: run, lease, call, run_as; rest: milliseconds for which the transaction may be idle.
--- Returns the transaction's ID, which the requests that follow must have, and the idempotency key.
+-- Returns the idempotency key.
 -- Raises as agent_signed.call_tool() does.
-create function agent_signed.open_step(_request text, _signature bytea, out transaction text, out key text)
+create function agent_signed.open_step(_request text, _signature bytea)
+    returns text
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
@@ -503,15 +520,14 @@ begin
     perform agent_internal.trampoline_of((_call ->> 'run_as')::name);
     perform agent_internal.limit_lock_waits();
     perform set_config('idle_in_transaction_session_timeout', _call ->> 'rest', true);
-    transaction := pg_current_xact_id()::text;
-    key := agent_internal.call_key((_call -> 'run')::bigint, _call ->> 'call');
+    return agent_internal.call_key((_call -> 'run')::bigint, _call ->> 'call');
 end;
 $$;
 comment on function agent_signed.open_step(text, bytea) is 'Begin a step whose statements are sent one by one';
 
 -- Execute a statement of a step as the role of its attachment.
 --
--- Args: _request: signed: transaction, run_as, sql, path; last: whether deferred constraints are checked.
+-- Args: _request: signed: run_as, sql, path; last: whether deferred constraints are checked.
 -- Returns rows, see agent_internal.trampoline_body().
 create function agent_signed.execute_as(_request text, _signature bytea)
     returns text
@@ -523,7 +539,6 @@ declare
     _call constant jsonb := agent_internal.signed(_request, _signature);
     _result text;
 begin
-    perform agent_internal.check_transaction(_call ->> 'transaction');
     execute format('select %s($1, null, null, $2, true, $3)', agent_internal.trampoline_of((_call ->> 'run_as')::name)) into _result
       using _call ->> 'sql', concat_ws(', ', nullif(_call ->> 'path', ''), 'pg_temp'), (_call -> 'last')::boolean;
     return _result;
@@ -533,7 +548,7 @@ comment on function agent_signed.execute_as(text, bytea) is 'Execute a statement
 
 -- Record the result of a step, in the transaction of its effects.
 --
--- Args: _request: signed: transaction, run, lease, seq, content; took: seconds for which the run was locked.
+-- Args: _request: signed: run, lease, seq, content; took: seconds for which the run was locked.
 create function agent_signed.close_step(_request text, _signature bytea)
     returns void
     language plpgsql
@@ -545,7 +560,6 @@ declare
     _run   constant bigint := _call -> 'run';
     _lease constant bigint := _call -> 'lease';
 begin
-    perform agent_internal.check_transaction(_call ->> 'transaction');
     perform agent_internal.lock_run(_run, _lease);
     perform agent_internal.insert_step(_run, (_call -> 'seq')::integer, 'result', _call -> 'content');
     if (_call ->> 'took')::numeric > 1 then
@@ -556,17 +570,6 @@ begin
 end;
 $$;
 comment on function agent_signed.close_step(text, bytea) is 'Record the result of a step whose statements were sent one by one';
-
-create function agent_internal.check_transaction(_transaction text)
-    returns void
-    language plpgsql
-as $$
-begin
-    if _transaction is distinct from pg_current_xact_id_if_assigned()::text then
-        raise exception 'the transaction of the step has ended' using errcode = '42501';
-    end if;
-end;
-$$;
 
 -- Check with the role of an agent, before a run begins or continues, whether its row may be shown: the WAL has no
 -- privileges, and they might have changed since the agent was attached.  No code of others is executed.

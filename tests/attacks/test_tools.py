@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 
 import pytest
 from psycopg import AsyncConnection
-from psycopg.errors import InsufficientPrivilege
+from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
 
 from tests.helpers.calls import tool_connection
 from tests.helpers.database import DESK, column, role, rows, run_all, session, value
 from tests.integration.runs.test_toolbox import Bench, bench
 from walagent.agent.tools.python import Function, ToolContext, tool
+from walagent.message import Json
 from walagent.store.tool_calls import TRAMPOLINE_LOST
 from walagent.store.tool_connections import ensure_login
 
@@ -384,11 +385,10 @@ async def test_a_trampoline_that_was_changed_is_not_used(
     async with role(conn, "nologin") as clerk, tool_connection(conn, dsn, clerk) as tools:
         oid = await value(conn, "select oid from pg_roles where rolname = %s", clerk)
         await run_all(conn, change.format(f=f"agent_call.as_{oid}", clerk=clerk))
-        read = tools.sign({"run_as": clerk, "sql": "select current_user::text"})
+        read = {"run_as": clerk, "sql": "select current_user::text"}
         with pytest.raises(Exception, match="trampoline") as caught:
-            await tools.conn.execute(
-                "select agent_signed.read_as(%(request)s, %(signature)s)", read
-            )
+            async with tools.transaction() as transaction:
+                await transaction.call("read_as", read)
         assert getattr(caught.value, "sqlstate", "") == TRAMPOLINE_LOST
         await run_all(conn, f"revoke all on schema agent_call from {clerk}")
 
@@ -396,14 +396,69 @@ async def test_a_trampoline_that_was_changed_is_not_used(
 async def test_a_call_that_no_worker_signed_is_refused(conn: AsyncConnection, dsn: str) -> None:
     """Also one that differs in a digit, and one on a login that can become somebody."""
     await run_all(conn, DESK)
-    async with tool_connection(conn, dsn) as tools:
-        signed = tools.sign({"run_as": "postgres", "sql": "select 1"})
-        forged = {**signed, "request": signed["request"].replace("1", "2")}
-        read = "select agent_signed.read_as(%(request)s, %(signature)s)"
+    async with tool_connection(conn, dsn) as tools, tools.transaction() as transaction:
+        signed = transaction.sign({"run_as": "postgres", "sql": "select 1"})
+        forged = {**signed, "request": str(signed["request"]).replace("1", "2", 1)}
         for connection, given in ((tools.conn, forged), (conn, signed)):
             with pytest.raises(Exception, match=r"signed|attributes") as caught:
-                await connection.execute(read, given)
+                async with connection.transaction():
+                    await connection.execute(READ_AS, given)
             assert getattr(caught.value, "sqlstate", "") == "42501"
+
+
+READ_AS = "select agent_signed.read_as(%(request)s, %(signature)s)"
+
+
+async def test_a_signed_request_is_worthless_to_who_finds_it(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """In a log, say: not in another session or transaction, and not again in its own."""
+    await run_all(conn, DESK)
+    async with (
+        tool_connection(conn, dsn) as tools,
+        tool_connection(conn, dsn) as other,
+        role(conn, "login") as stranger,
+    ):
+        async with tools.transaction() as transaction:
+            signed = transaction.sign({"run_as": "postgres", "sql": "select 'secret'"})
+            for elsewhere, who in ((other.conn, None), (conn, stranger)):
+                if who:
+                    await run_all(elsewhere, f"set session authorization {who}")
+                with pytest.raises(InsufficientPrivilege, match="another transaction"):
+                    await elsewhere.execute(READ_AS, signed)
+            await run_all(conn, "reset session authorization")
+            cursor = await tools.conn.execute(READ_AS, signed)
+            assert await cursor.fetchone() == ("secret",)
+            with pytest.raises(ReadOnlySqlTransaction, match="once"):
+                async with tools.conn.transaction():
+                    await tools.conn.execute(READ_AS, signed)
+        with pytest.raises(InsufficientPrivilege, match="another transaction"):
+            await tools.conn.execute(READ_AS, signed)
+
+
+async def test_a_signed_call_is_worthless_to_who_finds_it(conn: AsyncConnection, dsn: str) -> None:
+    """Nor does it give another transaction the origin marker of the run."""
+    async with stage(conn, dsn, ["evil.look"]) as s:
+        claim = s.bench.held
+        request: dict[str, Json] = {
+            "run": claim.run_id, "lease": claim.lease, "seq": 0, "call": "c", "run_as": s.clerk,
+            "name": "t", "sql": "select '1'", "arguments": {}, "path": "", "rest": "0",
+        }  # fmt: skip
+        async with (
+            tool_connection(conn, dsn, s.clerk) as tools,
+            tool_connection(conn, dsn, s.clerk) as other,
+            tools.transaction() as transaction,
+        ):
+            signed = transaction.sign(request)
+            for name in ("call_tool", "open_step", "execute_as", "close_step"):
+                statement = f"select agent_signed.{name}(%(request)s, %(signature)s)".encode()
+                with pytest.raises(InsufficientPrivilege, match="another transaction"):
+                    await other.conn.execute(statement, signed)
+            await transaction.call("call_tool", request)
+            with pytest.raises(ReadOnlySqlTransaction):
+                async with tools.conn.transaction():
+                    await transaction.call("call_tool", request)
+    assert await value(conn, "select count(*) from agent.step") == 1
 
 
 SIGNED = (

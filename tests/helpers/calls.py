@@ -11,8 +11,6 @@ from walagent.store.connections import connect
 from walagent.store.tool_calls import make_trampoline
 from walagent.store.tool_connections import ToolConnection, ensure_login, read_login
 
-CALL_TOOL = "select agent_signed.call_tool(%(request)s, %(signature)s)"
-
 
 @asynccontextmanager
 async def tool_connection(
@@ -27,11 +25,11 @@ async def tool_connection(
         yield ToolConnection(tools, login)
 
 
-def refund(
+async def refund(
     tools: ToolConnection, held: Claim, seq: int = 0, sql: str = "", **changes: Json
-) -> dict[str, Json]:
-    """A signed call that pays 7."""
-    request = {
+) -> None:
+    """Call a tool that pays 7."""
+    request: dict[str, Json] = {
         "run": held.run_id,
         "lease": held.lease,
         "seq": seq,
@@ -44,4 +42,5 @@ def refund(
         "arguments": {"amount": 7},
         "path": "public",
     }
-    return tools.sign({**request, **changes})
+    async with tools.transaction() as transaction:
+        await transaction.call("call_tool", {**request, **changes})

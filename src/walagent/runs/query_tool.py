@@ -88,8 +88,8 @@ def _through(
     seconds, lock = (str(round(s * 1000)) for s in (limits.seconds, limits.lock_seconds))
 
     async def stream(text: str) -> AsyncGenerator[tuple[str | None, ...]]:
-        request = tools.sign({"run_as": role, "sql": text, "path": path, "rows": True})
-        async with tools.conn.transaction(force_rollback=True):
+        request = {"run_as": role, "sql": text, "path": path, "rows": True}
+        async with tools.transaction(force_rollback=True) as transaction:
             await tools.conn.execute(
                 "select set_config('statement_timeout', %s, true),"
                 " set_config('lock_timeout', %s, true), set_config('row_security', 'on', true),"
@@ -97,11 +97,8 @@ def _through(
                 " set_config('extra_float_digits', '1', true)",
                 [seconds, lock],
             )
-            cursor = await tools.conn.execute(
-                "select agent_signed.read_as(%(request)s, %(signature)s)", request
-            )
-            row = await cursor.fetchone()
-        for record in read_json(row[0])["rows"] if row else ():
+            found = await transaction.call("read_as", request)
+        for record in read_json(found)["rows"]:
             yield tuple(split_record(record))
 
     return stream

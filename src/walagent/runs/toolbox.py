@@ -239,18 +239,18 @@ class Toolbox:
         role, path = work.run.authority.run_as, work.run.authority.search_path
         async with (
             self._within(work, self.calls.connection()) as conn,
-            conn.conn.transaction(),
+            conn.transaction() as transaction,
         ):
             faults.hit("tool.started")
             rest, started = work.tool.timeout + _MARGIN, time.monotonic()
-            begun = await tool_calls.open_step(conn, claim, work.call, role, rest)
-            session = StepSession(conn, begun.transaction, role, path)
-            content = await self._inside(session, work, function, begun.key)
+            key = await tool_calls.open_step(transaction, claim, work.call, role, rest)
+            session = StepSession(transaction, role, path)
+            content = await self._inside(session, work, function, key)
             faults.hit("tool.done")
             step = NewStep(work.seq, StepKind.RESULT, content)
             took = time.monotonic() - started
             await tool_calls.close_step(  # planted: two-transactions-python
-                conn, claim, begun, step, took
+                transaction, claim, step, took
             )
             faults.hit("tool.recorded")
         faults.hit("tool.committed")

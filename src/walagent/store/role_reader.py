@@ -4,13 +4,14 @@ The statements run code of others: conditions, and the types, policies and index
 that they read.  See `tool_connections` for why that code cannot become a stronger role.
 """
 
-from collections.abc import AsyncGenerator, Callable
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from psycopg import AsyncConnection, AsyncRawCursor, Error
+from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
 from psycopg.pq import TransactionStatus
 
 from walagent.connection import TEXT_FORMS
@@ -20,7 +21,13 @@ from walagent.store.codecs.exact import exact
 from walagent.store.codecs.raw import RawText, has_no_encoding
 from walagent.store.connections import connect
 from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
-from walagent.store.tool_connections import DISCARD, ToolsLogin, log_in, read_login
+from walagent.store.tool_connections import (
+    DISCARD,
+    ToolsLogin,
+    log_in,
+    name_transaction,
+    read_login,
+)
 
 Connection = AsyncConnection[Any]
 
@@ -29,9 +36,7 @@ _TIMEOUT: Final = "10s"  # for one statement
 # nothing about the row, so this timeout must expire before the statement's.
 _LOCK_TIMEOUT: Final = "2s"
 _SETTINGS: Final = "; ".join([
-    "set transaction read only",
     *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
-    f"set local statement_timeout = '{_TIMEOUT}'",
     f"set local lock_timeout = '{_LOCK_TIMEOUT}'",
 ])  # fmt: skip
 
@@ -40,21 +45,21 @@ _SETTINGS: Final = "; ".join([
 class _Frame:
     """The statements before and after; each is one round trip."""
 
-    begin: bytes
-    commit: bytes
-    abort: bytes
+    begin: str
+    commit: str
+    abort: str
 
 
 _WHOLE: Final = _Frame(
-    f"begin; {_SETTINGS}".encode(),
-    f"commit; {DISCARD}".encode(),
-    f"rollback; {DISCARD}".encode(),
+    f"begin; {_SETTINGS}",
+    f"commit; {DISCARD}",
+    f"rollback; {DISCARD}",
 )
 # In the transaction of a trial.
 _INNER: Final = _Frame(
-    f"savepoint walagent; {_SETTINGS}".encode(),
-    f"release walagent; {DISCARD}".encode(),
-    f"rollback to walagent; release walagent; {DISCARD}".encode(),
+    f"savepoint walagent; {_SETTINGS}",
+    f"release walagent; {DISCARD}",
+    f"rollback to walagent; release walagent; {DISCARD}",
 )
 _READ: Final = "select agent_signed.read_as($1, $2, $3::text[])"
 
@@ -72,7 +77,7 @@ class RoleStatement:
     text: bytes
     arguments: Json = None
     texts: bytes = b"{}"
-    rows: bool = False  # the result is JSON with rows, see agent_internal.trampoline_body()
+    timeout: str = _TIMEOUT
 
 
 class RoleReader:
@@ -103,6 +108,33 @@ class RoleReader:
         await make_trampoline(self._worker, statement.run_as)
         return await _read(conn, login, statement)
 
+    async def stream(
+        self, statement: RoleStatement, snapshot: str, size: int
+    ) -> AsyncGenerator[Sequence[str]]:
+        """Yield the rows of a statement in portions of *size*, each row as the text of a record.
+
+        Without a time limit.  The transaction is rolled back: nothing is executed at its end.
+
+        Args:
+            snapshot: exported, in which they are read.
+
+        Raises: as `read`.
+        """
+        conn, login = self._opened or await self._open()
+        await make_trampoline(self._worker, statement.run_as)
+        begin = sql.SQL(
+            "begin isolation level repeatable read; set transaction snapshot {}; {}"
+        ).format(snapshot, sql.SQL(_SETTINGS))
+        try:
+            sent = await _begin(conn, login, statement.run_as, begin.as_string(conn))
+            await sent.call({"sql": statement.text.decode(), "declare": True, "rows": True})
+            fetch: dict[str, Json] = {"fetch": size, "rows": True}
+            while found := json.loads(await sent.call(fetch) or "{}").get("rows"):
+                yield found
+        finally:
+            if not conn.closed:
+                await _close_frame(conn, _WHOLE.abort)
+
     async def _open(self) -> tuple[Connection, ToolsLogin]:
         try:
             login = await read_login(self._worker)
@@ -130,40 +162,64 @@ class RoleReader:
             self._opened = None
 
 
-async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -> str | None:
-    request = orjson.dumps(
-        {
-            "worker": login.worker,
-            "run_as": statement.run_as,
-            "sql": statement.text.decode(),
-            "arguments": statement.arguments,
-            "path": "",
-            "rows": statement.rows,
-        },
-        exact,
-    )
-    frame = _WHOLE if conn.info.transaction_status is TransactionStatus.IDLE else _INNER
-    end = frame.abort
-    try:
-        await conn.execute(frame.begin)
-        if has_no_encoding(conn):
-            await conn.execute("set local client_encoding = 'SQL_ASCII'")
-        cursor = AsyncRawCursor(conn)
-        parameters = [RawText(request), login.signature(request), RawText(statement.texts)]
-        await cursor.execute(_READ, parameters)
+@dataclass(frozen=True, slots=True)
+class _Sending:
+    """Sends signed requests in a transaction, in bytes that need not be the database's encoding."""
+
+    conn: Connection
+    login: ToolsLogin
+    run_as: str
+    transaction: str
+
+    async def call(self, request: Mapping[str, Json], texts: bytes = b"{}") -> str | None:
+        signed = orjson.dumps(
+            {
+                "worker": self.login.worker,
+                "transaction": self.transaction,
+                "run_as": self.run_as,
+                "path": "",
+                **request,
+            },
+            exact,
+        )
+        cursor = AsyncRawCursor(self.conn)
+        await cursor.execute(
+            _READ, [RawText(signed), self.login.signature(signed), RawText(texts)]
+        )
         row = await cursor.fetchone()
         text = row[0] if row else None
+        return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+
+
+async def _begin(conn: Connection, login: ToolsLogin, role: str, statements: str) -> _Sending:
+    sent = _Sending(conn, login, role, await name_transaction(conn, statements))
+    if has_no_encoding(conn):
+        await conn.execute("set local client_encoding = 'SQL_ASCII'")
+    return sent
+
+
+async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -> str | None:
+    request: dict[str, Json] = {
+        "sql": statement.text.decode(),
+        "arguments": statement.arguments,
+    }
+    frame = _WHOLE if conn.info.transaction_status is TransactionStatus.IDLE else _INNER
+    begin = f"{frame.begin}; set local statement_timeout = '{statement.timeout}'"
+    end = frame.abort
+    try:
+        sent = await _begin(conn, login, statement.run_as, begin)
+        text = await sent.call(request, statement.texts)
         end = frame.commit
     finally:
         if not conn.closed:
             await _close_frame(conn, end)
-    return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+    return text
 
 
-async def _close_frame(conn: Connection, end: bytes) -> None:
+async def _close_frame(conn: Connection, end: str) -> None:
     """End the transaction; close a connection from which nothing was discarded."""
     try:
-        await conn.execute(end)
+        await conn.execute(end.encode())
     except BaseException:
         await conn.close()
         raise

@@ -16,7 +16,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import Format
 
 from walagent.store.codecs.exact import read_json
-from walagent.store.tool_connections import ToolConnection
+from walagent.store.tool_connections import ToolTransaction
 
 _TEXT: Final = 25  # OID of type text
 # A column of the text of a record, and what follows it; an empty one is NULL.
@@ -60,8 +60,7 @@ class ToolRows:
 class StepSession:
     """The statements of one step, as the role of its attachment, in one transaction."""
 
-    tools: ToolConnection
-    transaction_id: str
+    tools: ToolTransaction
     role: str
     search_path: str
 
@@ -93,20 +92,9 @@ class StepSession:
         await self._send("select", last=True)
 
     async def _send(self, text: str, *, last: bool = False) -> Mapping[str, Any]:
-        request = self.tools.sign(
-            {
-                "transaction": self.transaction_id,
-                "run_as": self.role,
-                "path": self.search_path,
-                "sql": text,
-                "last": last,
-            }
-        )
-        cursor = await self.tools.conn.execute(
-            "select agent_signed.execute_as(%(request)s, %(signature)s)", request
-        )
-        row = await cursor.fetchone()
-        return read_json(row[0]) if row else {}
+        request = {"run_as": self.role, "path": self.search_path, "sql": text, "last": last}
+        found = await self.tools.call("execute_as", request)
+        return read_json(found) if found else {}
 
     def _rows(self, found: Mapping[str, Any]) -> ToolRows:
         names, rows = found["names"] or (), found["rows"]

@@ -10,7 +10,7 @@ from walagent.agent_spec import Authority
 from walagent.message import Json, ToolCall
 from walagent.run import Claim
 from walagent.store.runs import NewStep
-from walagent.store.tool_connections import ToolConnection
+from walagent.store.tool_connections import ToolConnection, ToolTransaction
 
 Connection = AsyncConnection[Any]
 
@@ -43,26 +43,21 @@ async def call_tool(
         BrokenAttachmentError: the call failed because the attachment is broken.
         and TRAMPOLINE_LOST: repeat it after `make_trampoline`.
     """
-    request = conn.sign(
-        {
-            "run": claim.run_id,
-            "lease": claim.lease,
-            "seq": seq,
-            "call": call.id,
-            "name": call.name,
-            "run_as": statement.authority.run_as,
-            "sql": statement.text,
-            "arguments": statement.parameter,
-            "path": statement.authority.search_path,
-            "must_find": statement.must_find,
-            "relation": statement.relation,
-        }
-    )
-    cursor = await conn.conn.execute(
-        "select agent_signed.call_tool(%(request)s, %(signature)s)", request
-    )
-    row = await cursor.fetchone()
-    return row[0] if row else {}
+    request: dict[str, Json] = {
+        "run": claim.run_id,
+        "lease": claim.lease,
+        "seq": seq,
+        "call": call.id,
+        "name": call.name,
+        "run_as": statement.authority.run_as,
+        "sql": statement.text,
+        "arguments": statement.parameter,
+        "path": statement.authority.search_path,
+        "must_find": statement.must_find,
+        "relation": statement.relation,
+    }
+    async with conn.transaction() as transaction:
+        return await transaction.call("call_tool", request)
 
 
 async def make_trampoline(conn: Connection, role: str) -> None:
@@ -74,43 +69,27 @@ async def make_trampoline(conn: Connection, role: str) -> None:
     await conn.execute("select agent_internal.make_trampoline(_role => %(role)s)", {"role": role})
 
 
-@dataclass(frozen=True, slots=True)
-class WriteBegun:
-    """A write-back transaction: its ID, and the idempotency key of the call."""
-
-    transaction: str
-    key: str
-
-
 async def open_step(
-    conn: ToolConnection, claim: Claim, call: ToolCall, role: str, rest: float
-) -> WriteBegun:
-    """Begin a step whose statements are sent one by one, in the caller's transaction.
+    conn: ToolTransaction, claim: Claim, call: ToolCall, role: str, rest: float
+) -> str:
+    """Begin a step whose statements are sent one by one; return the idempotency key of the call.
 
     Args:
         rest: seconds for which it may be idle before the server ends it.
 
     Raises: as `call_tool`.
     """
-    request = conn.sign(
-        {
-            "run": claim.run_id,
-            "lease": claim.lease,
-            "call": call.id,
-            "run_as": role,
-            "rest": str(round(rest * 1000)),
-        }
-    )
-    cursor = await conn.conn.execute(
-        "select transaction, key from agent_signed.open_step(%(request)s, %(signature)s)", request
-    )
-    row = await cursor.fetchone()
-    return WriteBegun(row[0], row[1]) if row else WriteBegun("", "")
+    request: dict[str, Json] = {
+        "run": claim.run_id,
+        "lease": claim.lease,
+        "call": call.id,
+        "run_as": role,
+        "rest": str(round(rest * 1000)),
+    }
+    return await conn.call("open_step", request)
 
 
-async def close_step(
-    conn: ToolConnection, claim: Claim, begun: WriteBegun, step: NewStep, took: float
-) -> None:
+async def close_step(conn: ToolTransaction, claim: Claim, step: NewStep, took: float) -> None:
     """Record the result of a step, in the transaction of its effects.
 
     Args:
@@ -118,17 +97,14 @@ async def close_step(
 
     Raises: as `call_tool`.
     """
-    request = conn.sign(
-        {
-            "transaction": begun.transaction,
-            "run": claim.run_id,
-            "lease": claim.lease,
-            "seq": step.seq,
-            "content": step.content,
-            "took": took,
-        }
-    )
-    await conn.conn.execute("select agent_signed.close_step(%(request)s, %(signature)s)", request)
+    request: dict[str, Json] = {
+        "run": claim.run_id,
+        "lease": claim.lease,
+        "seq": step.seq,
+        "content": step.content,
+        "took": took,
+    }
+    await conn.call("close_step", request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,17 +149,12 @@ async def can_see(conn: ToolConnection, role: str, asked: RowQuestion) -> bool:
     """
     if asked.text is None:
         return False
-    request = conn.sign(
-        {
-            "run_as": role,
-            "sql": asked.text,
-            "arguments": asked.key,
-            "key": asked.key,
-            "relation": None if asked.key is None else asked.relation,
-        }
-    )
-    cursor = await conn.conn.execute(
-        "select agent_signed.read_as(%(request)s, %(signature)s)", request
-    )
-    row = await cursor.fetchone()
-    return row is not None and row[0] in {"t", "true"}
+    request: dict[str, Json] = {
+        "run_as": role,
+        "sql": asked.text,
+        "arguments": asked.key,
+        "key": asked.key,
+        "relation": None if asked.key is None else asked.relation,
+    }
+    async with conn.transaction() as transaction:
+        return await transaction.call("read_as", request) in {"t", "true"}

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from psycopg import AsyncConnection, Error, sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -22,6 +22,7 @@ from walagent.store.connections import Pool, connect, open_pool, to_json
 from walagent.store.errors import translating
 
 Connection = AsyncConnection[Any]
+SignedFunction = Literal["call_tool", "read_as", "open_step", "execute_as", "close_step"]
 
 # DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
 # hide the functions that follow; last, those that each connection has.
@@ -39,6 +40,11 @@ select agent_internal.tools_login(), key,
        exists (select from pg_catalog.pg_roles where rolname = agent_internal.tools_login())
   from agent_internal.secret
 """
+# As agent_internal.transaction_name(), of names that code of others cannot replace.
+_TRANSACTION: Final = (
+    "select pg_catalog.concat(pg_catalog.pg_backend_pid(), ' ',"
+    " pg_catalog.extract('epoch', pg_catalog.transaction_timestamp()))"
+)
 # Created or changed by another process at the same moment.
 _RACES: Final = ("42710", "XX000")
 
@@ -76,11 +82,6 @@ class ToolsLogin:
             hide(str(password))
         return make_conninfo(tools_dsn or dsn, user=user, password=password)
 
-    def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a request and its signature, the parameters of `call_tool` and `read_as`."""
-        text = to_json({**request, "worker": self.worker})
-        return {"request": text.decode(), "signature": self.signature(text)}
-
     def signature(self, request: bytes) -> bytes:
         """Return the signature of a request, which is JSON."""
         return _signature(self.key, b"call " + request)
@@ -92,15 +93,54 @@ def _signature(key: bytes, text: bytes) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolTransaction:
+    """A transaction on a connection of the tools' login, and its name.
+
+    What is signed for it can be used in no other.
+    """
+
+    conn: Connection
+    login: ToolsLogin
+    name: str
+
+    def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
+        """Return a request and its signature, the parameters of the functions in agent_signed."""
+        text = to_json({**request, "worker": self.login.worker, "transaction": self.name})
+        return {"request": text.decode(), "signature": self.login.signature(text)}
+
+    async def call(self, function: SignedFunction, request: Mapping[str, Json]) -> Any:  # noqa: ANN401 - SQL's
+        """Call a function of agent_signed, and return its result."""
+        statement = f"select agent_signed.{function}(%(request)s, %(signature)s)"
+        cursor = await self.conn.execute(statement.encode(), self.sign(request))
+        row = await cursor.fetchone()
+        return row[0] if row else None
+
+
+async def name_transaction(conn: Connection, begin: str = "") -> str:
+    """Return the name of the present transaction, for which requests are signed.
+
+    Args:
+        begin: statements to execute before, in the same round trip.
+    """
+    cursor = await conn.execute(f"{begin}; {_TRANSACTION}".encode())
+    while cursor.nextset():
+        pass
+    row = await cursor.fetchone()
+    return row[0] if row else ""
+
+
+@dataclass(frozen=True, slots=True)
 class ToolConnection:
     """A connection of the tools' login.  Nothing is prepared on it by name."""
 
     conn: Connection
     login: ToolsLogin
 
-    def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
-        """Return a request and its signature, as `ToolsLogin.sign` does."""
-        return self.login.sign(request)
+    @asynccontextmanager
+    async def transaction(self, *, force_rollback: bool = False) -> AsyncGenerator[ToolTransaction]:
+        """Yield a transaction, in which signed functions can be called."""
+        async with self.conn.transaction(force_rollback=force_rollback):
+            yield ToolTransaction(self.conn, self.login, await name_transaction(self.conn))
 
 
 class ToolConnections:

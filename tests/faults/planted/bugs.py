@@ -52,7 +52,9 @@ BUGS = (
             Before(
                 "two-transactions-python",
                 'await conn.conn.execute("commit; begin")\n'
-                "begun = await tool_calls.open_step(conn, claim, work.call, role, rest)",
+                "from walagent.store.tool_connections import name_transaction\n"
+                "transaction = replace(transaction, name=await name_transaction(conn.conn))\n"
+                "await tool_calls.open_step(transaction, claim, work.call, role, rest)",
             ),
         ),
         (

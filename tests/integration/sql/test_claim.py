@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from psycopg import AsyncConnection, Error
 
-from tests.helpers.calls import CALL_TOOL, refund, tool_connection
+from tests.helpers.calls import refund, tool_connection
 from tests.helpers.database import DESK, attach, rows, run_all, session, value
 from tests.helpers.queue import add_runs, claim, finish, ids, one_run, set_clock
 from walagent.message import ToolCall, Usage
@@ -258,7 +258,7 @@ async def test_a_worker_that_lost_the_lease_commits_nothing(
             assert with_lease == "WA001"
         async with tool_connection(conn, dsn) as tools:
             with pytest.raises(Error) as caught:
-                await tools.conn.execute(CALL_TOOL, refund(tools, old))
+                await refund(tools, old)
             assert caught.value.sqlstate == "WA001"
     assert await rows(conn, "select * from agent.step") == []
     assert await rows(conn, "select * from refund") == []

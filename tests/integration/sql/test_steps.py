@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.calls import CALL_TOOL, refund
+from tests.helpers.calls import refund
 from tests.helpers.database import DESK, attach, column, refused, rows, run_all, session, value
 from tests.helpers.queue import NOTHING, add_runs, claim, finish, one_run
 from walagent.message import ToolCall
@@ -34,7 +34,7 @@ def reply(seq: int) -> NewStep:
 async def refused_call(tools: ToolConnection, held: Claim, seq: int = 0, *, state: str) -> None:
     """Call a tool, which must be refused."""
     with pytest.raises(psycopg.Error) as caught:
-        await tools.conn.execute(CALL_TOOL, refund(tools, held, seq))
+        await refund(tools, held, seq)
     assert caught.value.sqlstate == state
 
 
@@ -44,10 +44,10 @@ async def test_a_step_and_its_effects_commit_together(
     """Promise 3: both are there, or neither; also when the worker dies in between."""
     held = await held_run(conn)
     async with tools.conn.transaction(force_rollback=True):
-        await tools.conn.execute(CALL_TOOL, refund(tools, held))
+        await refund(tools, held)
     assert await rows(conn, "select * from refund") == []
     assert await rows(conn, "select * from agent.step") == []
-    await tools.conn.execute(CALL_TOOL, refund(tools, held))
+    await refund(tools, held)
     assert await value(conn, "select amount from refund") == 7
     assert await rows(conn, "select seq, kind, content from agent.step") == [
         (
@@ -63,7 +63,7 @@ async def test_a_step_that_is_there_takes_the_effect_of_a_second_one_back(
 ) -> None:
     """Two workers, or one that comes back: the money is paid once."""
     held = await held_run(conn)
-    await tools.conn.execute(CALL_TOOL, refund(tools, held))
+    await refund(tools, held)
     await refused_call(tools, held, state="WA004")
     assert await value(conn, "select count(*) from refund") == 1
 
