@@ -467,7 +467,9 @@ comment on function agent_signed.call_tool(text, bytea) is 'Execute a SQL tool a
 -- Args: _request: signed: run_as, sql, arguments (its $1), path;
 --         rows: whether the result is rows, see agent_internal.trampoline_body(), instead of one value;
 --         settings: of the transaction;
---         relation, key: the statement is a template for agent_internal.bind_relation().
+--         relation, key: the statement is a template for agent_internal.bind_relation();
+--         declare: open a cursor for the statement instead; fetch: return so many of its rows.  Roll the transaction back
+--         afterwards: code of others can have opened cursors WITH HOLD.
 -- _texts: its $2.  Not signed: values of rows, in any bytes, and never code.
 -- Raises what the statement raises, 25006 if the transaction is read-only, WA016 as agent_internal.trampoline_of() and 42501
 -- as agent_internal.signed() does.
@@ -481,10 +483,14 @@ declare
     _call     constant jsonb := agent_internal.signed(_request, _signature);
     _through  constant text := agent_internal.trampoline_of((_call ->> 'run_as')::name);
     _relation constant bigint := nullif(_call -> 'relation', 'null');
+    _fetch    constant integer := _call -> 'fetch';
+    _declare  constant boolean := coalesce((_call -> 'declare')::boolean, false);
     _sql      text := _call ->> 'sql';
     _result   text;
 begin
-    if current_setting('transaction_read_only')::boolean and not pg_is_in_recovery() then
+    if _fetch is not null then
+        _sql := format('fetch %s from walagent', _fetch);
+    elsif current_setting('transaction_read_only')::boolean and not pg_is_in_recovery() then
         raise exception 'cannot read in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
     perform set_config('transaction_read_only', 'on', true);
@@ -492,9 +498,14 @@ begin
     if _relation is not null then
         _sql := agent_internal.bind_relation(_sql, _relation::oid, _call -> 'key');
     end if;
+    if _declare then
+        _sql := 'declare walagent no scroll cursor for ' || _sql;
+    end if;
     execute format('select %s($1, $2, $3, $4, $5, true)', _through) into _result
       using _sql, _call -> 'arguments', _texts, coalesce(_call ->> 'path', ''), coalesce((_call -> 'rows')::boolean, false);
-    execute 'close all';
+    if _fetch is null and not _declare then
+        execute 'close all';
+    end if;
     return _result;
 end;
 $$;

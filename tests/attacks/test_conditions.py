@@ -9,10 +9,18 @@ from psycopg import AsyncConnection
 from tests.helpers.build import attachment
 from tests.helpers.daemon import daemon
 from tests.helpers.database import DESK, refused, role, rows, run_all, until, value
+from tests.integration.wal.reading import FREE
 from walagent.change import Change, Op, Relation
+from walagent.config import Replication
+from walagent.config.dsn import Places
 from walagent.intake.conditions import open_evaluator
+from walagent.intake.gap_plan import GapPlan
+from walagent.intake.recovery import RowRecovery
 from walagent.lsn import Lsn
 from walagent.matching.match import Match
+from walagent.replication.resync import resync
+from walagent.store.errors import translating
+from walagent.store.gaps import GapChoice
 
 # Each of these gives a stronger role, the key that signs writes, or a command on the server.
 GOALS = (
@@ -154,18 +162,25 @@ async def test_the_attack_is_one(conn: AsyncConnection[Any], agent: str) -> None
     assert "ESCAPED" in str(error)
 
 
+# Code of the table's owner, which is executed when the table is read, or only planned to be read.
+PLANTED = """
+alter domain dev.checked drop constraint checked_check;
+insert into dev.t values (1, '{x}', 'x', '{x}', row('x'), row(1));
+create or replace function dev.of_row(int) returns int immutable language sql as 'select 1';
+create index on dev.t ((id + dev.of_row(1)));
+create or replace function dev.of_row(int) returns int immutable language plpgsql
+    as 'begin perform dev.attack(); return 1; end';
+alter domain dev.checked add check (dev.attack()) not valid;
+alter table dev.t enable row level security;
+create policy p on dev.t using (dev.attack());
+"""
+
+
 async def test_a_backfill_cannot_leave_its_role(
     conn: AsyncConnection[Any], dsn: str, agent: str
 ) -> None:
     """It reads rows, whose policies, index expressions and casts are code of the table's owner."""
-    await run_all(
-        conn,
-        "alter domain dev.checked drop constraint checked_check;"
-        "insert into dev.t values (1, '{x}', 'x', '{x}', row('x'), row(1));"
-        "alter domain dev.checked add check (dev.attack()) not valid;"
-        "alter table dev.t enable row level security;"
-        "create policy p on dev.t using (dev.attack())",
-    )
+    await run_all(conn, PLANTED)
     async with daemon(conn, dsn, parts=("reader",)):
         await conn.execute(
             "select agent.attach('dev.t'::regclass, 'fake', name => 'desk', ops => '{insert}',"
@@ -175,3 +190,26 @@ async def test_a_backfill_cannot_leave_its_role(
         await until(conn, "select state in ('done', 'failed') from agent.backfill")
     assert await rows(conn, "select state, error from agent.backfill") == [("done", None)]
     assert await value(conn, "select count(*) from agent.run") == 1
+
+
+async def test_a_resync_cannot_leave_its_role(
+    conn: AsyncConnection[Any], dsn: str, agent: str
+) -> None:
+    """The operator, often a superuser, reads changed rows: policies and index expressions run."""
+    settings = Replication(slot=conn.info.dbname)
+    await run_all(conn, PLANTED)
+    await run_all(conn, "alter table dev.t add changed_at timestamptz default now()")
+    async with daemon(conn, dsn, parts=("reader",)) as d:
+        await conn.execute(
+            "select agent.attach('dev.t'::regclass, 'fake', name => 'desk', ops => '{insert}',"
+            " run_as => %s)",
+            [agent],
+        )
+        await d.caught_up()
+    await until(conn, FREE, conn.info.dbname)
+    await run_all(conn, "select pg_drop_replication_slot(current_database())")
+    with translating():
+        plan = GapPlan({"desk": GapChoice("since", "changed_at")})
+        done = await resync(conn, Places(dsn, dsn), settings, RowRecovery(dsn, plan))
+    (one,) = (each for each in done.made if each.attachment == "desk")
+    assert (one.rows, one.runs, one.undated) == (1, 1, 0)

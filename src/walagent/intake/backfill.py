@@ -16,11 +16,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from psycopg import AsyncConnection, AsyncRawCursor, Error, sql
+from psycopg import AsyncConnection, Error, sql
 
 from walagent.attachment import Attachment
 from walagent.change import Change, Op, Row
-from walagent.connection import TEXT_FORMS
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
 from walagent.intake.new_runs import state_of
@@ -34,7 +33,6 @@ from walagent.store.backfills import BackfillJob
 from walagent.store.codecs.record import read_record
 from walagent.store.errors import is_passing, translated, translating
 from walagent.store.role_reader import RoleReader, RoleStatement
-from walagent.store.roles import local_role
 from walagent.wal.types import PARSERS, kind_of
 
 CHUNK = 500  # rows
@@ -136,7 +134,7 @@ class Backfill:
         columns = await tables.columns_of(self._conn, attachment.target.relation_oid)
         run_as, text = attachment.authority.run_as, statement.as_bytes(self._conn)
         found = await self._reader.read(RoleStatement(run_as, text, cursor))
-        return [_present(attachment, columns, part) for part in json.loads(found or "[]")]
+        return [present_row(attachment, columns, part) for part in json.loads(found or "[]")]
 
     async def _wait_for_intake(self) -> None:
         """Wait until the checkpoint has passed the WAL of every row in the chunk."""
@@ -155,29 +153,6 @@ class Backfill:
             await backfills.insert_runs(self._conn, attachment, job.generation, runs)
             await backfills.wake(self._conn, attachment.id)
             await backfills.move(self._conn, job, rows[-1].cursor, len(rows), len(runs))
-
-
-async def read_as(conn: AsyncConnection[Any], attachment: Attachment) -> None:
-    """For the rest of the transaction, read as the agent's role, in the text formats of the WAL."""
-    await conn.execute(local_role(attachment.authority.run_as, TEXT_FORMS))
-
-
-def present_rows(
-    found: AsyncRawCursor[Any], attachment: Attachment, *, extra: int = 0
-) -> list[PresentRow]:
-    """Convert the rows of a result.
-
-    Args:
-        extra: the number of columns at the end that are not the row's.
-    """
-    result = found.pgresult
-    if result is None:
-        return []
-    names = [(c.name, c.type_code) for c in found.description or ()]
-    return [
-        _row(attachment, names, [result.get_value(n, m) for m in range(len(names))], extra)
-        for n in range(result.ntuples)
-    ]
 
 
 async def runs_of(
@@ -217,29 +192,26 @@ def _new_run(
     }
 
 
-def _present(attachment: Attachment, columns: Sequence[tuple[str, int]], text: str) -> PresentRow:
-    cells = read_record(text)
-    if len(cells) != len(columns):
-        raise BrokenAttachmentError("the columns of the table changed while it was read")
-    encoded = [None if cell is None else cell.encode("utf-8", "surrogateescape") for cell in cells]
-    return _row(attachment, columns, encoded, 0)
-
-
-def _row(
-    attachment: Attachment,
-    names: Sequence[tuple[str, int]],
-    cells: Sequence[bytes | None],
-    extra: int,
+def present_row(
+    attachment: Attachment, columns: Sequence[tuple[str, int]], text: str, extra: int = 0
 ) -> PresentRow:
-    """Convert a row's cells as the WAL decoder does."""
+    """Convert the text of a record as the WAL decoder converts a row.
+
+    Args:
+        columns: of the row, with the OIDs of their types.
+        extra: the number of columns at the end that are not the row's.
+    """
+    cells = read_record(text)
     own = len(cells) - extra
+    if own != len(columns):
+        raise BrokenAttachmentError("the columns of the table changed while it was read")
     values = {
-        name: None if cell is None else PARSERS[kind_of(oid)](cell.decode())
-        for (name, oid), cell in zip(names[:own], cells, strict=False)
+        name: None if cell is None else PARSERS[kind_of(oid)](cell)
+        for (name, oid), cell in zip(columns, cells, strict=False)
     }
     cursor = {name: _json(values[name]) for name in attachment.target.key_columns}
-    rest = tuple(None if cell is None else cell.decode() for cell in cells[own:])
-    return PresentRow(values, document.key_of(values, attachment) or "", cursor, rest)
+    key = document.key_of(values, attachment) or ""
+    return PresentRow(values, key, cursor, tuple(cells[own:]))
 
 
 def _json(value: object) -> object:

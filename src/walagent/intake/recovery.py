@@ -4,23 +4,25 @@ Every change has one way to its run.  What had committed before the new slot beg
 snapshot, and is run on if the choice says so; what commits later comes by the slot.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 
 from walagent.attachment import Attachment
 from walagent.errors import ConfigError
-from walagent.intake.backfill import PresentRow, present_rows, read_as, runs_of
+from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.gap_plan import SKIP, GapPlan, check_choice
 from walagent.intake.known_rows import RowTime, is_known
 from walagent.replication.resync import Renewal
-from walagent.store import backfills, resyncing
+from walagent.store import backfills, resyncing, tables
 from walagent.store import checkpoint as checkpoints
 from walagent.store.connections import connect
 from walagent.store.gaps import ChoiceResult, GapChoice
 from walagent.store.resyncing import ResyncCandidate, TimeSpan
+from walagent.store.role_reader import RoleReader, RoleStatement, open_role_reader
 
 _AT_ONCE = 1000  # rows; wide ones have a megabyte
 
@@ -63,9 +65,8 @@ class RowRecovery:
             check_choice(known[name], choice)
             if choice.kind != "skip":
                 attachment = await resyncing.definition(conn, known[name].id, known[name].version)
-                async with conn.transaction(force_rollback=True):
-                    await read_as(conn, attachment)
-                    await resyncing.probe(conn, attachment)
+                async with open_role_reader(conn, lambda: self._tools_dsn) as reader:
+                    await reader.read(_statement(conn, attachment, resyncing.probe(attachment)))
 
     async def settle(self, renewal: Renewal) -> Sequence[ChoiceResult]:
         """Insert the runs in the caller's transaction; return the result for each attachment."""
@@ -73,8 +74,10 @@ class RowRecovery:
         async with (
             await connect(self._dsn, application="walagent evaluate") as conn,
             open_evaluator(conn, lambda: self._tools_dsn) as evaluator,
+            open_role_reader(conn, lambda: self._tools_dsn) as reader,
         ):
-            work = _Rows(renewal, evaluator, self._plan, zone, self._report)
+            snapshot = await resyncing.export_snapshot(renewal.past)
+            work = _Rows(renewal, evaluator, reader, snapshot, self._plan, zone, self._report)
             candidates = await resyncing.candidates(renewal.past)
             made = [await work.carry_out(each) for each in candidates]
         for one in made:
@@ -86,17 +89,20 @@ class RowRecovery:
 class _Rows:
     """Reads rows in the snapshot of the new slot, and inserts their runs."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - what to look for, and how to read it
         self,
         renewal: Renewal,
         evaluator: Evaluator,
+        reader: RoleReader,
+        snapshot: str,
         plan: GapPlan,
         zone: str,
         report: Callable[[str], None],
     ) -> None:
         self._renewal = renewal
-        self._conn, self._past = renewal.conn, renewal.past
+        self._conn = renewal.conn
         self._evaluator = evaluator
+        self._reader, self._snapshot = reader, snapshot
         self._plan = plan
         self._zone = zone
         self._report = report
@@ -128,17 +134,17 @@ class _Rows:
         """Insert runs for the rows that have changed; `is_known` decides which are skipped."""
         attachment = await resyncing.definition(self._conn, candidate.id, candidate.version)
         column, generation = choice.column or "", self._renewal.generation
-        rows = runs = 0
-        # A savepoint, so that each attachment is read as its own role.
-        async with self._past.transaction(force_rollback=True):
-            await read_as(self._past, attachment)
-            undated = await resyncing.count_undated(self._past, attachment, column)
-            await resyncing.open_changed(
-                self._past, attachment, column, candidate.columns[column], span, self._zone
-            )
-            await resyncing.gather_runs(self._conn, attachment.id)
-            unfinished = attachment.id in await backfills.running(self._conn)
-            while portion := await self._fetch(attachment):
+        kind = candidate.columns[column]
+        rows = runs = without = 0
+        async for (count,) in self._stream(attachment, resyncing.undated(attachment, column), 1):
+            without = int(count[1:-1])
+        await resyncing.gather_runs(self._conn, attachment.id)
+        unfinished = attachment.id in await backfills.running(self._conn)
+        columns = await tables.columns_of(self._conn, attachment.target.relation_oid)
+        statement = resyncing.changed(attachment, column, kind, span, self._zone)
+        async with aclosing(self._stream(attachment, statement, _AT_ONCE)) as portions:
+            async for texts in portions:
+                portion = [present_row(attachment, columns, text, extra=2) for text in texts]
                 found = await self._missed(attachment, column, portion)
                 await backfills.insert_runs(self._conn, attachment, generation, found)
                 if unfinished:  # a running backfill would also read them
@@ -147,11 +153,13 @@ class _Rows:
                 rows, runs = rows + len(portion), runs + len(found)
                 self._report(f"{attachment.name}: {rows} rows read, {runs} runs")
         await resyncing.note_backfill(self._conn, candidate, generation, rows, runs)
-        return ChoiceResult(attachment.id, attachment.name, choice, span.since, rows, runs, undated)
+        return ChoiceResult(attachment.id, attachment.name, choice, span.since, rows, runs, without)
 
-    async def _fetch(self, attachment: Attachment) -> list[PresentRow]:
-        found = await resyncing.fetch_changed(self._past, _AT_ONCE)
-        return present_rows(found, attachment, extra=2)
+    def _stream(
+        self, attachment: Attachment, statement: sql.Composed, size: int
+    ) -> AsyncGenerator[Sequence[str]]:
+        found = _statement(self._conn, attachment, statement)
+        return self._reader.stream(found, self._snapshot, size)
 
     async def _missed(
         self, attachment: Attachment, column: str, rows: Sequence[PresentRow]
@@ -173,3 +181,7 @@ class _Rows:
                 attachment.target.writes,
             )
         ]
+
+
+def _statement(conn: Connection, attachment: Attachment, text: sql.Composed) -> RoleStatement:
+    return RoleStatement(attachment.authority.run_as, text.as_bytes(conn))

@@ -51,6 +51,7 @@ class _Table:
     schema: str
     name: str
     key: Sequence[str]
+    foreign: str | None  # a function of another role, executed when a statement is planned
 
     @property
     def identifier(self) -> sql.Identifier:
@@ -71,6 +72,11 @@ async def changed_rows(conn: Connection, outside: Connection) -> Changes:
     tables = [_Table(*row) for row in await cursor.fetchall()]
     rows, unknown = list[ChangedRow](), dict[str, str]()
     for table in tables:
+        if table.foreign:
+            unknown[f"{table.schema}.{table.name}"] = (
+                f"planning a statement on it executes {table.foreign}, which is another role's"
+            )
+            continue
         try:
             rows += await _compare(conn, outside, table, xid)
         except Error as error:

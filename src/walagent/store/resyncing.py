@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from psycopg import AsyncConnection, AsyncRawCursor, sql
+from psycopg import AsyncConnection, sql
 from psycopg.rows import class_row
 
 from walagent.attachment import Attachment
@@ -74,15 +74,23 @@ async def time_zone(conn: Connection) -> str:
     return row[0] if row else "UTC"
 
 
-async def probe(conn: Connection, attachment: Attachment) -> None:
-    """Check that a table can be read."""
-    await conn.execute(sql.SQL("select t.* from {} t limit 0").format(_table(attachment)))
+async def export_snapshot(conn: Connection) -> str:
+    """Export the snapshot of a transaction, for others to read in it."""
+    row = await (await conn.execute("select pg_export_snapshot()")).fetchone()
+    return row[0] if row else ""
 
 
-async def open_changed(  # noqa: PLR0913, PLR0917 - what to look for, and how to read it
-    conn: Connection, attachment: Attachment, column: str, kind: str, span: TimeSpan, zone: str
-) -> None:
-    """Declare the cursor `changed`: rows whose column is at or after `span.since`.
+def probe(attachment: Attachment) -> sql.Composed:
+    """Return a statement that fails if the table cannot be read."""
+    return sql.SQL("select count(*)::text from (select t.* from {} t limit 0) t").format(
+        _table(attachment)
+    )
+
+
+def changed(
+    attachment: Attachment, column: str, kind: str, span: TimeSpan, zone: str
+) -> sql.Composed:
+    """Return a statement that reads the rows whose column is at or after `span.since`.
 
     It returns the row's columns, the time in the column as a timestamptz, and whether that is
     not after `span.known_until`.
@@ -103,9 +111,8 @@ async def open_changed(  # noqa: PLR0913, PLR0917 - what to look for, and how to
             value = sql.SQL(_BOUND).format(time=value, zone=here)
         return sql.SQL("cast({} as {})").format(value, sql.SQL(kind))  # pyright: ignore[reportArgumentType] - of the catalog
 
-    statement = sql.SQL(
-        "declare changed no scroll cursor for"
-        " select t.*, {moment}, t.{column} <= {known} from {table} t where t.{column} >= {since}"
+    return sql.SQL(
+        "select t.*, {moment}, t.{column} <= {known} from {table} t where t.{column} >= {since}"
         " order by t.{column}, {keys}"
     ).format(
         moment=moment,
@@ -117,22 +124,12 @@ async def open_changed(  # noqa: PLR0913, PLR0917 - what to look for, and how to
             sql.Identifier("t", name) for name in attachment.target.key_columns
         ),
     )
-    await conn.execute(statement)
 
 
-async def fetch_changed(conn: Connection, count: int) -> AsyncRawCursor[Any]:
-    """Fetch the next rows of the cursor `changed`."""
-    found = AsyncRawCursor(conn)
-    await found.execute(f"fetch {count} from changed".encode())
-    return found
-
-
-async def count_undated(conn: Connection, attachment: Attachment, column: str) -> int:
-    """Count the rows of a table without a time of their last change."""
+def undated(attachment: Attachment, column: str) -> sql.Composed:
+    """Return a statement that counts the rows of a table without a time of their last change."""
     statement = sql.SQL("select count(*) from {} t where t.{} is null")
-    cursor = await conn.execute(statement.format(_table(attachment), sql.Identifier(column)))
-    row = await cursor.fetchone()
-    return row[0] if row else 0
+    return statement.format(_table(attachment), sql.Identifier(column))
 
 
 async def gather_runs(conn: Connection, attachment_id: int) -> None:

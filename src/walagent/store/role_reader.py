@@ -124,7 +124,7 @@ class RoleReader:
         await make_trampoline(self._worker, statement.run_as)
         begin = sql.SQL(
             "begin isolation level repeatable read; set transaction snapshot {}; {}"
-        ).format(snapshot, sql.SQL(_SETTINGS))
+        ).format(snapshot, sql.SQL(_SETTINGS))  # pyright: ignore[reportArgumentType] - constants
         try:
             sent = await _begin(conn, login, statement.run_as, begin.as_string(conn))
             await sent.call({"sql": statement.text.decode(), "declare": True, "rows": True})
@@ -183,9 +183,7 @@ class _Sending:
             exact,
         )
         cursor = AsyncRawCursor(self.conn)
-        await cursor.execute(
-            _READ, [RawText(signed), self.login.signature(signed), RawText(texts)]
-        )
+        await cursor.execute(_READ, [RawText(signed), self.login.signature(signed), RawText(texts)])
         row = await cursor.fetchone()
         text = row[0] if row else None
         return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text

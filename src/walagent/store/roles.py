@@ -1,9 +1,8 @@
-"""Set another role, for a session or a transaction.
+"""Set another role for a session.
 
 Not where code of others is executed, for it can reset the role: see `store.tool_connections`.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from psycopg import AsyncConnection, sql
@@ -19,12 +18,3 @@ async def set_role(conn: Connection, role: str) -> None:
 async def reset_role(conn: Connection) -> None:
     """Reset the role to the login."""
     await conn.execute("reset role")
-
-
-def local_role(role: str, settings: Mapping[str, str]) -> sql.Composed:
-    """Build the statement that applies *settings* and *role* to the rest of a transaction."""
-    words = [
-        sql.SQL("set local {} = {}").format(sql.Identifier(name), sql.Literal(value))
-        for name, value in settings.items()
-    ]
-    return sql.SQL("; ").join([*words, sql.SQL("set local role {}").format(sql.Identifier(role))])

@@ -106,6 +106,18 @@ async def columns_of(conn: Connection, oid: int) -> list[tuple[str, int]]:
     return await cursor.fetchall()
 
 
+async def readable_columns(conn: Connection, oid: int, role: str) -> list[tuple[str, int]]:
+    """Return the columns of a table that *role* can read, as `columns_of` does."""
+    cursor = await conn.execute(
+        "select attname from pg_catalog.pg_attribute"
+        " where attrelid = %(oid)s and attnum > 0 and not attisdropped"
+        "   and has_column_privilege(%(role)s, attrelid, attnum, 'select')",
+        {"oid": oid, "role": role},
+    )
+    readable = {name for (name,) in await cursor.fetchall()}
+    return [each for each in await columns_of(conn, oid) if each[0] in readable]
+
+
 async def has_text_casts(conn: Connection) -> bool:
     """Return whether a cast from text runs a function that is not built in."""
     cursor = await conn.execute(

@@ -5,22 +5,22 @@ the engine of real runs finds, claims, executes and ends them there.  Each row i
 savepoint that is rolled back before the next.
 """
 
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from psycopg import AsyncConnection, AsyncRawCursor, sql
+from psycopg import AsyncConnection, sql
 
 from walagent.agent.models import make_model
 from walagent.agent.models.cost import worst_case_cost
 from walagent.agent.tools.python import find_tools
 from walagent.app.resources import agent_resources
 from walagent.attachment import Attachment
-from walagent.connection import TEXT_FORMS
 from walagent.errors import ConfigError, PreconditionError
-from walagent.intake.backfill import PresentRow, present_rows, runs_of
+from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator
 from walagent.matching.document import SizeLimits
 from walagent.message import Json, ModelSpec
@@ -29,11 +29,11 @@ from walagent.run import Claim, RunSpec
 from walagent.runs.attempt import RunAttempt
 from walagent.runs.resources import Resources
 from walagent.runs.toolbox import Toolbox
-from walagent.store import attachments, listings, trials
+from walagent.store import attachments, listings, tables, trials
 from walagent.store.changed_rows import Changes, changed_rows
 from walagent.store.connections import connect
 from walagent.store.errors import translating
-from walagent.store.role_reader import RoleReader
+from walagent.store.role_reader import RoleReader, RoleStatement
 from walagent.store.tool_connections import ToolConnections, read_login
 from walagent.trial.attaching import Wanted, attach_for_trial
 from walagent.trial.external import NoCalls, NotCalled, calls_not_made, harmless
@@ -50,7 +50,7 @@ class TrialOptions:
 
     Args:
         last: the maximum number of rows, the last ones by primary key.
-        where: an SQL condition on rows, evaluated as this login; "" for every row.
+        where: an SQL condition on rows, evaluated as the role of the agent; "" for every row.
         assume_approved: execute calls that would wait for approval.
     """
 
@@ -176,7 +176,8 @@ async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGe
             key = await attachments.secret_key(conn)
             pool = HeldPool(conn, await trials.deferred_constraints(conn))
             login = await read_login(conn)
-            rows = await _read(outside, attachment, options)
+            reader = HeldReader(conn, login)
+            rows = await _read(conn, reader, attachment, options)
         model = make_model(spec)
         stack.push_async_callback(model.aclose)
         changes = wanted.config.changes
@@ -187,7 +188,6 @@ async def open_trial(dsn: str, wanted: Wanted, options: TrialOptions) -> AsyncGe
         made = agent_resources(pool, toolbox, lambda _: model, key, limits)
         kinds = {name: replace(kind, patience=_PATIENCE) for name, kind in made.kinds.items()}
         resources = replace(made, kinds=kinds)
-        reader = HeldReader(conn, login)
         yield Trial(conn, outside, resources, reader, attachment, spec, rows, limits, options)
 
 
@@ -197,26 +197,41 @@ async def _search_path(conn: Connection) -> str:
 
 
 async def _read(
-    conn: Connection, attachment: Attachment, options: TrialOptions
+    conn: Connection, reader: RoleReader, attachment: Attachment, options: TrialOptions
 ) -> list[PresentRow]:
-    """Read rows, the last ones by key first.  Policies are not applied: a run checks its row."""
-    target = attachment.target
-    keys = [sql.Identifier("t", name) for name in target.key_columns]
-    if not keys:
+    """Read the rows that the role of the agent can see, the last ones by key first.
+
+    A column that it cannot read is left out; what the agent is shown, it can.
+    """
+    target, run_as = attachment.target, attachment.authority.run_as
+    if not target.key_columns:
         raise ConfigError(
             f"{target.schema}.{target.table} has no primary key",
             hint="A trial needs one to choose rows, and an agent to write them.",
         )
-    order = sql.SQL(", ").join(sql.SQL("{} desc").format(key) for key in keys)
+    columns = await tables.readable_columns(conn, target.relation_oid, run_as)
+    trigger, readable = attachment.trigger, {name for name, _ in columns}
+    needed = {*trigger.condition_columns}
+    if trigger.whole_row:
+        needed |= {name for name, _ in await tables.columns_of(conn, target.relation_oid)}
+    if hidden := needed - readable:
+        name = min(hidden)
+        raise ConfigError(
+            f'role "{run_as}" lacks SELECT on column "{name}", which the condition reads',
+            hint=f"A trial reads rows as this role. Run grant select ({name})"
+            f" on {target.schema}.{target.table} to {run_as}.",
+        )
+    names = [sql.Identifier("t", name) for name, _ in columns]
+    keys = [sql.Identifier("t", name) for name in target.key_columns]
     where = sql.SQL("where ({})").format(sql.SQL(options.where)) if options.where else sql.SQL("")  # pyright: ignore[reportArgumentType]
-    statement = sql.SQL("select t.* from {} t {} order by {} limit {}").format(
-        sql.Identifier(*target.relation), where, order, sql.Literal(options.last)
+    statement = sql.SQL(
+        "select json_agg(part::text)::text from (select {} from {} t {} order by {} limit {}) part"
+    ).format(
+        sql.SQL(", ").join(names),
+        sql.Identifier(*target.relation),
+        where,
+        sql.SQL(", ").join(sql.SQL("{} desc").format(key) for key in keys),
+        sql.Literal(options.last),
     )
-    async with conn.transaction(force_rollback=True):
-        await conn.execute("set transaction read only")
-        await conn.execute("set local row_security = off")
-        for name, value in TEXT_FORMS.items():
-            await conn.execute("select set_config(%s, %s, true)", [name, value])
-        cursor = AsyncRawCursor(conn)
-        await cursor.execute(statement)
-        return present_rows(cursor, attachment)
+    found = await reader.read(RoleStatement(run_as, statement.as_bytes(conn), timeout="0"))
+    return [present_row(attachment, columns, text) for text in json.loads(found or "[]")]

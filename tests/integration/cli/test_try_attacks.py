@@ -92,7 +92,7 @@ def victim(server: str, tmp_path: Path) -> Iterator[tuple[User, str]]:
             try:
                 yield user, role
             finally:
-                conn.execute(sql.SQL("drop owned by {0}").format(sql.Identifier(role)))
+                conn.execute(sql.SQL("drop owned by {0} cascade").format(sql.Identifier(role)))
                 conn.execute(sql.SQL("drop role {0}").format(sql.Identifier(role)))
 
 
@@ -119,3 +119,35 @@ def test_code_of_others_stays_the_role_of_the_agent(
     assert rows(user, "select last_value from evil.escaped") == [(1,)]
     left = "select (select count(*) from evil.bait), (select max(category) from tickets)"
     assert rows(user, left) == [(0, None)]
+
+
+PLANTED = """
+create function evil.planned(integer) returns integer immutable language sql as 'select 1';
+create index on tickets ((id + evil.planned(1)));
+create or replace function evil.planned(integer) returns integer immutable language plpgsql as $$
+begin
+    set role none;
+    raise exception 'ESCAPED';
+exception when others then
+    if current_user <> '{role}' or sqlerrm = 'ESCAPED' then
+        raise exception 'executed as %', current_user;
+    end if;
+    return 1;
+end $$;
+alter function evil.planned(integer) owner to {role};
+alter table tickets enable row level security;
+create policy p on tickets using (evil.planned(id::integer) = 1);
+"""
+
+
+def test_the_rows_are_read_as_the_role_of_the_agent(victim: tuple[User, str]) -> None:
+    """To plan a statement is to execute what the table's owner has put into an index."""
+    user, role = victim
+    with psycopg.connect(user.dsn or "", autocommit=True) as conn:
+        conn.execute(EVIL.format(role=role, body="").encode())
+        conn.execute(PLANTED.format(role=role).encode())
+        with pytest.raises(psycopg.Error, match="executed as"):
+            conn.execute("select * from tickets")
+    done = user.types("try", "tickets", "--where", "evil.planned(2) = 1", "--json")
+    assert done.code == 0, done.err
+    assert [row["run"]["state"] for row in done.json] == ["succeeded"]
