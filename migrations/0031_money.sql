@@ -84,6 +84,7 @@ declare
 begin
     select * into _agent from agent.agent where name = _attachment.agent;
     if found then
+        _agent := agent_internal.effective_agent(_agent);
         perform agent_internal.check_model(_agent.model);
     end if;
     if _attachment.condition is not null and _attachment.definition is not null then
@@ -128,6 +129,7 @@ begin
     end if;
     select coalesce(jsonb_agg(agent_internal.resolve_tool(t, _attachment) order by n), '[]') into _tools
       from unnest(_names) with ordinality as x (t, n);
+    _tools := agent_internal.with_approvals(_tools, _agent);
     if _agent.tool_choice not in ('auto', 'required') and not _agent.tool_choice = any (_names) then
         raise exception 'tool_choice "%" is not among the tools', _agent.tool_choice
             using errcode = 'WA011', hint = agent_internal.suggest(_agent.tool_choice, _names || '{auto,required}');
@@ -158,7 +160,8 @@ begin
         'tool_choice', agent_internal.tool_name(_agent.tool_choice), 'examples', _agent.examples, 'parameters', _agent.parameters,
         'max_steps', _agent.max_steps, 'max_tokens', _agent.max_tokens, 'max_cost', _agent.max_cost,
         'max_seconds', _agent.max_seconds, 'max_attempts', _agent.max_attempts,
-        'max_output_tokens', _agent.max_output_tokens, 'finish', _finish);
+        'max_output_tokens', _agent.max_output_tokens, 'finish', _finish)
+        || agent_internal.behavior_of(_agent);
 end;
 $$;
 
@@ -297,7 +300,7 @@ begin
             'kind', _row.kind, 'target', case when _row.kind = 'sql' then null else _row.target end,
             'description', nullif(_row.description, ''), 'input_schema', _row.input_schema,
             'effect', case when _row.kind = 'sql' then _tool ->> 'effect' else _row.effect end,
-            'fingerprint', _row.fingerprint,
+            'fingerprint', _row.fingerprint, 'risk', _row.risk,
             'timeout', _row.timeout_seconds));
     end if;
 
@@ -313,7 +316,7 @@ begin
                 using errcode = 'WA011';
         end if;
     end loop;
-    return jsonb_build_object('timeout', 30) || _tool || jsonb_build_object(
+    return jsonb_build_object('timeout', 30, 'risk', 'low') || _tool || jsonb_build_object(
         'name', agent_internal.tool_name(_name),
         'bind', _bind,
         'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve),

@@ -12,7 +12,13 @@ from typing import Any, Literal
 from psycopg import AsyncConnection, Error
 
 from walagent.agent.tools.python import find_tools
-from walagent.apply.desired import wanted_agent, wanted_attachment, wanted_budget, wanted_model
+from walagent.apply.desired import (
+    wanted_agent,
+    wanted_attachment,
+    wanted_budget,
+    wanted_model,
+    wanted_persona,
+)
 from walagent.apply.http_tools import register_http_tools
 from walagent.config import Config
 from walagent.config.environment import Environment
@@ -45,7 +51,7 @@ class Difference:
 
 
 async def apply(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
-    """Apply models, agents, attachments and budgets of *config* in the caller's transaction.
+    """Apply models, personas, agents, attachments and budgets of *config* in the caller's transaction.
 
     Args:
         prune: remove attachments and budgets that a file created and this one does not contain.
@@ -72,6 +78,8 @@ async def apply_unlocked(
         with _naming(difference):
             await _carry_out(conn, difference)
     changed = [d.name for d in differences if d.kind == "agent" and d.action == "change"]
+    personas = [d.name for d in differences if d.kind == "persona"]
+    changed += await store.agents_of_personas(conn, personas)
     changed += await outdated_agents(conn)
     if changed:
         done = [
@@ -84,7 +92,7 @@ async def apply_unlocked(
 async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
     """Compare file and database, without writing.
 
-    In the order of execution: models, agents, attachments, budgets; of the last two, first
+    In the order of execution: models, personas, agents, attachments, budgets; of the last two, first
     removals, then changes and additions.
 
     Raises:
@@ -94,7 +102,8 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
     agents = await store.current(conn, "agent")
     attachments = await store.current(conn, "attachment")
     budgets = await store.current(conn, "budget")
-    _check_references(config, models, agents)
+    personas = await store.current(conn, "persona")
+    _check_references(config, models, personas, agents)
     entries = config.all_attachments
     analyst = config.ask.role if "role" in config.ask.model_fields_set else None
     oids = await _oids(conn, {name: entry.table for name, entry in entries.items()})
@@ -102,6 +111,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
         *_compare(
             "model", models, ((n, wanted_model(n, e, models)) for n, e in config.models.items())
         ),
+        *_compare("persona", personas, ((n, wanted_persona(e)) for n, e in config.personas.items())),
         *_compare("agent", agents, ((n, wanted_agent(e)) for n, e in config.agents.items())),
         *(_pruned("attachment", "detach", attachments, entries) if prune else ()),
         *_compare(
@@ -144,12 +154,21 @@ def _pruned(
 
 
 def _check_references(
-    config: Config, models: Mapping[str, Fields], agents: Mapping[str, Fields]
+    config: Config,
+    models: Mapping[str, Fields],
+    personas: Mapping[str, Fields],
+    agents: Mapping[str, Fields],
 ) -> None:
     known_models = {*models, *config.models}
+    known_personas = {*personas, *config.personas}
+    for name, persona in config.personas.items():
+        if persona.model is not None and persona.model not in known_models:
+            _unknown(f"personas.{name}.model", "model", persona.model, known_models)
     for name, entry in config.agents.items():
-        if entry.model not in known_models:
+        if entry.model is not None and entry.model not in known_models:
             _unknown(f"agents.{name}.model", "model", entry.model, known_models)
+        if entry.persona is not None and entry.persona not in known_personas:
+            _unknown(f"agents.{name}.persona", "persona", entry.persona, known_personas)
     known_agents = {*agents, *config.agents}
     for name, entry in config.attachments.items():
         if entry.agent not in known_agents:

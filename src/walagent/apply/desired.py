@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from walagent.agent.models.registry import provider_names
-from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
+from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry, PersonaEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
 
@@ -34,6 +34,11 @@ def wanted_agent(entry: AgentEntry) -> dict[str, Json]:
     """Return all columns of an agent."""
     row = entry.model_dump(mode="json", exclude={"attach"})
     return row | {"examples": [example.model_dump() for example in entry.examples]}
+
+
+def wanted_persona(entry: PersonaEntry) -> dict[str, Json]:
+    """Return all columns of a persona."""
+    return entry.model_dump(mode="json")
 
 
 def wanted_attachment(

@@ -11,6 +11,7 @@ from walagent.config.entries import (
     BudgetEntry,
     ExampleEntry,
     ModelEntry,
+    PersonaEntry,
 )
 from walagent.config.root import Config
 from walagent.config.sections import (
@@ -49,6 +50,7 @@ __all__ = [
     "McpServerEntry",
     "McpToolEntry",
     "ModelEntry",
+    "PersonaEntry",
     "Place",
     "Replication",
     "Retention",

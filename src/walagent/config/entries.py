@@ -35,6 +35,7 @@ def _is_installed(name: str) -> str:
 ProviderName = Annotated[Name, AfterValidator(_is_installed)]
 Price = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[int, Field(gt=0)]
+Rate = Annotated[int, Field(ge=1, le=6000)]
 
 
 class PriceBandEntry(Part):
@@ -191,11 +192,43 @@ class BudgetEntry(Part):
         return self
 
 
+class PersonaEntry(Part):
+    """Who agents are; several agents can share a persona."""
+
+    system_prompt: str = ""
+    """Instructions, before those of the agent."""
+    traits: dict[str, Any] = Field(default_factory=dict)
+    """Traits by name; part of the prompt."""
+    rules: Names = ()
+    """Rules, in order; part of the prompt."""
+    model: Name | None = None
+    """The model of agents that name none."""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    """Sent with every request; they override the model's, and the agent's override them."""
+    max_steps: Positive | None = None
+    """Model replies in one run; of this limit and the agent's, the lower applies, and so with all
+    that follow."""
+    max_tokens: Positive | None = None
+    """Tokens of one run, input and output."""
+    max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    """US dollars of one run."""
+    max_seconds: Positive | None = None
+    """Seconds of one attempt."""
+    max_output_tokens: Positive | None = None
+    """Tokens of one reply."""
+    requests_per_minute: Rate | None = None
+    """Calls of models in any minute by all agents of the persona together."""
+
+
 class AgentEntry(Part):
     """A model with instructions, tools and limits."""
 
-    model: Name
-    """A model of this file or of the registry (`walagent models`)."""
+    model: Name | None = None
+    """A model of this file or of the registry (`walagent models`).  Default: the persona's."""
+    persona: Name | None = None
+    """A persona of this file or of the database."""
+    persona_version: Positive | None = None
+    """The version of the persona to keep.  Default: the latest."""
     system_prompt: str = ""
     """The agent's instructions."""
     tools: Names = ()
@@ -225,5 +258,23 @@ class AgentEntry(Part):
     """When a run ends: `answer`, with an answer in words; `after_call`, when all calls of a reply
     have succeeded.  Default: `after_call` if `tool_choice` names a tool or the agent only writes to
     its row, else `answer`."""
+    requests_per_minute: Rate | None = None
+    """Calls of models in any minute by all runs of the agent together; a run that would exceed it
+    waits."""
+    thinking_visible: bool = True
+    """`false`: the reasoning of the model is not recorded in readable form."""
+    approval_policy: Literal["tool", "risk", "all"] = "tool"
+    """Calls that wait for a person: `tool`, as tools and attachments say; `risk`, also those of
+    tools with risk high or critical; `all`."""
+    pause_before_tool: bool = False
+    """`true`: a run waits for a person before each call."""
+    pause_after_tool: bool = False
+    """`true`: a run waits for a person after each call."""
     attach: tuple[Attach, ...] = ()
     """A list of attachments."""
+
+    @model_validator(mode="after")
+    def _has_a_model(self) -> "AgentEntry":
+        if self.model is None and self.persona is None:
+            raise ValueError("an agent requires a model, or a persona that has one")
+        return self

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from walagent.config.base import Name, Part
-from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry
+from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry, PersonaEntry
 from walagent.config.sections import (
     AskSettings,
     Changes,
@@ -45,6 +45,8 @@ class Config(Part):
     """Tools that send HTTP requests, by name."""
     models: dict[str, ModelEntry] = Field(default_factory=dict)
     """Models by name."""
+    personas: dict[Name, PersonaEntry] = Field(default_factory=dict)
+    """Personas by name."""
     agents: dict[str, AgentEntry] = Field(default_factory=dict)
     """Agents by name."""
     attachments: dict[str, AttachmentEntry] = Field(default_factory=dict)
@@ -84,7 +86,7 @@ class Config(Part):
             if agent.max_cost is not None and least is not None and least > agent.max_cost:
                 raise ValueError(
                     f"agents.{name}: max_cost of {agent.max_cost:g} US dollars is too low:"
-                    f" one call of {agent.model} can cost {least:.6f}"
+                    f" one call of {self._model_of(agent)} can cost {least:.6f}"
                 )
         return self
 
@@ -93,12 +95,16 @@ class Config(Part):
 
         `agent_internal.check_model` also counts the tools.
         """
-        model = self.models.get(agent.model)
+        model = self.models.get(self._model_of(agent))
         if model is None or model.input_price is None or model.output_price is None:
             return None
         output = min(256, agent.max_output_tokens or 256, model.max_output_tokens or 256)
         tokens = min(1_500 + len(agent.system_prompt.encode()), model.context_window or 1 << 30)
         return (tokens * model.input_price + output * model.output_price) / 1_000_000
+
+    def _model_of(self, agent: AgentEntry) -> str:
+        persona = self.personas.get(agent.persona or "")
+        return agent.model or (persona and persona.model) or ""
 
     @property
     def all_attachments(self) -> Mapping[str, AttachmentEntry]:

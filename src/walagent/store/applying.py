@@ -1,4 +1,4 @@
-"""Write models, agents, attachments and budgets of a file; `apply.apply` decides which.
+"""Write models, personas, agents, attachments and budgets of a file; `apply.apply` decides which.
 
 `fields` of a row are plain values by column: times in seconds, a relation as its OID.
 """
@@ -13,7 +13,7 @@ from walagent.message import Json
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
-Kind = Literal["model", "agent", "attachment", "budget"]
+Kind = Literal["model", "persona", "agent", "attachment", "budget"]
 Fields = Mapping[str, Json]
 
 _LOCK = 0x77616C62  # "walb": one file is applied at a time
@@ -69,6 +69,12 @@ async def detach(conn: Connection, name: str) -> None:
 async def remove_budget(conn: Connection, name: str) -> None:
     """Remove a budget."""
     await conn.execute("delete from agent.budget where name = %(name)s", {"name": name})
+
+
+async def agents_of_personas(conn: Connection, personas: Iterable[str]) -> list[str]:
+    """Return the agents that use the latest version of one of *personas*."""
+    cursor = await conn.execute(query("agents_of_personas"), {"personas": list(personas)})
+    return [name for (name,) in await cursor.fetchall()]
 
 
 async def touch_attachments(conn: Connection, agents: Iterable[str], but: Iterable[str]) -> None:

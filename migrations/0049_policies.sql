@@ -1,0 +1,232 @@
+-- Policies: what a tenant allows, refuses, changes, or lets a person decide, at the points where agents act.
+--
+-- A policy has a condition, a SQL expression over `call`, and an action.  Both conditions and transformations are executed
+-- in the trampoline of the policy's role, in a subtransaction that is read-only and always rolled back.  A policy that
+-- raises, returns NULL, or cannot be evaluated denies.
+--
+--   WA022   a tool, a policy or an egress rule refuses, or is not defined as it must be
+
+create table agent.policy (
+    tenant      text collate "C" not null default agent.current_tenant() references agent.tenant,
+    name        text not null check (name <> ''),
+    point       text not null check (point in ('tool', 'egress', 'retrieval', 'node', 'run')),
+    phase       text not null default 'before' check (phase in ('before', 'after', 'error')),
+    condition   text,
+    action      text not null check (action in ('allow', 'deny', 'require', 'transform', 'escalate')),
+    expression  text,
+    message     text not null default '',
+    priority    integer not null default 100,
+    enabled     boolean not null default true,
+    run_as      name not null default current_user,
+    search_path text not null,
+    updated_at  timestamptz not null default now(),
+    primary key (tenant, name),
+    constraint transforms_by_expression check ((action = 'transform') = (expression is not null))
+);
+create index policy_of_point on agent.policy (tenant, point, phase) where enabled;
+comment on table agent.policy is 'Policies: what is allowed, refused, changed or decided by a person where agents act';
+comment on column agent.policy.tenant is 'Tenant whose calls it applies to';
+comment on column agent.policy.name is 'Name in refusals and commands';
+comment on column agent.policy.point is 'Where it applies: tool, egress, retrieval, node or run';
+comment on column agent.policy.phase is 'before, after, or error: instead of after, if the call failed';
+comment on column agent.policy.condition is 'Boolean SQL expression over call, a jsonb; NULL: every call';
+comment on column agent.policy.action is 'allow: no later policy is asked; deny; require: a person approves; escalate: the same, and it is recorded; transform: change the call';
+comment on column agent.policy.expression is 'transform: SQL expression over call that returns the changed call';
+comment on column agent.policy.message is 'Reason of a refusal, for the model and for people; empty: its name';
+comment on column agent.policy.priority is 'Order of evaluation, lowest first; then by name';
+comment on column agent.policy.enabled is 'Whether it applies';
+comment on column agent.policy.run_as is 'Role that condition and expression are executed as';
+comment on column agent.policy.search_path is 'search_path of condition and expression: that of the role that created it';
+comment on column agent.policy.updated_at is 'Time of the last change';
+
+create function agent_internal.checked_policy(_op text, old agent.policy, new agent.policy, _schemas name[])
+    returns agent.policy
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not agent.has_role('developer') then
+        raise exception 'principal "%" may not change policies', agent.current_principal()
+            using errcode = '42501', hint = 'A principal needs the role developer.';
+    elsif not pg_has_role(current_user, new.run_as, 'member') then
+        raise exception 'must be a member of role "%" to create a policy that runs as it', new.run_as using errcode = '42501';
+    end if;
+    if _op = 'INSERT' then
+        new.search_path := coalesce(new.search_path, (select string_agg(quote_ident(s), ', ' order by n)
+                                                        from unnest(_schemas) with ordinality as x (s, n)), '');
+    end if;
+    new.updated_at := now();
+    return new;
+end;
+$$;
+
+-- Functions are called by their qualified name, and no operator is used: the search_path is still that of the caller.
+create function agent_internal.check_policy()
+    returns trigger
+    language plpgsql
+as $$
+begin
+    new := agent_internal.checked_policy(tg_op, old, new, pg_catalog.current_schemas(false));
+    return new;
+end;
+$$;
+create trigger check_policy before insert or update on agent.policy
+    for each row execute function agent_internal.check_policy();
+
+-- Evaluate an expression of a policy over a call.
+--
+-- What it does is rolled back: settings, cursors, rows.  Raises what the expression raises, and WA016 if its role has no
+-- trampoline.
+create function agent_internal.evaluate(_policy agent.policy, _expression text, _call jsonb)
+    returns text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _through constant text := agent_internal.trampoline_of(_policy.run_as);
+    _value   text;
+    _done    boolean := false;
+begin
+    begin
+        perform set_config('transaction_read_only', 'on', true);
+        execute format('select %s($1, $2, null, $3, false, false)', _through) into _value
+          using format('select (%s)::text from (select $1 as call) as c', _expression), _call,
+                concat_ws(', ', nullif(_policy.search_path, ''), 'pg_temp');
+        _done := true;
+        raise exception 'evaluated';
+    exception when others or assert_failure then
+        if not _done then
+            raise;
+        end if;
+    end;
+    return _value;
+end;
+$$;
+
+-- What the policies of a tenant decide about a call.
+--
+-- Args: _call: what is about to happen, or has: see docs/tools.md.
+--       _tenant: NULL: that of the caller.
+-- Returns: action: allow, deny, require (a person has to approve); reason, policy: of that action, NULL for allow;
+--          call: as changed by policies.
+-- Raises WA016 if the role of a policy has no trampoline: the worker makes it, and asks again.
+create function agent_internal.decide_policy(_point text, _phase text, _call jsonb, _tenant text default null)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _identity constant text := coalesce(current_setting('walagent.identity', true), '');
+    _policy   agent.policy;
+    _verdict  jsonb := jsonb_build_object('action', 'allow', 'reason', null, 'policy', null);
+    _found    text;
+    _applies  boolean;
+    _reason   text;
+    _state    text;
+begin
+    _tenant := coalesce(_tenant, agent.current_tenant());
+    if _tenant is null or _call is null then
+        return jsonb_build_object('action', 'deny', 'reason', 'the tenant of the call is unknown', 'policy', null, 'call', _call);
+    end if;
+    if agent.current_tenant() is distinct from _tenant then
+        perform agent_internal.assume(_tenant, coalesce(_call ->> 'agent', 'walagent'));
+    end if;
+    for _policy in
+        select * from agent.policy p
+         where p.tenant = _tenant and p.point = _point and p.phase = _phase and p.enabled
+         order by p.priority, p.name
+    loop
+        _reason := coalesce(nullif(_policy.message, ''), format('policy "%s"', _policy.name));
+        begin
+            _applies := true;
+            if _policy.condition is not null then
+                _applies := agent_internal.evaluate(_policy, format('(%s)::boolean', _policy.condition), _call)::boolean;
+            end if;
+            if _applies and _policy.action = 'transform' then
+                _found := agent_internal.evaluate(_policy, _policy.expression, _call);
+                if jsonb_typeof(_found::jsonb) is distinct from 'object' then
+                    _applies := null;
+                end if;
+            end if;
+            if _applies is null then
+                _reason := format('policy "%s" returned NULL', _policy.name);
+            end if;
+        exception when others or assert_failure then
+            get stacked diagnostics _state = returned_sqlstate;
+            if _state ~ '^(08|40|53|57P|55P03|WA016)' then
+                raise;
+            end if;
+            _applies := null;
+            _reason := format('policy "%s" failed (SQLSTATE %s)', _policy.name, _state);
+        end;
+        if _applies is null or _applies and _policy.action = 'deny' then
+            _verdict := jsonb_build_object('action', 'deny', 'reason', _reason, 'policy', _policy.name);
+            exit;
+        elsif not _applies then
+            continue;
+        end if;
+        case _policy.action
+            when 'allow' then exit;
+            when 'transform' then _call := _found::jsonb;
+            else
+                _verdict := jsonb_build_object('action', 'require', 'reason', _reason, 'policy', _policy.name);
+                if _policy.action = 'escalate' then
+                    perform agent_internal.audit('policy.escalated', _policy.name, jsonb_build_object('point', _point, 'call', _call), _tenant);
+                end if;
+        end case;
+    end loop;
+    perform set_config('walagent.identity', _identity, true);
+    return _verdict || jsonb_build_object('call', _call);
+end;
+$$;
+comment on function agent_internal.decide_policy(text, text, jsonb, text) is 'What the policies of a tenant decide about a call';
+
+-- The same for a worker, on a connection for code of others.
+--
+-- Args: _request: signed: point, phase, call, tenant.
+create function agent_signed.decide_policy(_request text, _signature bytea)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _asked constant jsonb := agent_internal.signed(_request, _signature);
+begin
+    return agent_internal.decide_policy(_asked ->> 'point', _asked ->> 'phase', _asked -> 'call', _asked ->> 'tenant');
+end;
+$$;
+comment on function agent_signed.decide_policy(text, bytea) is 'What the policies of a tenant decide about a call, for a worker';
+
+-- Create the trampolines of the policies' roles, as the worker.  A role that it cannot become gets none, and its policies
+-- deny.
+create function agent_internal.make_policy_trampolines()
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _role name;
+begin
+    for _role in select distinct p.run_as from agent.policy p where p.enabled order by 1 loop
+        begin
+            perform agent_internal.make_trampoline(_role);
+        exception when sqlstate 'WA008' or sqlstate 'WA016' then
+            raise warning 'policies of role "%" cannot be evaluated: %', _role, sqlerrm;
+        end;
+    end loop;
+end;
+$$;
+comment on function agent_internal.make_policy_trampolines() is 'Create the functions as which policies are evaluated';
+
+select agent_internal.isolate('agent.policy');
+revoke all on agent.policy from public;
+revoke all on function agent_internal.checked_policy(text, agent.policy, agent.policy, name[]), agent_internal.check_policy(),
+    agent_internal.evaluate(agent.policy, text, jsonb), agent_internal.decide_policy(text, text, jsonb, text),
+    agent_internal.make_policy_trampolines() from public;
+select agent_internal.permit(c, 'select on agent.policy') from unnest('{viewer, developer}'::text[]) c;
+select agent_internal.permit('developer', 'insert, update, delete on agent.policy',
+                             'execute on function agent_internal.checked_policy(text, agent.policy, agent.policy, name[])');
+select agent_internal.permit('runner', 'select on agent.policy',
+                             'execute on function agent_internal.decide_policy(text, text, jsonb, text), agent_internal.make_policy_trampolines()');

@@ -1,0 +1,157 @@
+"""Policies: what they decide, and that one which fails denies."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from psycopg import AsyncConnection
+from psycopg.types.json import Jsonb
+
+from tests.helpers.database import column, refused, run_all, value
+from walagent.message import Json
+
+
+@pytest.fixture
+async def policies(conn: AsyncConnection) -> AsyncIterator[AsyncConnection]:
+    """A connection, with the trampoline of the login."""
+    await run_all(conn, "select agent_internal.make_trampoline(current_user)")
+    yield conn
+
+
+async def add(conn: AsyncConnection, name: str, action: str, **columns: Json) -> None:
+    """Add a policy at the point `tool`."""
+    given = {"point": "tool", **columns}
+    names, places = ", ".join(given), ", ".join(["%s"] * len(given))
+    await conn.execute(
+        f"insert into agent.policy (name, action, {names}) values (%s, %s, {places})".encode(),
+        [name, action, *given.values()],
+    )
+
+
+async def decide(conn: AsyncConnection, call: Json, **more: Json) -> tuple[Json, ...]:
+    """What is decided: action, policy, call."""
+    found = await value(
+        conn,
+        "select agent_internal.decide_policy(%s, %s, %s, %s)",
+        more.get("point", "tool"),
+        more.get("phase", "before"),
+        Jsonb(call),
+        more.get("tenant"),
+    )
+    return found["action"], found["policy"], found["call"]
+
+
+CALL = {"tool": "pay", "arguments": {"amount": 7}}
+AMOUNT = "(call #>> '{arguments,amount}')::numeric"
+
+
+async def test_without_policies_all_is_allowed(policies: AsyncConnection) -> None:
+    """Nothing changes for who has none."""
+    assert await decide(policies, CALL) == ("allow", None, CALL)
+
+
+async def test_in_order_of_priority(policies: AsyncConnection) -> None:
+    """Allow ends it, deny ends it, require waits for a later deny."""
+    await add(policies, "large", "require", condition=f"{AMOUNT} > 5", priority=10)
+    await add(
+        policies, "huge", "deny", condition=f"{AMOUNT} > 100", priority=20, message="too much"
+    )
+    assert await decide(policies, CALL) == ("require", "large", CALL)
+    huge = {"tool": "pay", "arguments": {"amount": 700}}
+    assert await decide(policies, huge) == ("deny", "huge", huge)
+    assert (await decide(policies, {"arguments": {"amount": 1}}))[0] == "allow"
+    await add(policies, "boss", "allow", condition="call ->> 'principal' = 'boss'", priority=1)
+    assert (await decide(policies, {**huge, "principal": "boss"}))[0] == "allow"
+    assert (await decide(policies, huge, phase="after"))[0] == "allow"
+    assert (await decide(policies, huge, point="egress"))[0] == "allow"
+
+
+async def test_a_call_is_changed(policies: AsyncConnection) -> None:
+    """By one policy after the other."""
+    await add(
+        policies, "cap", "transform", priority=1,
+        expression=f"jsonb_set(call, '{{arguments,amount}}', to_jsonb(least({AMOUNT}, 5)))",
+    )  # fmt: skip
+    await add(policies, "large", "deny", condition=f"{AMOUNT} > 5", priority=2)
+    assert await decide(policies, CALL) == ("allow", None, {**CALL, "arguments": {"amount": 5}})
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"action": "allow", "condition": "1 / 0 = 1"},
+        {"action": "allow", "condition": "null"},
+        {"action": "allow", "condition": "call ->> 'missing' = 'x'"},
+        {"action": "allow", "condition": "no_such_function(call)"},
+        {"action": "allow", "condition": "true) from pg_class, (select 1"},
+        {"action": "allow", "condition": "'maybe'"},
+        {"action": "transform", "expression": "null::jsonb"},
+        {"action": "transform", "expression": "'[]'::jsonb"},
+        {"action": "transform", "expression": "call -> 'missing'"},
+        {"action": "require", "condition": "(call ->> 'amount')::int > 5"},
+    ],
+)
+async def test_one_that_fails_denies(policies: AsyncConnection, columns: dict[str, Json]) -> None:
+    """Raises, returns NULL, or cannot be parsed: no call is allowed by it."""
+    await add(policies, "broken", columns.pop("action"), **columns)
+    found = await decide(policies, CALL)
+    assert found[:2] == ("deny", "broken"), found
+
+
+async def test_it_leaves_nothing_behind(policies: AsyncConnection) -> None:
+    """It cannot write, and no setting, cursor or identity of it outlasts it."""
+    await run_all(
+        policies,
+        "create table kept (n int);"
+        "create function write() returns boolean language sql as 'insert into kept values (1) returning true';"
+        "create function open() returns boolean language plpgsql as $$ begin"
+        " execute 'declare held cursor with hold for select 1'; return false; end $$",
+    )
+    await add(policies, "writes", "allow", condition="write()")
+    assert (await decide(policies, CALL))[0] == "deny"
+    await run_all(policies, "delete from agent.policy")
+    await add(
+        policies, "sets", "deny",
+        condition="open() or set_config('walagent.identity', 'forged', false) is null"
+        " or set_config('search_path', 'evil', false) is null",
+    )  # fmt: skip
+    async with policies.transaction():
+        assert (await decide(policies, CALL))[0] == "allow"
+        assert (
+            await value(policies, "select coalesce(current_setting('walagent.identity', true), '')")
+            == ""
+        )
+        assert "evil" not in await value(policies, "select current_setting('search_path')")
+        assert await column(policies, "select name from pg_cursors where name = 'held'") == []
+        assert await value(policies, "select current_setting('transaction_read_only')") == "off"
+        await run_all(policies, "insert into kept values (2)")
+    assert await column(policies, "select n from kept") == [2]
+
+
+async def test_a_policy_is_of_one_tenant(policies: AsyncConnection) -> None:
+    """Another's are not asked; of an unknown tenant, all is denied."""
+    await run_all(policies, "insert into agent.tenant (name) values ('acme')")
+    await add(policies, "none", "deny", tenant="acme")
+    assert (await decide(policies, CALL))[0] == "allow"
+    assert (await decide(policies, CALL, tenant="acme"))[0] == "deny"
+    await run_all(policies, "update agent.policy set enabled = false")
+    assert (await decide(policies, CALL, tenant="acme"))[0] == "allow"
+
+
+async def test_to_escalate_is_recorded(policies: AsyncConnection) -> None:
+    """A person decides, and the audit has it."""
+    await add(policies, "odd", "escalate")
+    assert (await decide(policies, CALL))[0] == "require"
+    assert await column(
+        policies, "select object from agent.audit where action = 'policy.escalated'"
+    ) == ["odd"]
+
+
+async def test_without_a_trampoline_nothing_is_decided(conn: AsyncConnection) -> None:
+    """The worker makes it, and asks again."""
+    await add(conn, "any", "allow")
+    await add(conn, "some", "deny", condition="true", priority=1)
+    await refused(
+        conn, "select agent_internal.decide_policy('tool', 'before', '{}')", state="WA016"
+    )
+    await run_all(conn, "select agent_internal.make_policy_trampolines()")
+    assert (await decide(conn, CALL))[0] == "deny"
