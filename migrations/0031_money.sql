@@ -316,7 +316,7 @@ begin
                 using errcode = 'WA011';
         end if;
     end loop;
-    return jsonb_build_object('timeout', 30, 'risk', 'low') || _tool || jsonb_build_object(
+    return jsonb_build_object('timeout', 30) || _tool || jsonb_build_object(
         'name', agent_internal.tool_name(_name),
         'bind', _bind,
         'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve),

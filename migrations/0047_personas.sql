@@ -125,7 +125,7 @@ comment on column agent.agent.persona is 'Persona; NULL: none';
 comment on column agent.agent.persona_version is 'Version of the persona that it keeps; NULL: the latest';
 comment on column agent.agent.requests_per_minute is 'Maximum calls of models in any minute by all runs of the agent together; a run that would exceed it waits. NULL: no limit';
 comment on column agent.agent.thinking_visible is 'Whether the reasoning of the model is recorded in readable form';
-comment on column agent.agent.approval_policy is 'Which calls require an approval: tool, as tools and attachments say; risk, also those of tools with risk high or critical; all';
+comment on column agent.agent.approval_policy is 'Which calls require an approval: tool, as tools and attachments say; risk, also those of tools with risk high, critical or none; all';
 comment on column agent.agent.pause_before_tool is 'Whether a run waits for a person before each call';
 comment on column agent.agent.pause_after_tool is 'Whether a run waits for a person after each call';
 

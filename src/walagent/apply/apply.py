@@ -51,7 +51,7 @@ class Difference:
 
 
 async def apply(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
-    """Apply models, personas, agents, attachments and budgets of *config* in the caller's transaction.
+    """Apply models, personas, agents, attachments and budgets of *config* in a transaction.
 
     Args:
         prune: remove attachments and budgets that a file created and this one does not contain.
@@ -92,8 +92,8 @@ async def apply_unlocked(
 async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
     """Compare file and database, without writing.
 
-    In the order of execution: models, personas, agents, attachments, budgets; of the last two, first
-    removals, then changes and additions.
+    In the order of execution: models, personas, agents, attachments, budgets; of the last two,
+    first removals, then changes and additions.
 
     Raises:
         ConfigError: the file names a table or model that does not exist.
@@ -111,7 +111,9 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
         *_compare(
             "model", models, ((n, wanted_model(n, e, models)) for n, e in config.models.items())
         ),
-        *_compare("persona", personas, ((n, wanted_persona(e)) for n, e in config.personas.items())),
+        *_compare(
+            "persona", personas, ((n, wanted_persona(e)) for n, e in config.personas.items())
+        ),
         *_compare("agent", agents, ((n, wanted_agent(e)) for n, e in config.agents.items())),
         *(_pruned("attachment", "detach", attachments, entries) if prune else ()),
         *_compare(

@@ -6,7 +6,13 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from walagent.config.base import Name, Part
-from walagent.config.entries import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry, PersonaEntry
+from walagent.config.entries import (
+    AgentEntry,
+    AttachmentEntry,
+    BudgetEntry,
+    ModelEntry,
+    PersonaEntry,
+)
 from walagent.config.sections import (
     AskSettings,
     Changes,

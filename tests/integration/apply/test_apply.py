@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from tests.integration.cli.user import AGENTS, DESK, Ended, User
 from tests.unit.config.test_values import uncommented
 from walagent.apply.desired import wanted_attachment
-from walagent.config import AgentEntry, AttachmentEntry, ModelEntry
+from walagent.config import AgentEntry, AttachmentEntry, ModelEntry, PersonaEntry
 
 
 @pytest.fixture
@@ -98,6 +98,7 @@ attachments:
     [
         ("model", {"name"}),
         ("agent", {"name", "version", "updated_at"}),
+        ("persona", {"tenant", "name", "version", "updated_at"}),
         ("attachment", {"id", "name", "definition", "version", "attached_by", "attached_at",
                         "search_path", "paused_reason"}),
     ],
@@ -110,7 +111,11 @@ def test_every_column_can_be_set_by_a_file(db: Connection, kind: str, own: set[s
         [f"agent.{kind}"],
     )
     settable = {name for (name,) in columns.fetchall()} - own
-    entry: dict[str, type[BaseModel]] = {"model": ModelEntry, "agent": AgentEntry}
+    entry: dict[str, type[BaseModel]] = {
+        "model": ModelEntry,
+        "agent": AgentEntry,
+        "persona": PersonaEntry,
+    }
     keys = set(entry[kind].model_fields) - {"attach"} if kind in entry else set(_ATTACHMENT)
     assert keys == settable
 
@@ -118,6 +123,22 @@ def test_every_column_can_be_set_by_a_file(db: Connection, kind: str, own: set[s
 _ATTACHMENT = wanted_attachment(
     AttachmentEntry(table="t", agent="a", run_as="r", paused=False), relation=1
 )
+
+
+def test_a_persona_of_the_file_is_applied(user: User, db: Connection) -> None:
+    """Its change is one new version of the attachments of its agents; a second time, nothing."""
+    text = AGENTS.replace("    model: ", "    persona: desk\n    model: ", 1)
+    text += "personas:\n  desk:\n    rules: [Be brief.]\n    parameters: {seed: 1}\n"
+    assert "+ persona desk" in applied(user, text).worked().out
+    assert applied(user, text).worked().out == ""
+    version = "select max(version) from agent.attachment_version where attachment_id = 1"
+    assert one(db, version) == (1,)
+    said = applied(user, text.replace("Be brief", "Be kind")).worked().out
+    assert "~ persona desk\n    rules:" in said
+    assert one(db, version) == (2,)
+    prompt = "select definition ->> 'system_prompt' like 'Rules:%1. Be kind.%'"
+    prompt += " from agent.attachment"
+    assert one(db, prompt) == (True,)
 
 
 def test_what_changed_is_told_and_makes_one_version(user: User, db: Connection) -> None:

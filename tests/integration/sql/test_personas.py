@@ -17,9 +17,10 @@ from tests.helpers.database import (
 from walagent.message import Json
 
 CLERK = """
-insert into agent.persona (name, system_prompt, traits, rules, model, parameters, max_steps, max_output_tokens)
-values ('clerk', 'You are a clerk.', '{"tone": "dry", "age": 41}', '{"Be brief.", "Never guess."}', 'fake',
-        '{"temperature": 0.2, "top_p": 0.5}', 5, 300);
+insert into agent.persona (name, system_prompt, traits, rules, model, parameters, max_steps,
+                           max_output_tokens)
+values ('clerk', 'You are a clerk.', '{"tone": "dry", "age": 41}', '{"Be brief.", "Never guess."}',
+        'fake', '{"temperature": 0.2, "top_p": 0.5}', 5, 300);
 update agent.model set parameters = '{"temperature": 1, "seed": 7}' where name = 'fake';
 """
 PROMPT = """\
@@ -75,7 +76,8 @@ async def test_a_change_of_a_persona_is_a_version_of_its_agents(conn: AsyncConne
     assert (
         await value(
             conn,
-            "select definition ->> 'system_prompt' from agent.attachment_version where version = %s",
+            "select definition ->> 'system_prompt' from agent.attachment_version"
+            " where version = %s",
             before,
         )
         == PROMPT
@@ -100,7 +102,8 @@ async def test_an_old_version_becomes_current_again(conn: AsyncConnection) -> No
     await run_all(
         conn,
         "update agent.persona set system_prompt = 'You are rude.';"
-        "update agent.agent set system_prompt = 'Shout.', max_steps = 3, persona = null, model = 'fake'",
+        "update agent.agent set system_prompt = 'Shout.', max_steps = 3, persona = null,"
+        " model = 'fake'",
     )
     assert (await definition(conn))["system_prompt"] == "Shout."
     new = await value(conn, "select agent.rollback('support_tickets', %s)", old)

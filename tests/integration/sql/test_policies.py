@@ -1,7 +1,5 @@
 """Policies: what they decide, and that one which fails denies."""
 
-from collections.abc import AsyncIterator
-
 import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
@@ -11,10 +9,10 @@ from walagent.message import Json
 
 
 @pytest.fixture
-async def policies(conn: AsyncConnection) -> AsyncIterator[AsyncConnection]:
+async def policies(conn: AsyncConnection) -> AsyncConnection:
     """A connection, with the trampoline of the login."""
     await run_all(conn, "select agent_internal.make_trampoline(current_user)")
-    yield conn
+    return conn
 
 
 async def add(conn: AsyncConnection, name: str, action: str, **columns: Json) -> None:
@@ -102,7 +100,8 @@ async def test_it_leaves_nothing_behind(policies: AsyncConnection) -> None:
     await run_all(
         policies,
         "create table kept (n int);"
-        "create function write() returns boolean language sql as 'insert into kept values (1) returning true';"
+        "create function write() returns boolean language sql as"
+        " 'insert into kept values (1) returning true';"
         "create function open() returns boolean language plpgsql as $$ begin"
         " execute 'declare held cursor with hold for select 1'; return false; end $$",
     )
