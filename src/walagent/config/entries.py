@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from walagent.agent.models.registry import find_provider
 from walagent.config.base import (
@@ -222,6 +222,10 @@ class PersonaEntry(Part):
 
 class AgentEntry(Part):
     """A model with instructions, tools and limits."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["model"]}, {"required": ["persona"]}]}
+    )
 
     model: Name | None = None
     """A model of this file or of the registry (`walagent models`).  Default: the persona's."""

@@ -29,6 +29,7 @@ from walagent.config import (
     McpServerEntry,
     McpToolEntry,
     ModelEntry,
+    PersonaEntry,
     Search,
 )
 from walagent.errors import WalagentError
@@ -54,6 +55,7 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
     },
     "models": (ModelEntry,),
+    "personas": (PersonaEntry,),
     "agents": (AgentEntry,),
     "examples": (ExampleEntry,),
     "attachments": (Attach, AttachmentEntry),
@@ -93,6 +95,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
     given = {key: {"true": True, "false": False}.get(value := shown.strip("`"), _number(value))}
     required = {name: "x" for name, f in model.model_fields.items() if f.is_required()}
     required |= {"max_tokens": 1} if model is BudgetEntry else {}  # it must limit something
+    required |= {"model": "x"} if model is AgentEntry else {}
     required |= {"url": "http://x"} if model is HttpToolEntry else {}
     required |= {"url": "http://x", "tools": {}} if model is McpServerEntry else {}
     required |= {"provider": "ddgs"} if model is Search else {}
