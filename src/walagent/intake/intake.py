@@ -8,6 +8,7 @@ Intake does not wait to fill a group: while one group commits, the next one coll
 buffer, so groups grow with the load.
 """
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -26,10 +27,13 @@ from walagent.lsn import Lsn
 from walagent.matching.registry import Registry
 from walagent.replication.sinks import ResubscribeError, Table, Want, Wants
 from walagent.store import checkpoint as checkpoints
+from walagent.store.attachments import attached_tables
 from walagent.store.checkpoint import Checkpoint
 from walagent.store.errors import translating
 
 _INSERTS = frozenset({Op.INSERT})
+_SETTLING = 0.2  # seconds without another attached table, after which the stream is opened again
+_MOST_SETTLING = 2.0  # seconds for which other changes wait for that
 IDLE_SECONDS = 30.0  # after which a position without runs is written
 IDLE_BYTES = 16 << 20  # of WAL after which it is written
 
@@ -197,4 +201,16 @@ class Intake:
             return
         if not self._writer.in_large:
             await self._write_group()
-        raise ResubscribeError(tables)
+        raise ResubscribeError(tables | await self._attached())
+
+    async def _attached(self) -> frozenset[Table]:
+        """Return the tables attached now, after a moment without another one: the stream is then
+        opened once for all of them.
+        """
+        started, found = time.monotonic(), frozenset[Table]()
+        while not (now := await attached_tables(self._writer.conn)) <= found:
+            found |= now
+            if time.monotonic() - started > _MOST_SETTLING:
+                break
+            await asyncio.sleep(_SETTLING)
+        return found

@@ -24,6 +24,16 @@ async def active_attachments(conn: Connection) -> list[Attachment]:
     return [Attachment.from_json(row[0]) for row in await cursor.fetchall()]
 
 
+async def attached_tables(conn: Connection) -> frozenset[tuple[str, str]]:
+    """Return schema and name of each table that has an attachment now."""
+    cursor = await conn.execute(
+        "select n.nspname, c.relname from agent.attachment a"
+        " join pg_catalog.pg_class c on c.oid = a.relation"
+        " join pg_catalog.pg_namespace n on n.oid = c.relnamespace"
+    )
+    return frozenset(await cursor.fetchall())
+
+
 async def attachment_version(
     conn: Connection, attachment_id: int, version: int
 ) -> Attachment | None:

@@ -665,6 +665,28 @@ async def test_the_other_plug_in_starts_the_same_runs(conn: AsyncConnection, dsn
         assert found == ids(2)
 
 
+@pytest.mark.wal2json
+async def test_many_attached_tables_cost_one_connection(conn: AsyncConnection, dsn: str) -> None:
+    """wal2json takes its tables at the start of a stream: it is opened once for all of them."""
+    await run_all(conn, DESK)
+    async with daemon(conn, dsn, parts=("reader",), plugin="wal2json") as d:
+        await d.caught_up()
+        opened = await value(conn, "select epoch from agent.checkpoint")
+        for n in range(30):
+            await run_all(
+                conn,
+                f"create table t{n} (id int primary key); insert into t{n} values (1);"
+                f"begin; select agent.attach('t{n}', 'model=fake, name=t{n}');"
+                f"insert into t{n} values (2); commit;"
+                f"insert into t{n} values (3)",
+            )
+        await d.caught_up()
+        assert await value(conn, "select epoch from agent.checkpoint") - opened <= 2
+        found = "select attachment, key from agent.run_overview where attachment <> 'sentinel'"
+        expected = [(f"t{n}", key) for n in range(30) for key in "23"]
+        assert sorted(await rows(conn, found)) == sorted(expected)
+
+
 async def test_a_crash_is_not_tidied_up_after(conn: AsyncConnection) -> None:
     """The points really fire: a test that arms one and sees nothing would prove nothing."""
     on = await desk(conn)
