@@ -1,10 +1,10 @@
 """Exchange messages with the server in COPY mode, without waiting.
 
-Two implementations: one reads the socket itself, the other uses libpq, which alone can read an
-encrypted connection.  libpq holds each message whole, and keeps the memory of the largest one until
-the connection is closed.  A logical message can have any content of up to 1 GB, and any role may
-send one: read from the socket, the content of one that is not walagent's is discarded as it
-arrives.
+Two implementations: one reads the socket or the TLS session itself; the other uses libpq, for a
+connection that GSSAPI can encrypt, and for a TLS library that is not OpenSSL.  libpq holds each
+message whole, and keeps the memory of the largest one until the connection is closed.  A logical
+message can have any content of up to 1 GB, and any role may send one: without libpq, the content of
+one that is not walagent's is discarded as it arrives.
 
 Source: PostgreSQL docs, 55.7 Message Formats.
 """
@@ -12,6 +12,7 @@ Source: PostgreSQL docs, 55.7 Message Formats.
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, Protocol
 
@@ -20,6 +21,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq.abc import PGconn
 
 from walagent.wal.protocol import HEADER, XLOG_DATA
+from walagent.wal.tls import tls_socket
 
 _READ: Final = 1 << 16  # bytes per read of the socket: the event loop runs other tasks between two
 _MARKER_MOST: Final = 1 << 14  # bytes; a logical message of walagent has a few hundred
@@ -82,16 +84,35 @@ async def start_copy(conn: AsyncConnection, command: str) -> Transport:
     Raises:
         psycopg.Error: the server rejected it, or the connection was lost.
     """
-    if conn.pgconn.ssl_in_use or not _is_plain(conn.pgconn):
+    if (stream := _stream_of(conn.pgconn)) is None:
         await conn.execute(command.encode())
         return LibpqTransport(conn.pgconn)
-    transport = SocketTransport(conn.pgconn)
+    transport = SocketTransport(conn.pgconn, stream)
     try:
         await transport.start(command)
     except BaseException:
         transport.close()
         raise
     return transport
+
+
+class _Stream(Protocol):
+    """A non-blocking socket."""
+
+    def recv(self, size: int, /) -> bytes: ...
+    def send(self, data: bytearray, /) -> int: ...
+    def close(self) -> None: ...
+
+
+def _stream_of(pgconn: PGconn) -> _Stream | None:
+    """Return the socket or TLS session of a connection; None if only libpq can read it."""
+    if pgconn.ssl_in_use:
+        return tls_socket(pgconn)
+    if not _is_plain(pgconn):
+        return None
+    plain = socket.socket(fileno=os.dup(pgconn.socket))
+    plain.settimeout(0)
+    return plain
 
 
 def _is_plain(pgconn: PGconn) -> bool:
@@ -148,16 +169,15 @@ class LibpqTransport:
 
 
 class SocketTransport:
-    """Exchanges messages through the socket of an unencrypted connection that libpq has opened.
+    """Exchanges messages through the socket or TLS session of a connection that libpq has opened.
 
-    libpq does not use the socket from then on, except to close it.
+    libpq does not use it from then on, except to close it.
     """
 
-    def __init__(self, pgconn: PGconn) -> None:
+    def __init__(self, pgconn: PGconn, stream: _Stream) -> None:
         self._pgconn = pgconn
         self.fd = pgconn.socket
-        self._socket = socket.socket(fileno=os.dup(self.fd))
-        self._socket.settimeout(0)
+        self._socket = stream
         self._received = b""
         self._at = 0  # of the next message in `_received`
         # The rest of a message that is longer than one read: its kind, what has arrived of it (None
@@ -173,15 +193,16 @@ class SocketTransport:
     async def start(self, command: str) -> None:
         """Send a command, and wait until COPY starts."""
         loop = asyncio.get_running_loop()
-        try:
-            await loop.sock_sendall(self._socket, _message(b"Q", command.encode() + b"\0"))
-            while not self._streaming:
-                self._take(await loop.sock_recv(self._socket, _READ))
-                self.drain([], 0)
-                if self._error is not None:
-                    raise self._error
-        except OSError as error:
-            raise OperationalError(str(error)) from error
+        self._out += _message(b"Q", command.encode() + b"\0")
+        while self.flush():
+            await _event(loop.add_writer, loop.remove_writer, self.fd)
+        while not self._streaming:
+            self.fill()
+            self.drain([], 0)
+            if self._error is not None:
+                raise self._error
+            if not self._streaming:
+                await _event(loop.add_reader, loop.remove_reader, self.fd)
 
     def fill(self) -> None:
         """Implement `Transport.fill`."""
@@ -278,6 +299,18 @@ class SocketTransport:
         """Implement `Transport.close`."""
         self._socket.close()
         self._pgconn.finish()
+
+
+async def _event(
+    add: Callable[[int, Callable[[], None]], object], remove: Callable[[int], object], fd: int
+) -> None:
+    """Wait until a socket is readable or writable."""
+    ready = asyncio.Event()
+    add(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        remove(fd)
 
 
 def _message(kind: bytes, payload: bytes) -> bytes:

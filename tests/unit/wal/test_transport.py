@@ -36,7 +36,8 @@ def message(kind: bytes, payload: bytes) -> bytes:
 
 async def started(theirs: socket.socket, ours: socket.socket, reply: bytes) -> SocketTransport:
     """A transport whose command the server has answered."""
-    transport = SocketTransport(Connection(ours.fileno()))  # pyright: ignore[reportArgumentType]  # all that it needs
+    ours.settimeout(0)
+    transport = SocketTransport(Connection(ours.fileno()), ours)  # pyright: ignore[reportArgumentType]  # all that it needs
     theirs.sendall(reply)
     try:
         await transport.start("START_REPLICATION")

@@ -5,17 +5,13 @@ import json
 import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
+from tests.helpers.certificate import self_signed
 from tests.helpers.web import Sent, reply, web
 from walagent.agent.tools.http import HostRules, HttpTools, host_of, tool_request
 from walagent.agent.tools.python import ToolContext
@@ -326,27 +322,8 @@ async def test_a_secret_is_not_sent_in_clear_over_a_public_network() -> None:
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A certificate for localhost, signed by itself, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
     path = tmp_path_factory.mktemp("tls") / "both.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    path.write_bytes(private + made.public_bytes(serialization.Encoding.PEM))
+    path.write_bytes(b"".join(self_signed()))
     return path  # type: ignore[return-value] # pyright: ignore[reportReturnType]
 
 
