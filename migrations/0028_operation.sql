@@ -440,8 +440,8 @@ begin
 end;
 $$;
 
--- A login that asks is not trusted with more than its questions: not with a lease that outlives its process for long, with
--- a reservation beyond what a call can use, nor with figures that are no numbers.
+-- A login that asks is not trusted with more than its questions: not with a lease that outlives its process for long, nor
+-- with figures that are no numbers.
 create function agent_internal.allowed_lease(_lease interval)
     returns interval
     language sql
@@ -454,32 +454,6 @@ alter table agent.step add constraint figures_are_numbers
            and least(cost, 0) >= 0 and greatest(cost, 0) < 'infinity') not valid;
 alter table agent.run add constraint figures_are_numbers
     check (tokens >= 0 and least(cost, 0) >= 0 and greatest(cost, 0) < 'infinity') not valid;
-
--- Limit what a login that asks can reserve, so that it cannot exhaust a budget that it shares without a call: for each
--- question, the tokens of the longest prompts that models accept, at a price beyond that of all models.
-create function agent_internal.check_reservation()
-    returns trigger
-    language plpgsql
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _tokens constant bigint := 4000000;
-begin
-    if (select coalesce(sum(s.reserved_tokens), 0) > _tokens or coalesce(sum(s.reserved_cost), 0) > _tokens * 0.001
-          from agent.spend s
-         where s.run_id = new.run_id and s.budget_id = new.budget_id and s.settled_at is null) then
-        raise exception 'reservation of run % exceeds what one question can use: % tokens', new.run_id, _tokens
-            using errcode = '42501';
-    end if;
-    return null;
-end;
-$$;
-revoke all on function agent_internal.check_reservation() from public;
-create trigger check_reservation
-    after insert on agent.spend
-    for each row when (not agent_internal.is_runner())
-    execute function agent_internal.check_reservation();
 
 -- Claim up to *_slots* runs from the queues in turn, each with a lease.
 --

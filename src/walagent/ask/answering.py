@@ -5,6 +5,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
 from walagent.agent.model import Model
 from walagent.agent.models import build_model, make_model
 from walagent.agent.models.registry import load_embedder
@@ -24,10 +27,12 @@ from walagent.errors import ConfigError, PreconditionError
 from walagent.guard.analysis import EXTENSION, Allowlist
 from walagent.guard.query import Connection, Guard, ReadLimits
 from walagent.guard.role import check_login, check_role
+from walagent.mask import hide
 from walagent.message import ModelSpec
 from walagent.store import attachments
 from walagent.store.connections import Pool, connect, open_pool
 from walagent.store.errors import translating
+from walagent.store.identity import check_standby
 from walagent.store.pooling import check_pooling
 from walagent.store.process_name import process_name
 from walagent.store.roles import set_role
@@ -158,19 +163,53 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
 
 @asynccontextmanager
 async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
-    """Connect, and set the analyst role."""
-    async with await connect(dsn, application="walagent analyst") as conn:
-        await check_pooling(conn, dsn)
+    """Connect, also to the standby if there is one, and set the analyst role."""
+    async with AsyncExitStack() as stack:
+        conn = await _connect(stack, dsn)
+        await _check_writable(conn)
         allowed = await _allowlist(conn, settings.functions)
-        await become(conn, settings.role)
-        await check_role(conn)
+        standby = await _open_standby(stack, conn, settings.standby_dsn)
+        for each in filter(None, (conn, standby)):
+            await _assume(each, settings.role)
+            await check_role(each)
         limits = ReadLimits(
             rows=settings.rows,
             seconds=settings.seconds,
             cost=settings.cost,
             cost_setting=" (ask.cost)",
         )
-        yield Guard(conn, allowed=allowed, limits=limits)
+        if standby is None:
+            yield Guard(conn, allowed=allowed, limits=limits)
+        else:
+            yield Guard(standby, analyst=conn, allowed=allowed, limits=limits)
+
+
+async def _connect(stack: AsyncExitStack, dsn: str) -> Connection:
+    conn = await stack.enter_async_context(await connect(dsn, application="walagent analyst"))
+    await check_pooling(conn, dsn)
+    return conn
+
+
+async def _open_standby(
+    stack: AsyncExitStack, primary: Connection, dsn: str | None
+) -> Connection | None:
+    """Connect to the standby; its database is that of the primary.
+
+    Raises:
+        ConfigError: the connection string is invalid.
+        PreconditionError: the server is no standby of the primary.
+    """
+    if dsn is None:
+        return None
+    try:
+        dsn = make_conninfo(dsn, dbname=primary.info.dbname)
+    except ProgrammingError:  # whose message quotes the string
+        raise ConfigError("ask.standby_dsn is not a valid connection string") from None
+    if password := conninfo_to_dict(dsn).get("password"):
+        hide(str(password))
+    conn = await _connect(stack, dsn)
+    await check_standby(conn, primary)
+    return conn
 
 
 async def _allowlist(conn: Connection, functions: Sequence[str]) -> Allowlist:
@@ -198,6 +237,10 @@ async def become(conn: Connection, role: str) -> None:
             database is read-only.
     """
     await _check_writable(conn)
+    await _assume(conn, role)
+
+
+async def _assume(conn: Connection, role: str) -> None:
     found = await conn.execute(
         "select rolname = current_user, pg_has_role(oid, 'member')"
         " from pg_roles where rolname = %s",
@@ -226,7 +269,8 @@ async def _check_writable(conn: Connection) -> None:
         why = "server is in recovery" if standby else "transactions are read-only by default"
         raise PreconditionError(
             f"cannot ask a read-only database: {why}",
-            hint="Use the primary: questions are stored with their steps."
+            hint="Use the primary, where questions are stored with their steps; name the standby in"
+            " ask.standby_dsn."
             if standby
             else "Set default_transaction_read_only = off for this login: questions are stored.",
         )

@@ -164,9 +164,10 @@ async def _read(guard: Guard, query: str) -> Rows:
 
 
 async def _is_usable(guard: Guard) -> bool:
-    """Return whether a guard's connection is open at both ends: it might be idle for hours."""
+    """Return whether its connections are open at both ends: they might be idle for hours."""
     try:
-        await AsyncConnectionPool.check_connection(guard.conn)
+        for conn in guard.connections:
+            await AsyncConnectionPool.check_connection(conn)
     except Error:
         return False
     return True

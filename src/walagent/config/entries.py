@@ -179,6 +179,10 @@ class BudgetEntry(Part):
     """US dollars per period."""
     max_tokens: Positive | None = None
     """Input and output tokens per period."""
+    max_cost_per_question: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = 10.0
+    """US dollars that one question can use; `null`: no limit."""
+    max_tokens_per_question: Positive | None = 1_000_000
+    """Input and output tokens that one question can use; `null`: no limit."""
     on_exceeded: Literal["wait", "fail", "warn"] = "wait"
     """What a run does if its next call exceeds the budget: `wait` for the next period, `fail`, or
     `warn` and continue."""

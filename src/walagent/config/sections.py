@@ -125,6 +125,9 @@ class AskSettings(Part):
     """The role that runs the model's statements; it must be able to read and nothing else."""
     model: str | None = None
     """The model that plans and answers.  Default: the only one."""
+    standby_dsn: str | None = Field(default=None, repr=False)
+    """A hot standby on which statements run; they are still analyzed on the primary.  Default:
+    the database itself."""
     rows: int = Field(default=1000, ge=1, le=100_000)
     """Maximum rows read of a statement."""
     seconds: Seconds = 30.0

@@ -13,7 +13,7 @@ from walagent.agent.model import Model
 from walagent.app.migrate import plan_migrations
 from walagent.config import Config
 from walagent.config.dsn import Places
-from walagent.doctor.analyst import check_analyst
+from walagent.doctor.analyst import check_analyst, check_standby_of_questions
 from walagent.doctor.budgets import check_budgets
 from walagent.doctor.caching import check_caching
 from walagent.doctor.finding import Finding, Severity, ok, problem
@@ -115,6 +115,11 @@ async def _examine_schema(
         *await _budgets(conn),
         *check_caching(await attachments.agents(conn), await attachments.load_models(conn)),
         *[finding async for finding in check_analyst(conn, config.ask)],
+        *(
+            [await check_standby_of_questions(places, config.ask)]
+            if config.ask.standby_dsn is not None
+            else []
+        ),
     ]
 
 

@@ -5,9 +5,11 @@ from typing import Any
 
 from psycopg import AsyncConnection, Error
 
+from walagent.ask.answering import open_reading
 from walagent.config import AskSettings
+from walagent.config.dsn import Places
 from walagent.doctor.finding import Finding, ok, problem
-from walagent.errors import PreconditionError, StatementRefusedError
+from walagent.errors import PreconditionError, StatementRefusedError, WalagentError
 from walagent.guard.analysis import Allowlist
 from walagent.guard.query import Guard
 from walagent.guard.role import check_role
@@ -41,3 +43,13 @@ async def check_analyst(conn: Connection, settings: AskSettings) -> AsyncIterato
         )
     finally:
         await reset_role(conn)
+
+
+async def check_standby_of_questions(places: Places, settings: AskSettings) -> Finding:
+    """Check that statements of questions can run on the standby that is set."""
+    try:
+        async with open_reading(places, settings.model_copy(update={"vectors": False})) as reading:
+            await reading.statements.read("select 1")
+    except WalagentError as error:
+        return problem(f"no statement of a question can run on the standby: {error}", error.hint)
+    return ok("statements of questions run on the standby")

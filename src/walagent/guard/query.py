@@ -93,6 +93,11 @@ class Guard:
     search_path: str = '"$user", public'
     elsewhere: Callable[[str], AsyncGenerator[Texts]] | None = None
 
+    @property
+    def connections(self) -> Sequence[Connection]:
+        """The connections that it uses."""
+        return [self.conn] if self.analyst is None else [self.conn, self.analyst]
+
     async def evaluate(self, text: str) -> "CheckedStatement":
         """Check a statement.
 
@@ -112,8 +117,7 @@ class Guard:
 
     async def within(self, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         """Await what uses this guard's connections; see `deadline.within`."""
-        conns = [self.conn] if self.analyst is None else [self.conn, self.analyst]
-        return await within(conns, seconds, work)
+        return await within(self.connections, seconds, work)
 
     async def _evaluate(self, statement: Statement) -> "CheckedStatement":
         try:

@@ -3,6 +3,9 @@
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.errors import InsufficientPrivilege
+
+from walagent.errors import PreconditionError
 
 Connection = AsyncConnection[Any]
 
@@ -31,3 +34,49 @@ async def adopt_database(conn: Connection, *, moved: bool) -> int | None:
     )
     row = await cursor.fetchone()
     return row[0] if row else None
+
+
+async def check_standby(conn: Connection, primary: Connection) -> None:
+    """Check that *conn* is connected to the same database on a hot standby of the primary.
+
+    Copies of a server's files have its system identifier: a standby of such a copy is not noticed.
+
+    Raises:
+        PreconditionError: it is not, or this login cannot know.
+    """
+    row = await (await conn.execute("select pg_is_in_recovery()")).fetchone()
+    if not (row and row[0]):
+        raise PreconditionError(
+            "ask.standby_dsn: the server is not a standby",
+            hint="Name a hot standby of the database, or remove ask.standby_dsn: statements then"
+            " run on the database itself.",
+        )
+    for what, of_standby, of_primary in zip(
+        ("system identifier", "OID of the database"),
+        await _identity(conn),
+        await _identity(primary),
+        strict=True,
+    ):
+        if of_standby != of_primary:
+            raise PreconditionError(
+                f"ask.standby_dsn: the {what} is {of_standby} on the standby,"
+                f" expected {of_primary} as on the primary",
+                hint="Name a hot standby of the same server.",
+            )
+
+
+async def _identity(conn: Connection) -> tuple[str, int]:
+    """Return the server's system identifier and the OID of the database."""
+    try:
+        cursor = await conn.execute(
+            "select c.system_identifier::text, d.oid::bigint"
+            "  from pg_control_system() c, pg_database d where d.datname = current_database()"
+        )
+    except InsufficientPrivilege as error:
+        raise PreconditionError(
+            "ask.standby_dsn: this login cannot compare the two servers",
+            hint="As a superuser of the primary:"
+            f" grant execute on function pg_control_system() to {conn.info.user};",
+        ) from error
+    system, oid = await cursor.fetchone() or ("", 0)
+    return system, oid

@@ -134,6 +134,27 @@ async def test_an_answer_says_that_a_fallback_was_used(
         assert "42703" in caveat
 
 
+@pytest.mark.parametrize(("tokens", "code"), [(30, 1), (20_000, 0)])
+async def test_a_question_keeps_within_its_part_of_a_budget(
+    conn: AsyncConnection, dsn: str, tmp_path: Path, tokens: int, code: int
+) -> None:
+    """Its output limit is lowered to what is left; if that buys no reply, it says which limit."""
+    async with shell(conn, dsn, tmp_path, [PLAN, ANSWER]) as on:
+        await run_all(
+            conn,
+            "insert into agent.budget (name, max_tokens, max_tokens_per_question)"
+            f" values ('all', 1000000000, {tokens})",
+        )
+        ended = await on.types("ask", QUESTION)
+        assert ended.code == code, ended.err
+        if code:
+            assert "raise max_tokens_per_question" in ended.err
+            assert on.provider.received == []
+        else:
+            spent = "select sum(reserved_tokens) <= 20000 and count(*) = 2 from agent.spend"
+            assert await value(conn, spent)
+
+
 async def test_a_killed_question_is_finished_by_its_session(
     conn: AsyncConnection, dsn: str, tmp_path: Path
 ) -> None:

@@ -373,27 +373,77 @@ async def test_a_lease_of_a_question_is_short_and_ends_with_a_cancellation(
         assert await one_run(conn, "lease_expires_at", held.run_id) == before
 
 
-@pytest.mark.parametrize("reserved", ["0, 'fake', 5000000, 1", "0, 'fake', 10, 100000"])
+BUDGET = """
+insert into agent.budget (name, max_tokens, max_cost) values ('all', 1000000000, 1000000)
+"""
+USE = """
+select spent_tokens, spent_cost, reserved_tokens, reserved_cost from agent_internal.budget_use
+"""
+
+
+@pytest.mark.parametrize(
+    ("tokens", "cost", "limit"),
+    [
+        (1_000_001, 1.0, "max_tokens_per_question"),
+        (10, 10.01, "max_cost_per_question"),
+        (1_000_001, None, "max_tokens_per_question"),
+    ],
+)
 async def test_one_question_cannot_reserve_a_whole_budget(
-    conn: AsyncConnection, dsn: str, reserved: str
+    conn: AsyncConnection, dsn: str, tokens: int, cost: float | None, limit: str
 ) -> None:
-    """It is refused, and nothing stays reserved."""
-    await run_all(
-        conn,
-        "insert into agent.budget (name, max_tokens, max_cost) values ('all', 1000000000, 1000000)",
-    )
+    """It is refused for good, with what is left, and nothing stays reserved."""
+    await run_all(conn, BUDGET)
+    if cost is None:
+        await run_all(conn, "update agent.budget set max_cost = null")
     async with asker(conn, dsn) as own:
         held = (await ask(own)).claim
-        await refused(
-            own,
-            f"select agent_internal.reserve({held.run_id}, {held.lease}, {reserved})",
+        refusal = await reserve(own, held, tokens, cost)
+        assert refusal is not None
+        assert refusal.wait is None
+        assert limit in refusal.reason
+        assert (refusal.left_cost, refusal.left_tokens) in {(10, None), (None, 1_000_000)}
+        assert await rows(conn, USE) == [(0, 0, 0, 0)]
+        assert await reserve(own, held, 1000, 1.0) is None
+    assert await rows(conn, USE) == [(0, 0, 1000, 1)]
+
+
+async def test_what_a_question_can_use_of_a_budget_is_for_all_of_its_calls(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Those in progress, and those that have ended; another question has its own limit."""
+    await run_all(conn, BUDGET)
+    async with asker(conn, dsn) as own:
+        held, other = (await ask(own)).claim, (await ask(own, "t")).claim
+        assert await reserve(own, held, 600_000, 6.0) is None
+        assert await reserve(own, held, 300_000, 3.0, call=1) is None
+        for tokens, cost in ((100_001, 1.0), (100_000, 1.01)):
+            assert await reserve(own, held, tokens, cost, call=2) is not None
+        step = NewStep(0, StepKind.REPLY, {}, Usage(600_000), 5.0)
+        await runs.record_step(own, held, step, reserved=True)
+        assert await reserve(own, held, 100_000, 2.01, call=2) is not None
+        assert await reserve(own, held, 100_000, 2.0, call=2) is None
+        assert await reserve(own, other, 1_000_000, 10.0) is None
+        await run_all(
+            conn,
+            "update agent.budget"
+            "   set max_cost_per_question = null, max_tokens_per_question = 2000000",
         )
-        await value(
-            own, f"select agent_internal.reserve({held.run_id}, {held.lease}, 0, 'fake', 1000, 1)"
-        )
-    assert await rows(
-        conn, "select reserved_tokens, reserved_cost from agent_internal.budget_use"
-    ) == [(1000, 1)]
+        assert await reserve(own, held, 1_000_000, 1000.0, call=3) is None
+        assert await reserve(own, held, 1, 1.0, call=4) is not None
+
+
+async def test_a_login_that_asks_settles_no_more_than_it_has_reserved(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Its figures are its own; with them it would exhaust a budget that it shares."""
+    await run_all(conn, BUDGET)
+    async with asker(conn, dsn) as own:
+        held = (await ask(own)).claim
+        assert await reserve(own, held, 1000, 1.0) is None
+        step = NewStep(0, StepKind.REPLY, {}, Usage(2_000_000_000), 1e9)
+        await runs.record_step(own, held, step, reserved=True)
+    assert await rows(conn, USE) == [(1000, 1, 0, 0)]
 
 
 @pytest.mark.parametrize(
