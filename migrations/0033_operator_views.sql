@@ -141,11 +141,17 @@ create or replace function agent.detach(target text)
 as $$
 declare
     _names text[];
+    _table regclass;
 begin
     with removed as (delete from agent.attachment where name = target returning name)
     select coalesce(array_agg(name), '{}') into _names from removed;
-    if _names = '{}' and to_regclass(target) is not null then
-        with removed as (delete from agent.attachment where relation = to_regclass(target) returning name)
+    if _names = '{}' then
+        begin
+            _table := to_regclass(target);
+        exception when invalid_name then
+            null;  -- it names no table; PostgreSQL 15 raises
+        end;
+        with removed as (delete from agent.attachment where relation = _table returning name)
         select coalesce(array_agg(name), '{}') into _names from removed;
     end if;
     if _names = '{}' then

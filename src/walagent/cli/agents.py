@@ -122,15 +122,21 @@ def attach_(where: Where, table: str, spec: str) -> None:
 
 
 @click.command("detach")
-@click.argument("target")
+@click.argument("target", metavar="ATTACHMENT|TABLE")
 @where_options
 def detach_(where: Where, target: str) -> None:
-    """Remove the attachment named TARGET, or all attachments of the table TARGET.
+    """Remove an attachment, or all attachments of a table.
 
-    Existing runs continue, unless the attachment is paused: then they are cancelled.
+    If an attachment has the name, only that one is removed, whatever its table is.  Existing runs
+    continue, unless the attachment is paused: then they are cancelled.  walagent agents lists
+    attachments with their tables.
     """
-    count = ask(where, lambda conn: operator.detach(conn, target))
-    say(f"detached {count} from {target}" if count > 1 else f"detached {target}")
+    removed, left = ask(where, lambda conn: operator.detach(conn, target))
+    say(f"detached {', '.join(removed)}")
+    if len(removed) > 1:
+        say(f"{target} is a table with {len(removed)} attachments; to remove one, name it")
+    if left:
+        say(f"table {target} still has {', '.join(left)}; to remove one, name it")
 
 
 @click.command("pause")

@@ -33,7 +33,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Agents": (
         Command("apply", "walagent.cli.apply", "Apply agents, models and budgets from a file."),
         Command("attach", "walagent.cli.agents", "Attach an agent to a table."),
-        Command("detach", "walagent.cli.agents", "Remove an attachment, or all of a table."),
+        Command("detach", "walagent.cli.agents", "Remove attachments by name or by table."),
         Command("pause", "walagent.cli.agents", "Stop an attachment from starting runs."),
         Command("resume", "walagent.cli.agents", "Resume a paused attachment."),
         Command("agents", "walagent.cli.agents", "List agents and their attachments."),

@@ -27,7 +27,7 @@ from walagent.errors import ConfigError
 def run_(where: Where, *, check: bool, no_apply: bool) -> None:
     """Read the WAL and execute runs, until SIGTERM or Ctrl-C.
 
-    At startup, and again on SIGHUP, the models, agents and attachments of the file are applied.
+    At startup, and again on SIGHUP, the models, agents and attachments of agents.yaml are applied.
     A new database is prepared first.  If no database is named, an embedded PostgreSQL is started.
     """
     session = open_session(where)
@@ -46,7 +46,7 @@ def run_(where: Where, *, check: bool, no_apply: bool) -> None:
     default=1,
     show_default=True,
     metavar="N",
-    help="Processes to execute runs in, one for each core.",
+    help="Number of processes, at most one for each core.",
 )
 @click.option("--process", "index", type=int, hidden=True, help="Index of a child process.")
 @where_options

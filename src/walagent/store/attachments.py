@@ -1,9 +1,10 @@
 """Load attachments for the reader, the workers and people."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.errors import InvalidName
 from psycopg.rows import dict_row
 
 from walagent.agent_spec import AgentSpec
@@ -148,3 +149,27 @@ def _price_band(raw: Mapping[str, Any]) -> PriceBand:
         price("cache_write_price"),
         float(raw["output_price"]),
     )
+
+
+async def attached_to(conn: Connection, table: str, tables: Mapping[str, str]) -> Sequence[str]:
+    """Return the attachments of a table, however it is named; names are found by search_path.
+
+    Args:
+        tables: of attachments, by name.
+    """
+    wanted, *others = await _relations(conn, [table, *tables.values()])
+    found = zip(tables, others, strict=True)
+    return sorted(name for name, oid in found if oid is not None and oid == wanted)
+
+
+async def _relations(conn: Connection, names: Sequence[str]) -> list[int | None]:
+    """Return the OIDs of relations by name; None: there is none, or it is no name of one."""
+    found: dict[str, int | None] = {}
+    for name in {*names}:
+        try:
+            async with conn.transaction():
+                cursor = await conn.execute("select to_regclass(%s)::oid::bigint", [name])
+                found[name] = (await cursor.fetchone() or (None,))[0]
+        except InvalidName:  # which PostgreSQL 15 raises
+            found[name] = None
+    return [found[name] for name in names]

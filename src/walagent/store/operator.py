@@ -8,6 +8,8 @@ from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
 
+from walagent.store import attachments
+
 Connection = AsyncConnection[Any]
 
 
@@ -21,9 +23,19 @@ async def attach(conn: Connection, table: str, spec: str) -> int:
     )
 
 
-async def detach(conn: Connection, target: str) -> int:
-    """Remove an attachment, or all of a table; return how many."""
-    return await _call(conn, "select agent.detach(target => %(target)s)", target=target)
+async def detach(conn: Connection, target: str) -> tuple[Sequence[str], Sequence[str]]:
+    """Remove an attachment, or all of a table.
+
+    Returns:
+        the attachments that were removed, and those that a table of this name still has.
+    """
+    cursor = await conn.execute("select name, relation::text from agent.attachment order by 1")
+    before = dict(await cursor.fetchall())
+    await _call(conn, "select agent.detach(target => %(target)s)", target=target)
+    named = await attachments.attached_to(conn, target, before)
+    if target in before:
+        return [target], [name for name in named if name != target]
+    return named, []
 
 
 async def pause(conn: Connection, attachment: str, reason: str | None) -> None:

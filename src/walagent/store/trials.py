@@ -6,13 +6,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 from psycopg import AsyncConnection, sql
-from psycopg.errors import InvalidName
 
 from walagent.attachment import Attachment
 from walagent.errors import ConfigError
 from walagent.message import Json
 from walagent.run import Claim
-from walagent.store import applying, runs
+from walagent.store import applying, attachments, runs
 from walagent.store.codecs.lossy import LossyJson
 from walagent.store.queries import query
 from walagent.store.runs import ClaimScope
@@ -37,31 +36,9 @@ async def find_attachment(conn: Connection, target: str) -> str | None:
     """
     cursor = await conn.execute("select name, relation::text from agent.attachment")
     tables = dict(await cursor.fetchall())
-    return target if target in tables else only_one(target, await attached_to(conn, target, tables))
-
-
-async def attached_to(conn: Connection, table: str, tables: Mapping[str, str]) -> Sequence[str]:
-    """Return the attachments of a table, however it is named; names are found by search_path.
-
-    Args:
-        tables: of attachments, by name.
-    """
-    wanted, *others = await _relations(conn, [table, *tables.values()])
-    found = zip(tables, others, strict=True)
-    return sorted(name for name, oid in found if oid is not None and oid == wanted)
-
-
-async def _relations(conn: Connection, names: Sequence[str]) -> list[int | None]:
-    """Return the OIDs of relations by name; None: there is none, or it is no name of one."""
-    found: dict[str, int | None] = {}
-    for name in {*names}:
-        try:
-            async with conn.transaction():
-                cursor = await conn.execute("select to_regclass(%s)::oid::bigint", [name])
-                found[name] = (await cursor.fetchone() or (None,))[0]
-        except InvalidName:  # which PostgreSQL 15 raises
-            found[name] = None
-    return [found[name] for name in names]
+    if target in tables:
+        return target
+    return only_one(target, await attachments.attached_to(conn, target, tables))
 
 
 def only_one(table: str, names: Sequence[str]) -> str | None:

@@ -11,7 +11,7 @@ from walagent.apply.apply import apply_unlocked
 from walagent.attachment import Attachment
 from walagent.config import Config
 from walagent.errors import ConfigError, PreconditionError
-from walagent.store import trials
+from walagent.store import attachments, trials
 from walagent.store.trials import only_one
 
 Connection = AsyncConnection[Any]
@@ -71,7 +71,7 @@ async def _of_file(conn: Connection, wanted: Wanted) -> str | None:
     if target in entries:
         return target
     tables = {name: entry.table for name, entry in entries.items()}
-    return only_one(target, await trials.attached_to(conn, target, tables))
+    return only_one(target, await attachments.attached_to(conn, target, tables))
 
 
 async def _attach_from_file(conn: Connection, config: Config, name: str) -> Attachment:

@@ -81,6 +81,24 @@ def test_attach_pause_resume_and_detach(user: User, db: Connection[Any]) -> None
     assert value(db, "select count(*) from agent.attachment") == 0
 
 
+def test_detach_says_which_attachments_it_removed(user: User, db: Connection[Any]) -> None:
+    """And which a table of that name still has: a name can be that of both."""
+    for name in ("desk", "night", "support_tickets"):
+        db.execute(
+            "select agent.attach('support_tickets', %s)",
+            [f"name={name}, model=gpt-4o, tools=[refund_user]"],
+        )
+    first = user.types("detach", "support_tickets").worked()
+    assert first.err.splitlines()[0] == "detached support_tickets"
+    assert "still has desk, night" in first.err
+    second = user.types("detach", "public.Support_Tickets").worked()
+    assert second.err.splitlines()[0] == "detached desk, night"
+    assert "name it" in second.err
+    refused = user.types("detach", "no such: name")
+    assert refused.code == 2
+    assert '"no such: name"' in refused.err
+
+
 @pytest.mark.parametrize(
     ("command", "said"),
     [
