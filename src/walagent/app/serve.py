@@ -42,6 +42,7 @@ from walagent.store.process_name import process_name
 from walagent.store.tool_connections import open_tool_connections
 
 if TYPE_CHECKING:
+    from walagent.app.sync import LiveSync
     from walagent.mcp.clients import Clients, ToolStatus
     from walagent.replication.health import ReaderHealth
     from walagent.replication.reader import Reader
@@ -165,6 +166,7 @@ class _Daemon:
     name: str
     clients: "Clients | None"
     reader: "Reader | None" = None
+    sync: "LiveSync | None" = None
     health: "_Health" = field(init=False)
 
     def __post_init__(self) -> None:
@@ -174,10 +176,21 @@ class _Daemon:
     def read(self) -> None:
         """Read the WAL, too."""
         from walagent.app.reading import make_reader  # noqa: PLC0415 - not needed by a worker
+        from walagent.replication.fan_out import FanOut  # noqa: PLC0415
 
-        limits = _size_limits(self.config)
+        fan_out = FanOut()
+        if self.config.sync.open and self.config.http.enabled:
+            from walagent.app.sync import make_sync  # noqa: PLC0415 - most files have none
+
+            self.sync = make_sync(self.config.sync, self.logins.dsn, fan_out)
         self.reader = make_reader(
-            self.config, self.logins, self.worker, limits, self.name, self._streaming
+            self.config,
+            self.logins,
+            self.worker,
+            _size_limits(self.config),
+            self.name,
+            self._streaming,
+            fan_out,
         )
         self.health = _Health(self.worker, self.reader.health)
 
@@ -193,6 +206,7 @@ class _Daemon:
                     ("watchdog", Watchdog(self.systemd, self._turning, self.health).run()),
                     ("reload", self._reloads(signals)),
                     ("registry", self._follow_registry()),
+                    ("sync", self.sync.engine.run() if self.sync else None),
                     ("mcp", self._register_mcp(self.clients) if self.clients else None),
                 )
                 if coroutine is not None
@@ -229,7 +243,12 @@ class _Daemon:
         from walagent.http.server import serve_http  # noqa: PLC0415
 
         http = self.config.http
-        app = build_app(self.health, metrics.registry, max_progress_age=http.ready_after)
+        app = build_app(
+            self.health,
+            metrics.registry,
+            max_progress_age=http.ready_after,
+            mounted={} if self.sync is None else {"/v1": self.sync.app},
+        )
         await serve_http(app, http.host, http.port)
 
     async def _keep_working(self) -> None:

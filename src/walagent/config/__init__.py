@@ -28,6 +28,7 @@ from walagent.config.sections import (
     Replication,
     Retention,
     Search,
+    Sync,
     ToolSettings,
     Workers,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "Replication",
     "Retention",
     "Search",
+    "Sync",
     "ToolSettings",
     "Workers",
     "parse_config",

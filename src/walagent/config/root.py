@@ -24,6 +24,7 @@ from walagent.config.sections import (
     McpServerEntry,
     Replication,
     Retention,
+    Sync,
     ToolSettings,
     Workers,
 )
@@ -39,6 +40,7 @@ class Config(Part):
     workers: Workers = Workers()
     retention: Retention = Retention()
     http: Http = Http()
+    sync: Sync = Sync()
     log: LogSettings = LogSettings()
     embedded: Embedded = Embedded()
     tools: ToolSettings = ToolSettings()

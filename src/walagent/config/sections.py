@@ -170,6 +170,26 @@ class Http(Part):
     """Time without a message from the server after which the daemon is not ready."""
 
 
+class Sync(Part):
+    """Rows served live over HTTP."""
+
+    open: tuple[Name, ...] = ()
+    """Tables that `/v1/shape?table=…` serves to anyone who shows the secret: `schema.table`, or
+    `*` for all that the login can read, except walagent's own."""
+    secret: CredentialName | None = None
+    """The variable or credential with the secret for these tables."""
+    cache: Literal["private", "public"] = "private"
+    """Whether caches between server and browser may keep answers."""
+    max_log: Bytes = 64 << 20
+    """Changes kept for one shape; a client that is further behind fetches again."""
+
+    @model_validator(mode="after")
+    def _has_a_secret(self) -> "Sync":
+        if self.open and self.secret is None:
+            raise ValueError("sync.secret is required with sync.open: the name of a variable")
+        return self
+
+
 class LogSettings(Part):
     """The log on stderr."""
 

@@ -7,14 +7,17 @@
 None of them uses the database, so they respond while it is down.
 """
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp
 
 from walagent.http.health import Health, unready_reasons
 
@@ -24,18 +27,24 @@ MAX_PROGRESS_AGE = 60.0
 
 
 def build_app(
-    health: Health, registry: CollectorRegistry, *, max_progress_age: float = MAX_PROGRESS_AGE
+    health: Health,
+    registry: CollectorRegistry,
+    *,
+    max_progress_age: float = MAX_PROGRESS_AGE,
+    mounted: Mapping[str, ASGIApp] = MappingProxyType({}),
 ) -> Starlette:
     """Build the app.
 
     Args:
         max_progress_age: seconds without progress after which `/readyz` responds with 503.
+        mounted: applications by the path under which they answer.
     """
     return Starlette(
         routes=[
             Route("/healthz", _alive),
             Route("/readyz", partial(_ready, health, max_progress_age)),
             Route("/metrics", partial(_metrics, registry)),
+            *(Mount(path, app) for path, app in mounted.items()),
         ]
     )
 

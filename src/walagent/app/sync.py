@@ -1,0 +1,38 @@
+"""Compose live sync: shapes from the reader's stream, served by the daemon's HTTP server."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from walagent.config import Sync
+from walagent.config.environment import Environment
+from walagent.errors import ConfigError
+from walagent.replication.fan_out import FanOut
+from walagent.sync.app import ShapeApp, SyncSettings
+from walagent.sync.engine import EngineLimits, ShapeEngine
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSync:
+    """The engine, which follows the stream, and the application, which answers requests."""
+
+    engine: ShapeEngine
+    app: ShapeApp
+
+
+def make_sync(settings: Sync, dsn: Callable[[], str], fan_out: FanOut) -> LiveSync:
+    """Create both.
+
+    Raises:
+        ConfigError: the secret is not set.
+    """
+    secret = None if settings.secret is None else Environment.of_process().find(settings.secret)
+    if not secret:
+        raise ConfigError(
+            f"sync.secret: {settings.secret} is not set",
+            hint="Set the variable, or the systemd credential of that name.",
+        )
+    engine = ShapeEngine(dsn, fan_out, EngineLimits(log_bytes=settings.max_log))
+    public = settings.cache == "public"
+    return LiveSync(
+        engine, ShapeApp(engine, SyncSettings(frozenset(settings.open), secret, public))
+    )

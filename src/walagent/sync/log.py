@@ -1,0 +1,81 @@
+"""The log of one shape: a snapshot in chunks, then the changes of each transaction.
+
+Offsets are `<lsn>_<op>`: `0_<n>` within the snapshot, then the commit LSN of a transaction and the
+position in it.  An answer ends with a transaction or a chunk, never within one.
+"""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+CHUNK_BYTES: Final = 10 << 20
+
+
+class Offset(NamedTuple):
+    """A position in the log of a shape."""
+
+    lsn: int
+    op: int
+
+    def __str__(self) -> str:
+        """Return it as the protocol writes it."""
+        return f"{self.lsn}_{'inf' if self.op == INFINITE else self.op}"
+
+
+INFINITE: Final = 1 << 62
+_OFFSET: Final = re.compile(r"([0-9]{1,20})_(inf|[0-9]{1,18})")
+
+
+def parse_offset(text: str) -> Offset | None:
+    """Return the offset that *text* denotes; None if it is none."""
+    if (found := _OFFSET.fullmatch(text)) is None:
+        return None
+    return Offset(int(found[1]), INFINITE if found[2] == "inf" else int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The messages of one transaction."""
+
+    end: Offset
+    messages: tuple[bytes, ...]
+    size: int
+
+
+class ShapeLog:
+    """The changes of a shape since its snapshot, up to a number of bytes.
+
+    Args:
+        limit: bytes; what does not fit ends the shape.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._batches: list[Batch] = []
+        self._ends: list[Offset] = []
+        self.size = 0
+        self.last: Offset | None = None
+
+    def append(self, lsn: int, messages: list[bytes], last_op: int) -> bool:
+        """Append the messages of one transaction; return whether they fit."""
+        size = sum(map(len, messages))
+        if self.size + size > self._limit:
+            return False
+        self.last = Offset(lsn, last_op)
+        self._batches.append(Batch(self.last, tuple(messages), size))
+        self._ends.append(self.last)
+        self.size += size
+        return True
+
+    def after(self, offset: Offset, limit: int = CHUNK_BYTES) -> tuple[list[bytes], Offset, bool]:
+        """Return messages after *offset*, the offset they end at, and whether that is the end."""
+        found: list[bytes] = []
+        size, index, end = 0, bisect_right(self._ends, offset), offset
+        while index < len(self._batches) and size < limit:
+            batch = self._batches[index]
+            found.extend(batch.messages)
+            size += batch.size
+            end = batch.end
+            index += 1
+        return found, end, index == len(self._batches)

@@ -1,0 +1,251 @@
+"""Read what a request asks for.
+
+Source: the HTTP Shape protocol; unknown parameters are ignored.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+import orjson
+
+from walagent.sync.definition import Definition
+from walagent.sync.expression import Node, quote_name
+from walagent.sync.lexer import WhereError, tokens
+from walagent.sync.log import Offset, parse_offset
+from walagent.sync.where import parse_where
+
+_PARAM: Final = re.compile(r"params\[(\d{1,4})\]")
+_MOST: Final = 1_000_000
+
+
+class RequestError(Exception):
+    """The request is invalid; `errors` are by parameter."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(text)
+        self.errors = {name: [text]}
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """A part of a shape that is asked for once."""
+
+    where: Node | None
+    order_by: tuple[str, ...]  # SQL
+    limit: int | None
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRequest:
+    """A request for a shape."""
+
+    definition: Definition
+    start: Literal["first", "now"] | Offset
+    handle: str
+    live: bool
+    sse: bool
+    cursor: str
+    subset: Subset | None
+
+
+def parse_request(query: Mapping[str, str], body: bytes = b"") -> ShapeRequest:
+    """Parse the parameters of a request.
+
+    Raises:
+        RequestError: one is missing or invalid.
+    """
+    subset = _subset(query, body)
+    definition = parse_definition(query)
+    start = _start(query, needed=subset is None)
+    live = _flag(query, "live")
+    if live and not isinstance(start, Offset):
+        raise RequestError("live", "can't be true when offset == -1 or now")
+    handle = query.get("handle", "")
+    if isinstance(start, Offset) and not handle and subset is None:
+        raise RequestError("handle", "can't be blank when offset != -1")
+    sse = _flag(query, "live_sse") or _flag(query, "experimental_live_sse")
+    if sse and not live:
+        raise RequestError("live_sse", "can't be true unless live is also true")
+    return ShapeRequest(definition, start, handle, live, sse, query.get("cursor", ""), subset)
+
+
+def parse_definition(query: Mapping[str, str]) -> Definition:
+    """Parse what identifies the shape.
+
+    Raises:
+        RequestError: a parameter is missing or invalid.
+    """
+    schema, table = _table(query.get("table", ""))
+    replica = query.get("replica", "default")
+    if replica not in {"default", "full"}:
+        raise RequestError("replica", "is invalid")
+    kept = query.get("log", "full")
+    if kept not in {"full", "changes_only"}:
+        raise RequestError("log", "is invalid")
+    return Definition(
+        schema,
+        table,
+        _where("where", query.get("where"), _params(query)),
+        _columns(query.get("columns")),
+        cast('Literal["default", "full"]', replica),
+        kept == "changes_only",
+    )
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    match query.get(name, "false"):
+        case "true":
+            return True
+        case "false" | "":
+            return False
+        case _:
+            raise RequestError(name, "is invalid")
+
+
+def _start(query: Mapping[str, str], *, needed: bool) -> Literal["first", "now"] | Offset:
+    text = query.get("offset", "")
+    if not text:
+        if needed:
+            raise RequestError("offset", "can't be blank")
+        return "now"
+    if text in {"-1", "now"}:
+        return "first" if text == "-1" else "now"
+    offset = parse_offset(text)
+    if offset is None:
+        raise RequestError("offset", "has invalid format")
+    return offset
+
+
+def _table(text: str) -> tuple[str, str]:
+    if not text:
+        raise RequestError("table", "can't be blank")
+    try:
+        found = list(tokens(text))[:-1]
+    except WhereError as error:
+        raise RequestError("table", "has invalid format") from error
+    names = [each.text for each in found[::2] if each.kind in {"word", "quoted"}]
+    dots = [each.text for each in found[1::2]]
+    if len(names) != len(found[::2]) or dots not in ([], ["."]) or len(names) != len(dots) + 1:
+        raise RequestError("table", "has invalid format")
+    return ("public", names[0]) if len(names) == 1 else (names[0], names[1])
+
+
+def _columns(text: str | None) -> tuple[str, ...] | None:
+    if text is None:
+        return None
+    try:
+        found = list(tokens(text))[:-1]
+    except WhereError as error:
+        raise RequestError("columns", "has invalid format") from error
+    names = [each.text for each in found[::2] if each.kind in {"word", "quoted"}]
+    commas = {each.text for each in found[1::2]}
+    if not names or len(names) != len(found[::2]) or commas - {","} or len(found) % 2 == 0:
+        raise RequestError("columns", "has invalid format")
+    return tuple(sorted(set(names)))
+
+
+def _params(query: Mapping[str, str]) -> dict[int, str]:
+    found = {
+        int(match[1]): value
+        for name, value in query.items()
+        if (match := _PARAM.fullmatch(name)) is not None
+    }
+    if sorted(found) != list(range(1, len(found) + 1)):
+        raise RequestError("params", "must be numbered from 1 without gaps")
+    return found
+
+
+def _where(name: str, text: str | None, params: Mapping[int, str]) -> Node | None:
+    if text is None or not text.strip():
+        return None
+    try:
+        return parse_where(text, params)
+    except WhereError as error:
+        raise RequestError(name, f"At location {error.position + 13}: {error}") from error
+
+
+def _subset(query: Mapping[str, str], body: bytes) -> Subset | None:
+    given: dict[str, object] = {
+        name.removeprefix("subset__"): value
+        for name, value in query.items()
+        if name.startswith("subset__")
+    }
+    if body:
+        given |= _body(body)
+    if not given:
+        return None
+    values = _values(given.get("params"))
+    where, order = given.get("where"), given.get("order_by")
+    limit, offset = _count(given, "limit"), _count(given, "offset")
+    if (limit is not None or offset is not None) and not order:
+        raise RequestError("subset", "order_by is required with limit or offset")
+    return Subset(
+        _where("subset", None if where is None else str(where), values),
+        () if order is None else _order(str(order)),
+        limit,
+        offset,
+    )
+
+
+def _values(params: object) -> Mapping[int, str]:
+    if not params:
+        return {}
+    if isinstance(params, str):
+        params = _json("subset", params.encode())
+    if not isinstance(params, dict):
+        raise RequestError("subset", "params must be an object")
+    found = cast("dict[str, object]", params)
+    return {int(number): str(value) for number, value in found.items() if number.isdigit()}
+
+
+def _json(name: str, data: bytes) -> object:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(name, "is no valid JSON") from error
+
+
+def _body(body: bytes) -> dict[str, object]:
+    found = _json("subset", body)
+    if not isinstance(found, dict):
+        raise RequestError("subset", "must be an object")
+    given = cast("dict[str, object]", found)
+    inner = given.get("subset")
+    return cast("dict[str, object]", inner) if isinstance(inner, dict) else given
+
+
+def _count(given: Mapping[str, object], name: str) -> int | None:
+    value = given.get(name)
+    if value is None or value == "":
+        return None
+    text = str(value)
+    if not (text.isascii() and text.isdigit() and int(text) <= _MOST):
+        raise RequestError("subset", f"{name} must be a number from 0 to {_MOST}")
+    return int(text)
+
+
+def _order(text: str) -> tuple[str, ...]:
+    """Parse `column [asc|desc] [nulls first|last], …`."""
+    try:
+        found = list(tokens(text))
+    except WhereError as error:
+        raise RequestError("subset", f"order_by: {error}") from error
+    parts, at = list[str](), 0
+    while True:
+        if found[at].kind not in {"word", "quoted"}:
+            raise RequestError("subset", f'order_by: syntax error at or near "{found[at].text}"')
+        part, at = quote_name(found[at].text), at + 1
+        if found[at].kind == "word" and found[at].text in {"asc", "desc"}:
+            part, at = f"{part} {found[at].text}", at + 1
+        words = [each.text for each in found[at : at + 2] if each.kind == "word"]
+        if words in (["nulls", "first"], ["nulls", "last"]):
+            part, at = f"{part} {' '.join(words)}", at + 2
+        parts.append(part)
+        if found[at].kind == "end":
+            return tuple(parts)
+        if found[at].text != ",":
+            raise RequestError("subset", f'order_by: syntax error at or near "{found[at].text}"')
+        at += 1

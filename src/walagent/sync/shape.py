@@ -1,0 +1,223 @@
+"""One shape: a snapshot, then what changes in it, for any number of clients."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from walagent.change import UNCHANGED, Change, Op
+from walagent.message import Json
+from walagent.sync.definition import Definition
+from walagent.sync.log import INFINITE, Offset, ShapeLog
+from walagent.sync.messages import row_message
+from walagent.sync.predicate import Predicate
+from walagent.sync.table import ShapeTable, schema_header
+
+Texts = Mapping[str, str | None]
+FIRST: Final = Offset(-1, 0)
+
+
+class Shape:
+    """A shape and its log.
+
+    Args:
+        predicate: whether a row belongs to it; None: every row does.
+        limit: bytes of its log.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        table: ShapeTable,
+        predicate: Predicate | None,
+        limit: int,
+    ) -> None:
+        self.definition = definition
+        self.table = table
+        self.handle = f"{secrets.randbits(64)}-{time.time_ns() // 1000}"
+        self.columns = definition.columns or tuple(column.name for column in table.columns)
+        self.schema = schema_header(table, self.columns)
+        self.predicate = predicate
+        # Without the old row, only this shows whether a row was in the shape before its update.
+        self.members: set[str] | None = None if predicate is None else set()
+        self.snapshot: list[bytes] = []  # chunks: messages, joined by commas
+        self.log = ShapeLog(limit)
+        self.ended = False
+        self.used_at = time.monotonic()
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changed = asyncio.Event()
+        self._only = frozenset(self.columns)
+        self._relation = (table.schema, table.name)
+
+    @property
+    def end(self) -> Offset:
+        """Return the offset of all that it has."""
+        return self.log.last or Offset(0, INFINITE)
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait until something was added, or it has ended; False after *seconds*."""
+        changed = self._changed
+        try:
+            async with asyncio.timeout(seconds):
+                await changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def finish(self) -> None:
+        """End it: who waits is answered with must-refetch."""
+        self.ended = True
+        if not self.ready.done():
+            self.ready.set_result(None)
+        self._wake()
+
+    def snapshot_message(self, cells: Sequence[str | None], names: Sequence[str]) -> bytes:
+        """Return the message of a row of the snapshot."""
+        row = dict(zip(names, cells, strict=True))
+        key = self.table.key_of(row)
+        if self.members is not None:
+            self.members.add(key)
+        return row_message("insert", self._relation, key, {n: row[n] for n in self.columns}, {})
+
+    def append(self, lsn: int, txids: Sequence[int], changes: "Sequence[ShapeChange]") -> bool:
+        """Append what a transaction changed in it; return whether it fitted."""
+        messages: list[bytes] = []
+        last = len(changes) - 1
+        for n, change in enumerate(changes):
+            headers: dict[str, Json] = {
+                "txids": list(txids),
+                "lsn": str(lsn),
+                "op_position": 2 * n,
+            }
+            if n == last:
+                headers["last"] = True
+            messages.append(
+                row_message(
+                    change.operation,
+                    self._relation,
+                    change.key,
+                    change.value,
+                    headers | change.headers,
+                    change.old_value,
+                )
+            )
+        if not messages:
+            return True
+        # Odd: no position in a transaction equals `<end of the one before>_0`, where SSE resumes.
+        fits = self.log.append(lsn, messages, 2 * last + 1)
+        if fits:
+            self._wake()
+        return fits
+
+    def changes_of(self, change: Change, new: Texts | None) -> "list[ShapeChange]":
+        """Return what a change of the table is in this shape.
+
+        Args:
+            new: the texts of its new row, complete if the row moves into the shape.
+        """
+        old = None if change.old is None else self.table.texts(change.old)
+        match change.op:
+            case Op.INSERT:
+                return self._inserted(new or {})
+            case Op.DELETE:
+                return self._deleted(old or {})
+            case _:
+                return self._updated(change, old, new or {})
+
+    def _matches(self, row: Texts) -> bool:
+        return self.predicate is None or self.predicate(row) is True
+
+    def _inserted(self, new: Texts) -> "list[ShapeChange]":
+        if not self._matches(new):
+            return []
+        key = self.table.key_of(new)
+        if self.members is not None:
+            self.members.add(key)
+        return [ShapeChange("insert", key, self._shown(new))]
+
+    def _deleted(self, old: Texts) -> "list[ShapeChange]":
+        key = self.table.key_of(old)
+        if self.members is not None:
+            if key not in self.members:
+                return []
+            self.members.discard(key)
+        return [ShapeChange("delete", key, self._left(old))]
+
+    def _updated(self, change: Change, old: Texts | None, new: Texts) -> "list[ShapeChange]":
+        key = self.table.key_of(new)
+        before = key if old is None else self.table.key_of({**new, **old})
+        was = self.members is None or before in self.members
+        now = self._matches(new)
+        if self.members is not None:
+            if was:
+                self.members.discard(before)
+            if now:
+                self.members.add(key)
+        if not was:
+            return [ShapeChange("insert", key, self._shown(new))] if now else []
+        gone = {name: (old or new).get(name, new.get(name)) for name in self.table.key}
+        if not now:
+            return [ShapeChange("delete", before, self._left({**gone, **(old or {})}))]
+        if before != key:
+            return [
+                ShapeChange("delete", before, self._left(gone), {"key_change_to": key}),
+                ShapeChange("insert", key, self._shown(new), {"key_change_from": before}),
+            ]
+        return self._changed_row(change, key, old, new)
+
+    def _changed_row(
+        self, change: Change, key: str, old: Texts | None, new: Texts
+    ) -> "list[ShapeChange]":
+        value = self._shown(new)
+        if old is None or change.relation.identity != "f":
+            return [ShapeChange("update", key, value)]
+        # The whole old row is known: only what differs was changed.
+        changed = {n for n, text in value.items() if n in old and old[n] != text}
+        if not changed:
+            return []
+        old_values = {name: old[name] for name in changed}
+        if self.definition.replica == "full":
+            return [ShapeChange("update", key, value, {}, old_values)]
+        keep = changed | set(self.table.key)
+        return [ShapeChange("update", key, {n: v for n, v in value.items() if n in keep})]
+
+    def _shown(self, row: Texts) -> dict[str, str | None]:
+        only = self._only
+        return {name: text for name, text in row.items() if name in only}
+
+    def _left(self, row: Texts) -> dict[str, str | None]:
+        """Return the value of a delete."""
+        if self.definition.replica == "full":
+            return self._shown(row)
+        return {name: row.get(name) for name in self.table.key}
+
+
+class ShapeChange:
+    """One message of a shape's log, without what follows from its place in the transaction."""
+
+    __slots__ = ("headers", "key", "old_value", "operation", "value")
+
+    def __init__(
+        self,
+        operation: str,
+        key: str,
+        value: Mapping[str, str | None],
+        headers: Mapping[str, Json] | None = None,
+        old_value: Mapping[str, str | None] | None = None,
+    ) -> None:
+        self.operation = operation
+        self.key = key
+        self.value = value
+        self.headers = dict(headers or {})
+        self.old_value = old_value
+
+
+def lacks(change: Change, columns: frozenset[str]) -> bool:
+    """Return whether a value of *columns* was not sent, because the update did not change it."""
+    new = change.new
+    return new is not None and any(new.get(name) is UNCHANGED for name in columns)

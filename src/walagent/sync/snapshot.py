@@ -1,0 +1,93 @@
+"""Read the rows of a shape in one snapshot, and say which transactions it has.
+
+Rows arrive by COPY in text format: the output functions write them, as they do for the stream.
+
+Source: PostgreSQL docs, COPY, "Text Format"; 9.28 on snapshots.
+"""
+
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+
+from walagent.sync.expression import Node, quote_name
+from walagent.sync.table import ShapeTable
+
+_ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
+_ESCAPED: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+_HALF: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """The transactions that a snapshot has, by 64-bit IDs; PostgreSQL's pg_snapshot."""
+
+    xmin: int
+    xmax: int
+    running: frozenset[int]
+
+    @classmethod
+    def parse(cls, text: str) -> "Visible":
+        """Read PostgreSQL's `xmin:xmax:xip,…`."""
+        xmin, xmax, running = text.split(":")
+        return cls(int(xmin), int(xmax), frozenset(map(int, filter(None, running.split(",")))))
+
+    def widen(self, xid: int) -> int:
+        """Return the 64-bit ID of a transaction near this snapshot, from its lower 32 bits."""
+        near = self.xmax - _HALF
+        return near + ((xid - near) & 0xFFFFFFFF)
+
+    def has(self, xid: int) -> bool:
+        """Return whether the snapshot has the transaction with these lower 32 bits."""
+        wide = self.widen(xid)
+        return wide < self.xmin or (wide < self.xmax and wide not in self.running)
+
+
+def select(table: ShapeTable, columns: Sequence[str], where: Node | None) -> str:
+    """Return the query of the rows of a shape."""
+    names = ", ".join(map(quote_name, columns))
+    # Partitions are read through their parent, children of other tables are not.
+    source = f"{quote_name(table.schema)}.{quote_name(table.name)}"
+    condition = f" where {where.sql()}" if where is not None else ""
+    return f"select {names} from {source}{condition}"  # noqa: S608 - names are quoted
+
+
+async def read_snapshot(conn: AsyncConnection[Any]) -> Visible:
+    """Return the snapshot of the open transaction."""
+    row = await (await conn.execute("select pg_current_snapshot()::text")).fetchone()
+    assert row is not None  # noqa: S101 - a select without a source has one row
+    return Visible.parse(row[0])
+
+
+async def copy_rows(
+    conn: AsyncConnection[Any], query: str
+) -> AsyncGenerator[list[list[str | None]]]:
+    """Yield the rows of a query in portions, each value as PostgreSQL writes it."""
+    async with conn.cursor() as cursor, cursor.copy(f"copy ({query}) to stdout".encode()) as copy:
+        rest = b""
+        async for data in copy:
+            rest += bytes(data)
+            if len(rest) > 1 << 18:
+                whole, _, rest = rest.rpartition(b"\n")
+                yield list(_rows(whole))
+        if rest:
+            yield list(_rows(rest.removesuffix(b"\n")))
+
+
+def _rows(data: bytes) -> Iterator[list[str | None]]:
+    for line in data.split(b"\n"):
+        cells = line.split(b"\t")
+        if b"\\" in line:
+            yield [_cell(cell) for cell in cells]
+        else:
+            yield [cell.decode() for cell in cells]
+
+
+def _cell(cell: bytes) -> str | None:
+    if cell == b"\\N":
+        return None
+    if b"\\" not in cell:
+        return cell.decode()
+    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), cell).decode()

@@ -1,0 +1,290 @@
+"""Shapes over HTTP: what clients receive is what the tables have."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator
+
+import httpx2 as httpx
+import pytest
+from psycopg import AsyncConnection, Rollback
+
+from tests.helpers.database import rows, run_all, session, until
+from tests.helpers.shapes import SECRET, Follower, Served, serving
+from walagent.config import Replication
+from walagent.replication.bootstrap import ensure_slot
+from walagent.sync.engine import EngineLimits
+
+TABLE = """
+create table item (
+    id bigint primary key, title text, n integer, done boolean not null default false,
+    at timestamptz, price numeric(10, 2), weight float8, tags text[], body jsonb
+);
+"""
+ROW = "insert into item (id, title, n) values (%s, %s, %s)"
+
+
+@pytest.fixture
+async def served(conn: AsyncConnection, dsn: str) -> AsyncIterator[Served]:
+    """A server of shapes over a table of items."""
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn) as found:
+        yield found
+
+
+async def select(conn: AsyncConnection, where: str = "true") -> dict[str, dict[str, str | None]]:
+    """The rows as their shape has them: by key, with values as PostgreSQL writes them."""
+    names = [
+        str(name)
+        for (name,) in await rows(
+            conn,
+            "select attname from pg_attribute where attrelid = 'item'::regclass and attnum > 0"
+            " and not attisdropped order by attnum",
+        )
+    ]
+    texts = ", ".join(f"concat(\"{name}\", '')" for name in names)
+    nulls = ", ".join(f'"{name}" is null' for name in names)
+    found = await rows(
+        conn,
+        f"select array[{texts}], array[{nulls}] from item where {where}",
+    )
+    return {
+        f'"public"."item"/"{texts[0]}"': {
+            name: None if is_null else text
+            for name, text, is_null in zip(names, texts, nulls, strict=True)
+        }
+        for texts, nulls in found  # type: ignore[misc]
+    }
+
+
+async def test_a_snapshot_and_what_follows_are_the_rows(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """Every kind of change, and values of every kind of type."""
+    await run_all(
+        conn,
+        """
+        set timezone = 'UTC';
+        insert into item values
+            (1, E'a\\tb\\\\c\\n', null, true, '2026-01-02 03:04:05.678+00', 1.50, 1e20,
+             '{a,"b c",NULL}', '{"x": 1.0}'),
+            (2, '', -5, false, 'infinity', 'NaN', 'NaN', '{}', 'null'),
+            (3, null, 7, true, null, 0, -0.000012345, null, '[]');
+        """,
+    )
+    client = Follower(served, table="item")
+    await client.catch_up()
+    assert client.rows == await select(conn)
+    await run_all(
+        conn,
+        """
+        insert into item values (4, 'new', 1, false, now(), 99999999.99, 1e15, '{x}', '{}'),
+            (5, 'x', 2, true, null, 0.01, 123456789012345.0, null, null),
+            (6, 'y', 2, true, null, 1e3, 1e-5, null, null),
+            (7, 'z', 2, true, null, -1, 0.1::float4, null, null);
+        update item set title = 'changed', n = null where id = 2;
+        update item set id = 30 where id = 3;
+        delete from item where id = 1;
+        """,
+    )
+    await client.until(await select(conn))
+    assert client.refetches == 0
+
+
+async def test_a_where_clause_follows_rows_in_and_out(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """A row that begins to match is an insert, one that stops is a delete."""
+    client = Follower(served, table="item", where="n > $1 and done", **{"params[1]": "10"})
+    await client.catch_up()
+    assert client.rows == {}
+    for statement in (
+        "insert into item (id, n, done) values (1, 11, true), (2, 11, false), (3, 9, true)",
+        "insert into item (id, n, done) values (4, null, true)",
+        "update item set done = true where id = 2",
+        "update item set n = 10 where id = 1",
+        "update item set n = 12 where id in (1, 3)",
+        "update item set id = 40 where id = 3",
+        "delete from item where id in (2, 4)",
+    ):
+        await run_all(conn, statement)
+        await client.until(await select(conn, "n > 10 and done"))
+
+
+async def test_random_transactions_end_as_the_table(
+    conn: AsyncConnection, dsn: str, served: Served
+) -> None:
+    """Snapshots taken amid transactions: no row is lost, none comes twice."""
+    chance = random.Random(7)
+
+    async def write(seed: int) -> None:
+        own = random.Random(seed)
+        async with session(dsn) as other:
+            for _ in range(40):
+                async with other.transaction():
+                    for _ in range(own.randint(1, 4)):
+                        key, number = own.randint(1, 60) + 100 * seed, own.randint(0, 20)
+                        await other.execute(
+                            "insert into item (id, n, title) values (%s, %s, %s)"
+                            " on conflict (id) do update set n = excluded.n",
+                            (key, number, str(own.random())),
+                        )
+                        if own.random() < 0.3:
+                            await other.execute("delete from item where id = %s", (key - 1,))
+                    await asyncio.sleep(own.random() / 100)
+                    if own.random() < 0.1:
+                        raise Rollback
+
+    writers = [asyncio.create_task(write(seed)) for seed in range(3)]
+    clients = list[Follower]()
+    for n in range(8):
+        where = {"where": f"n >= {n}"} if n % 2 else {}
+        clients.append(Follower(served, table="item", **where))
+        await clients[-1].catch_up()
+        await asyncio.sleep(chance.random() / 5)
+    await asyncio.gather(*writers)
+    for n, client in enumerate(clients):
+        await client.until(await select(conn, f"n >= {n}" if n % 2 else "true"))
+        assert client.refetches == 0
+
+
+async def test_an_event_stream_has_the_same_messages(conn: AsyncConnection, served: Served) -> None:
+    """A client that resumes where the last up-to-date was receives nothing twice."""
+    client = Follower(served, table="item")
+    await client.catch_up()
+    offset = client.offset
+    for n in range(3):
+        await conn.execute(ROW, (n * 2, "a", n))
+        await conn.execute(
+            f"insert into item (id) values ({n * 2 + 1000}), ({n * 2 + 1001})".encode()
+        )
+    seen = list[dict[str, object]]()
+    while len([m for m in seen if "key" in m]) < 9:
+        query = {"secret": SECRET, "table": "item", "offset": offset, "handle": client.handle}
+        query |= {"live": "true", "live_sse": "true"}
+        async with served.http.stream("GET", served.url, params=query) as answer:
+            assert answer.headers["content-type"] == "text/event-stream"
+            async for line in answer.aiter_lines():
+                if not line.startswith("data: "):
+                    continue
+                message = json.loads(line.removeprefix("data: "))
+                seen.append(message)
+                if message["headers"].get("control") == "up-to-date":
+                    offset = f"{message['headers']['global_last_seen_lsn']}_0"
+                    break
+    keys = [message["key"] for message in seen if "key" in message]
+    assert len(keys) == len(set(keys)) == 9
+
+
+async def test_a_shape_ends_when_its_table_changes(conn: AsyncConnection, served: Served) -> None:
+    """Another column or a truncation: clients fetch again, with a handle that never was."""
+    client = Follower(served, table="item")
+    await conn.execute(ROW, (1, "a", 1))
+    await client.catch_up()
+    handles = {client.handle}
+    for statement in (
+        "truncate item",
+        "alter table item add column more text; insert into item (id) values (2)",
+    ):
+        await run_all(conn, statement)
+        while client.refetches < len(handles):
+            await client.step(live=client.is_up_to_date)
+        await client.catch_up()
+        assert client.rows == await select(conn)
+        handles.add(client.handle)
+    assert client.refetches == 2
+    assert len(handles) == 3
+
+
+async def test_a_log_that_is_full_ends_the_shape(conn: AsyncConnection, dsn: str) -> None:
+    """A client that is far behind fetches again; memory stays bounded."""
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn, limits=EngineLimits(log_bytes=5000)) as served:
+        client = Follower(served, table="item")
+        await client.catch_up()
+        await conn.execute(
+            "insert into item (id, title) select n, repeat('x', 100) from generate_series(1, 200) n"
+        )
+        await client.until(await select(conn))
+        assert client.refetches == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "names"),
+    [
+        ({"table": "item"}, 400, "offset"),
+        ({"table": "item", "offset": "5"}, 400, "offset"),
+        ({"table": "item", "offset": "0_0"}, 400, "handle"),
+        ({"table": "item", "offset": "-1", "live": "true"}, 400, "live"),
+        ({"table": "nothing", "offset": "-1"}, 400, "table"),
+        ({"table": "item", "offset": "-1", "columns": "title"}, 400, "columns"),
+        ({"table": "item", "offset": "-1", "columns": "id,nothing"}, 400, "columns"),
+        ({"table": "item", "offset": "-1", "where": "id = (select 1)"}, 400, "where"),
+        ({"table": "item", "offset": "-1", "where": "pg_sleep(10) is null"}, 400, "where"),
+        ({"table": "item", "offset": "-1", "where": "nothing = 1"}, 400, "where"),
+        ({"table": "item", "offset": "-1", "where": "id = 'x'"}, 400, "where"),
+        ({"table": "item", "offset": "-1", "where": "id = $1"}, 400, "where"),
+        ({"table": "item", "offset": "-1", "where": "1=1; drop table item"}, 400, "where"),
+        ({"table": "agent.run", "offset": "-1"}, 403, "served"),
+        ({"table": "item", "offset": "-1", "replica": "some"}, 400, "replica"),
+    ],
+)
+async def test_bad_input_is_refused(
+    served: Served, query: dict[str, str], status: int, names: str
+) -> None:
+    """With the protocol's status, and the name of what is wrong."""
+    answer = await served.get(**query)
+    assert answer.status_code == status
+    assert names in answer.text
+
+
+async def test_nothing_is_served_without_the_secret(served: Served) -> None:
+    """Neither without one, nor with another; as a parameter or as a bearer token."""
+    query = {"table": "item", "offset": "-1"}
+    for shown in ({}, {"secret": "another"}):
+        answer = await served.http.get(served.url, params={**query, **shown})
+        assert answer.status_code == httpx.codes.UNAUTHORIZED
+        assert answer.json() == {"message": "Unauthorized - Invalid API secret"}
+    bearer = {"authorization": f"Bearer {SECRET}"}
+    assert (
+        await served.http.get(served.url, params=query, headers=bearer)
+    ).status_code == httpx.codes.OK
+
+
+async def test_a_subset_is_a_part_of_the_rows(conn: AsyncConnection, served: Served) -> None:
+    """With an order and a limit, and the snapshot that it was read in."""
+    await conn.execute("insert into item (id, n) select n, n % 10 from generate_series(1, 50) n")
+    answer = await served.http.post(
+        served.url,
+        params={"secret": SECRET, "table": "item", "offset": "-1", "where": "n < 5"},
+        json={"where": "n > $1", "params": {"1": "2"}, "order_by": "id desc", "limit": 3},
+    )
+    found = answer.json()
+    assert [row["value"]["id"] for row in found["data"]] == ["44", "43", "34"]
+    assert {"xmin", "xmax", "xip_list", "database_lsn", "snapshot_mark"} == set(found["metadata"])
+    refused = await served.http.post(
+        served.url,
+        params={"secret": SECRET, "table": "item", "offset": "-1", "columns": "id,n"},
+        json={"where": "title = 'x'"},
+    )
+    assert refused.status_code == httpx.codes.BAD_REQUEST
+
+
+async def test_a_restart_answers_must_refetch(conn: AsyncConnection, dsn: str) -> None:
+    """A handle of the process before is no handle; what clients have is fetched again."""
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    await conn.execute(ROW, (1, "a", 1))
+    async with serving(conn, dsn) as served:
+        client = Follower(served, table="item")
+        await client.catch_up()
+    await until(
+        conn, "select not active from pg_replication_slots where slot_name = %s", conn.info.dbname
+    )
+    async with serving(conn, dsn) as served:
+        client._served = served  # noqa: SLF001 - the same client, another server
+        await conn.execute(ROW, (2, "b", 2))
+        await client.until(await select(conn))
+        assert client.refetches == 1

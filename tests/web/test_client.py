@@ -1,0 +1,153 @@
+"""The public client of the protocol, unmodified, in Node; `make web-test` installs it."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import DEADLINE, run_all, until
+from tests.helpers.shapes import SECRET, Served, serving
+from walagent.config import Replication
+from walagent.replication.bootstrap import ensure_slot
+
+HERE = Path(__file__).parent
+pytestmark = [
+    pytest.mark.web,
+    pytest.mark.skipif(
+        shutil.which("node") is None or not (HERE / "node_modules").is_dir(),
+        reason="make web-test installs the packages",
+    ),
+]
+TABLE = """
+create table item (
+    id bigint primary key, title text, n integer, done boolean not null default false
+);
+insert into item values (1, 'one', 1, true), (2, null, 20, false);
+"""
+
+
+class Client:
+    """A process that follows a shape."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def line(self) -> dict[str, Any]:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(self._process.stdout.readline(), DEADLINE)
+        assert line, "the client ended"
+        return json.loads(line)
+
+    async def until(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Read until it has these rows, in any order."""
+        wanted = sorted(map(json.dumps, rows))
+        while True:
+            found = await self.line()
+            assert "error" not in found, found
+            if sorted(map(json.dumps, found["rows"])) == wanted:
+                return
+
+
+@asynccontextmanager
+async def following(
+    served: Served, *, sse: bool = False, **params: object
+) -> AsyncIterator[Client]:
+    """Start a client."""
+    given = {
+        "url": served.url,
+        "liveSse": sse,
+        "params": {"secret": SECRET, "table": "item", **params},
+    }
+    process = await asyncio.create_subprocess_exec(
+        "node", "follow.mjs", json.dumps(given), cwd=HERE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield Client(process)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+async def slot(conn: AsyncConnection, dsn: str) -> None:
+    """A slot, and a table with two rows."""
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+
+
+def row(key: int, title: str | None, n: int | None, *, done: bool) -> dict[str, Any]:
+    """A row as the client parses it."""
+    return {"id": f"{key}n", "title": title, "n": n, "done": done}
+
+
+ONE, TWO = row(1, "one", 1, done=True), row(2, None, 20, done=False)
+
+
+@pytest.mark.usefixtures("slot")
+@pytest.mark.parametrize("sse", [False, True], ids=["long-poll", "sse"])
+async def test_the_client_has_the_rows_of_the_table(
+    conn: AsyncConnection,
+    dsn: str,
+    sse: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """At first, and after each kind of change, also a changed key and a truncation."""
+    async with serving(conn, dsn) as served, following(served, sse=sse) as client:
+        await client.until([ONE, TWO])
+        await run_all(conn, "insert into item values (3, 'three', null, true)")
+        await client.until([ONE, TWO, row(3, "three", None, done=True)])
+        await run_all(
+            conn, "update item set title = 'two' where id = 2; delete from item where id = 3"
+        )
+        await client.until([ONE, row(2, "two", 20, done=False)])
+        await run_all(conn, "update item set id = 30 where id = 2")
+        await client.until([ONE, row(30, "two", 20, done=False)])
+        await run_all(conn, "truncate item")
+        await run_all(conn, "insert into item values (4, 'four', 4, false)")
+        await client.until([row(4, "four", 4, done=False)])
+
+
+@pytest.mark.usefixtures("slot")
+async def test_rows_move_in_and_out(conn: AsyncConnection, dsn: str) -> None:
+    """A where clause with a parameter."""
+    async with (
+        serving(conn, dsn) as served,
+        following(served, where="n > $1 and not done", params={"1": "10"}) as client,
+    ):
+        await client.until([TWO])
+        await run_all(conn, "update item set n = 11, done = false where id = 1")
+        await client.until([row(1, "one", 11, done=False), TWO])
+        await run_all(conn, "update item set done = true where id = 2")
+        await client.until([row(1, "one", 11, done=False)])
+
+
+@pytest.mark.usefixtures("slot")
+async def test_a_client_outlives_the_server(conn: AsyncConnection, dsn: str) -> None:
+    """It reconnects to the next one, which does not know its handle."""
+    async with serving(conn, dsn, port=0) as served, following(served) as client:
+        await client.until([ONE, TWO])
+        port = served.port
+        await served.stop()
+        await until(
+            conn,
+            "select not active from pg_replication_slots where slot_name = %s",
+            conn.info.dbname,
+        )
+        await run_all(conn, "delete from item where id = 1")
+        async with serving(conn, dsn, port=port):
+            await client.until([TWO])
+
+
+@pytest.mark.usefixtures("slot")
+async def test_what_is_refused_reaches_the_client(conn: AsyncConnection, dsn: str) -> None:
+    """With the protocol's status."""
+    async with serving(conn, dsn) as served, following(served, where="pg_sleep(1) = 1") as client:
+        found = await client.line()
+        assert found["status"] == 400
+        assert "pg_sleep" in found["error"]
