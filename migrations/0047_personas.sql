@@ -50,7 +50,7 @@ create table agent.persona (
     system_prompt       text not null default '',
     traits              jsonb not null default '{}' check (jsonb_typeof(traits) = 'object'),
     rules               text[] not null default '{}' check (array_position(rules, null) is null),
-    model               text references agent.model,
+    model               text,
     parameters          jsonb not null default '{}' check (jsonb_typeof(parameters) = 'object'),
     max_steps           integer check (max_steps > 0),
     max_tokens          bigint check (max_tokens > 0),
@@ -105,7 +105,6 @@ alter table agent.agent
     add persona_version integer,
     add requests_per_minute integer check (requests_per_minute between 1 and 6000),
     add thinking_visible boolean not null default true,
-    add approval_policy text not null default 'tool' check (approval_policy in ('tool', 'risk', 'all')),
     add pause_before_tool boolean not null default false,
     add pause_after_tool boolean not null default false,
     add constraint has_model check (num_nonnulls(model, persona) > 0),
@@ -125,19 +124,20 @@ comment on column agent.agent.persona is 'Persona; NULL: none';
 comment on column agent.agent.persona_version is 'Version of the persona that it keeps; NULL: the latest';
 comment on column agent.agent.requests_per_minute is 'Maximum calls of models in any minute by all runs of the agent together; a run that would exceed it waits. NULL: no limit';
 comment on column agent.agent.thinking_visible is 'Whether the reasoning of the model is recorded in readable form';
-comment on column agent.agent.approval_policy is 'Which calls require an approval: tool, as tools and attachments say; risk, also those of tools with risk high, critical or none; all';
 comment on column agent.agent.pause_before_tool is 'Whether a run waits for a person before each call';
 comment on column agent.agent.pause_after_tool is 'Whether a run waits for a person after each call';
 
 create table agent.agent_version (
-    agent      text not null references agent.agent on delete cascade,
+    tenant     text collate "C" not null default agent.current_tenant() references agent.tenant,
+    agent      text not null,
     version    integer not null,
     definition jsonb not null,
     made_by    name not null default agent.current_principal(),
     made_at    timestamptz not null default now(),
-    primary key (agent, version)
+    primary key (tenant, agent, version)
 );
 comment on table agent.agent_version is 'Versions of agents, which never change; agent.rollback() makes one current again';
+comment on column agent.agent_version.tenant is 'Tenant of the agent';
 comment on column agent.agent_version.agent is 'Agent';
 comment on column agent.agent_version.version is 'Number of the version';
 comment on column agent.agent_version.definition is 'The row of agent.agent, with the version of its persona';
@@ -212,7 +212,10 @@ begin
         raise exception 'neither agent "%" nor its persona "%" has a model', _agent.name, _persona.name
             using errcode = 'WA014', hint = 'Set the column model of one of them.';
     end if;
-    _agent.parameters := coalesce((select m.parameters from agent.model m where m.name = _agent.model), '{}')
+    _agent.parameters := coalesce((select m.parameters from agent.model m
+                                    where m.name = _agent.model
+                                      and coalesce(to_jsonb(m) ->> 'tenant', '') in ('', agent_internal.tenant_of(_agent))
+                                    order by to_jsonb(m) ->> 'tenant' nulls last limit 1), '{}')
                          || coalesce(_persona.parameters, '{}') || _agent.parameters;
     if _persona.name is not null then
         _agent.system_prompt := concat_ws(E'\n\n', nullif(agent_internal.persona_prompt(_persona), ''), nullif(_agent.system_prompt, ''));
@@ -243,15 +246,13 @@ as $$
         'pause_after_tool', nullif(_agent.pause_after_tool, false)))
 $$;
 
--- Tools of a definition, with the approvals that an agent requires: of all calls, or of those with a high risk.
+-- Tools of a definition, with the approvals that an agent requires.
 create function agent_internal.with_approvals(_tools jsonb, _agent agent.agent)
     returns jsonb
     language sql
     stable
 as $$
-    select coalesce(jsonb_agg(case when _agent.pause_before_tool or _agent.approval_policy = 'all'
-                                        or _agent.approval_policy = 'risk' and coalesce(t ->> 'risk', 'critical') not in ('low', 'medium')
-                                   then t || '{"approval": true}' else t end order by n), '[]')
+    select coalesce(jsonb_agg(case when _agent.pause_before_tool then t || '{"approval": true}' else t end order by n), '[]')
       from jsonb_array_elements(_tools) with ordinality as x (t, n)
 $$;
 
@@ -352,17 +353,21 @@ create function agent_internal.freeze_agent()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    insert into agent.agent_version (agent, version, definition)
-    values (new.name, new.version, to_jsonb(new) || jsonb_build_object('persona_version', (agent_internal.persona_of(new)).version));
+    if tg_op = 'DELETE' then
+        delete from agent.agent_version v where v.tenant = agent_internal.tenant_of(old) and v.agent = old.name;
+        return null;
+    end if;
+    insert into agent.agent_version (tenant, agent, version, definition)
+    values (agent_internal.tenant_of(new), new.name, new.version, to_jsonb(new) || jsonb_build_object('persona_version', (agent_internal.persona_of(new)).version));
     return null;
 end;
 $$;
-create trigger freeze_agent after insert on agent.agent
+create trigger freeze_agent after insert or delete on agent.agent
     for each row execute function agent_internal.freeze_agent();
 create trigger freeze_change after update on agent.agent
     for each row when (old.version <> new.version) execute function agent_internal.freeze_agent();
 
-insert into agent.agent_version (agent, version, definition) select g.name, g.version, to_jsonb(g) from agent.agent g;
+insert into agent.agent_version (tenant, agent, version, definition) select agent_internal.tenant_of(g), g.name, g.version, to_jsonb(g) from agent.agent g;
 
 -- Make a version of an agent current again: a new version that equals it, with the persona as it was.
 --
@@ -377,27 +382,28 @@ declare
     _old jsonb;
     _new integer;
 begin
-    select v.definition into _old from agent.agent_version v where v.agent = rollback.agent and v.version = rollback.version;
+    select v.definition into _old from agent.agent_version v 
+     where v.tenant = coalesce(agent.current_tenant(), 'default') and v.agent = rollback.agent and v.version = rollback.version;
     if _old is null then
         raise exception 'agent "%" has no version %', rollback.agent, rollback.version
             using errcode = 'WA021', hint = 'The versions are in agent.agent_version.';
     end if;
     update agent.agent g
        set (model, system_prompt, tools, tool_choice, examples, parameters, max_steps, max_tokens, max_cost, max_seconds, max_attempts,
-            max_output_tokens, finish, persona, persona_version, requests_per_minute, thinking_visible, approval_policy,
+            max_output_tokens, finish, persona, persona_version, requests_per_minute, thinking_visible,
             pause_before_tool, pause_after_tool, version)
          = (select r.model, r.system_prompt, r.tools, r.tool_choice, r.examples, r.parameters, r.max_steps, r.max_tokens, r.max_cost,
                    r.max_seconds, r.max_attempts, r.max_output_tokens, r.finish, r.persona, r.persona_version, r.requests_per_minute,
-                   r.thinking_visible, r.approval_policy, r.pause_before_tool, r.pause_after_tool, g.version + 1
+                   r.thinking_visible, r.pause_before_tool, r.pause_after_tool, g.version + 1
               from jsonb_populate_record(g, _old) r)
-     where g.name = rollback.agent
+     where g.name = rollback.agent and agent_internal.tenant_of(g) = coalesce(agent.current_tenant(), 'default')
     returning g.version into _new;
     return _new;
 end;
 $$;
 comment on function agent.rollback(text, integer) is 'Make a version of an agent current again, as a new version';
 
-select agent_internal.isolate(t) from unnest('{agent.persona, agent.persona_version}'::regclass[]) t;
+select agent_internal.isolate(t) from unnest('{agent.persona, agent.persona_version, agent.agent_version}'::regclass[]) t;
 revoke all on agent.persona, agent.persona_version, agent.agent_version from public;
 revoke all on function agent_internal.has_key(text), agent_internal.no_key(text, text), agent_internal.tenant_of(agent.agent),
     agent_internal.persona_of(agent.agent), agent_internal.persona_prompt(agent.persona), agent_internal.effective_agent(agent.agent),

@@ -271,9 +271,6 @@ class AgentEntry(Part):
     waits."""
     thinking_visible: bool = True
     """`false`: the reasoning of the model is not recorded in readable form."""
-    approval_policy: Literal["tool", "risk", "all"] = "tool"
-    """Calls that wait for a person: `tool`, as tools and attachments say; `risk`, also those of
-    tools with risk high, critical or none; `all`."""
     pause_before_tool: bool = False
     """`true`: a run waits for a person before each call."""
     pause_after_tool: bool = False

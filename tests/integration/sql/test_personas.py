@@ -123,6 +123,7 @@ async def test_references_are_checked(conn: AsyncConnection) -> None:
     await refused(conn, "delete from agent.persona", state="WA021")
     await refused(conn, "update agent.persona set name = 'x'", state="WA021")
     await refused(conn, "update agent.persona set model = null", state="WA014")
+    await refused(conn, "update agent.persona set model = 'no such'", state="WA014")
     await refused(
         conn, "update agent.agent set persona = null, persona_version = null", state="23514"
     )
