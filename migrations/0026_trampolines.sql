@@ -648,47 +648,6 @@ begin
 end;
 $$;
 
--- Check a decision, with the rights of the role that decides.
---
--- Only roles with grant_approver decide.  The role that the agent runs as cannot, nor a login of that role that has set
--- another one.  Approvals end without a decision only if they expire (agent_internal.tick()) or their run is cancelled
--- (agent.cancel(), with the owner's rights).
-create or replace function agent_internal.check_decision()
-    returns trigger
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-begin
-    if old.state <> 'pending' then
-        raise exception 'approval % is already %', old.id, old.state using errcode = 'WA005';
-    end if;
-    if to_jsonb(new) - '{state,decided_by,decided_at,reason}'::text[]
-       <> to_jsonb(old) - '{state,decided_by,decided_at,reason}'::text[] then
-        raise exception 'only state and reason of approval % can be updated', old.id using errcode = 'WA005';
-    end if;
-    if new.state in ('approved', 'rejected') then
-        if not has_function_privilege('agent.approve(bigint)', 'execute') then
-            raise exception 'role "%" may not decide approvals', current_user
-                using errcode = '42501', hint = format('Run select agent.grant_approver(%L).', current_user);
-        end if;
-        if old.expires_at <= agent_internal.now() then
-            raise exception 'approval % has expired', old.id using errcode = 'WA005';
-        end if;
-        if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
-            raise exception 'role "%" cannot decide calls of an agent that runs as it', old.run_as
-                using errcode = 'WA006', hint = 'Let another role with grant_approver decide.';
-        end if;
-        new.decided_by := agent.current_principal();
-        new.decided_at := agent_internal.now();
-    elsif new.state = 'expired' and old.expires_at > agent_internal.now()
-          or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
-        raise exception 'approval % is still pending', old.id
-            using errcode = 'WA005', hint = 'Use agent.approve or agent.reject, or cancel its run with agent.cancel.';
-    end if;
-    return new;
-end;
-$$;
-
 -- Only the owner registers SQL functions as tools; the runner registers those of its processes.
 create function agent_internal.check_tool()
     returns trigger

@@ -319,7 +319,8 @@ begin
     return jsonb_build_object('timeout', 30) || _tool || jsonb_build_object(
         'name', agent_internal.tool_name(_name),
         'bind', _bind,
-        'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve),
+        'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve)
+                    or coalesce(agent_internal.tenant_approves(_row.risk, _attachment), false),
         'input_schema', agent_internal.drop_arguments(_tool -> 'input_schema', array(select jsonb_object_keys(_bind))));
 end;
 $$;

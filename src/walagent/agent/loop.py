@@ -5,6 +5,7 @@ same path: the steps are the state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import orjson
 
@@ -162,11 +163,11 @@ def _next_call(
             return refuse(call, reason)
         tool = agent.tool(call.name)
         assert tool is not None  # noqa: S101 - _what_is_wrong has just found it
-        return _start(call, tool, after)
+        return _start(call, tool, after, check)
     return Ask()
 
 
-def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
+def _start(call: ToolCall, tool: Tool, after: Sequence[Step], check: Check) -> Move:
     """Carry the call out, unless a person has to say something first."""
     if is_question(tool):
         decision = _of_call(after, StepKind.DECISION, call)
@@ -177,11 +178,22 @@ def _start(call: ToolCall, tool: Tool, after: Sequence[Step]) -> Move:
             return Wait("approval", call, tool)
         if decision.content["decision"] != "approved":
             return refuse(call, _refusal(decision.content), correction=False)
+        call = as_decided(call, decision.content)
+        if reason := check(tool, call.arguments or {}):
+            return refuse(
+                call, f"not carried out as a person edited it: {reason}", correction=False
+            )
     if _of_call(after, StepKind.INTENT, call) is None:
         return Act((Call(call, tool),))
     if tool.effect is Effect.UNSAFE:
         return Wait("review", call, tool)
     return Act((Call(call, tool, again=True),))
+
+
+def as_decided(call: ToolCall, decision: Mapping[str, Json]) -> ToolCall:
+    """Return a call with the arguments that were approved, if a person edited them."""
+    edited = decision.get("edited")
+    return call if edited is None else replace(call, arguments=edited)
 
 
 def is_question(tool: Tool) -> bool:

@@ -6,6 +6,8 @@ The messages only ever grow at their end, so the prefix of a run's requests stay
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from walagent.message import (
     Json,
     Message,
@@ -71,13 +73,16 @@ def messages(opening: str, steps: Sequence[Step]) -> tuple[Message, ...]:
     """Rebuild the conversation: the data block, then replies, results and notes in order."""
     turns = [Message("user", (Text(opening),))]
     waiting: list[Part] = []  # the user's side since the last reply
+    edits = dict[str, Json]()  # arguments that a person edited, by call
     for step in steps:
         match step.kind:
             case StepKind.REPLY:
                 _flush(turns, waiting)
                 turns.append(Message("assistant", _said(reply_from_json(step.content))))
             case StepKind.RESULT:
-                waiting.append(_result(step.content))
+                waiting.append(_result(step.content, edits.pop(step.content["call_id"], None)))
+            case StepKind.DECISION if "edited" in step.content:
+                edits[step.content["call_id"]] = step.content["edited"]
             case StepKind.NOTE if "text" in step.content:
                 waiting.append(Text(step.content["text"]))
             case StepKind.NOTE if not waiting and not _goes_on(turns[-1]):
@@ -106,10 +111,11 @@ def _flush(turns: list[Message], waiting: list[Part]) -> None:
         waiting.clear()
 
 
-def _result(content: Mapping[str, Any]) -> ToolResult:
-    return ToolResult(
-        content["call_id"], content["name"], content["content"], is_error=content["is_error"]
-    )
+def _result(content: Mapping[str, Any], edited: Json = None) -> ToolResult:
+    text: str = content["content"]
+    if edited is not None:
+        text = f"A person edited the arguments: {orjson.dumps(edited).decode()}\n{text}"
+    return ToolResult(content["call_id"], content["name"], text, is_error=content["is_error"])
 
 
 def _part_to_json(part: Text | Thinking | ToolCall) -> dict[str, Json]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import orjson
+
 from walagent.cli.output import cell, clean, print_wrapped
 
 _HEAD = (
@@ -78,7 +80,8 @@ def _title(step: Mapping[str, Any]) -> str:
             return clean(f"approval requested for {content['tool']}")
         case "decision":
             by = f" by {content['by']}" if content.get("by") else ""
-            return clean(f"{content['decision']}{by}")
+            how = " with edited arguments" if "edited" in content else ""
+            return clean(f"{content['decision']}{how}{by}")
         case kind:
             return str(kind)
 
@@ -89,6 +92,8 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield from map(_part, content["parts"])
         case "result":
             yield from _result(content)
+        case "decision" if "edited" in content:
+            yield orjson.dumps(content["edited"]).decode()
         case "decision" | "error":
             yield str(content.get("reason") or "")
         case "note":

@@ -41,6 +41,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA019": ConfigError,
     "WA021": ConfigError,
     "WA022": ConfigError,
+    "WA023": ConfigError,
     "WA024": ConfigError,
     "42501": PreconditionError,  # insufficient_privilege
     "3F000": PreconditionError,  # invalid_schema_name: not migrated

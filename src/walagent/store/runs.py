@@ -375,8 +375,8 @@ async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
     cursor = await conn.execute(
         "select exists (select from agent.approval a"
         " where a.run_id = %(run)s and a.call_id = %(call)s and a.state = 'approved'"
-        " and a.digest = agent_internal.call_digest(_run => a.run_id, _call_id => a.call_id,"
-        " _tool => %(tool)s, _arguments => %(arguments)s))",
+        " and coalesce(a.edited_digest, a.digest) = agent_internal.call_digest("
+        "_run => a.run_id, _call_id => a.call_id, _tool => %(tool)s, _arguments => %(arguments)s))",
         {
             "run": claim.run_id,
             "call": call.id,

@@ -1,0 +1,351 @@
+-- Approvals: which calls wait for a person, who can decide, with which arguments, and links that decide.
+
+alter table agent.agent add four_eyes boolean;
+comment on column agent.agent.four_eyes is 'Whether the person who started a run cannot decide its calls; NULL: as the setting four_eyes of the tenant says';
+comment on column agent.tool.risk is 'low, medium, high or critical: agents and tenants can require approvals from a risk on; a tool without a row counts as critical';
+comment on column agent.tenant.settings is 'Settings of the tenant, such as {"approve_from": "high", "four_eyes": true}';
+alter table agent.tenant add constraint settings_of_approvals check (
+    coalesce(settings ->> 'approve_from', 'low') in ('low', 'medium', 'high', 'critical')
+    and jsonb_typeof(coalesce(settings -> 'four_eyes', 'true')) = 'boolean');
+
+alter table agent.approval
+    add agent text,
+    add risk text check (risk in ('low', 'medium', 'high', 'critical')),
+    add requested_by name[] not null default '{}',
+    add four_eyes boolean not null default false,
+    add edited jsonb,
+    add edited_digest text,
+    add constraint edited_is_approved check ((edited is not null) = (edited_digest is not null)
+                                             and (edited is null or state = 'approved'));
+comment on column agent.approval.agent is 'Agent that made the call';
+comment on column agent.approval.risk is 'Risk of the tool; NULL: it has none, and counts as critical';
+comment on column agent.approval.requested_by is 'Principals who started the run';
+comment on column agent.approval.four_eyes is 'Whether they cannot decide';
+comment on column agent.approval.edited is 'Arguments that the approver chose instead; NULL: those of the call';
+comment on column agent.approval.edited_digest is 'Digest of run, call, tool and these arguments';
+
+create function agent_internal.risk_rank(_risk text)
+    returns integer
+    language sql
+    immutable
+as $$ select array_position('{low,medium,high,critical}', coalesce(_risk, 'critical')) $$;
+
+create function agent_internal.tenant_setting(_name text, _tenant text)
+    returns jsonb
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$ select t.settings -> _name from agent.tenant t where t.name = coalesce(_tenant, agent.current_tenant(), 'default') $$;
+
+-- Whether the tenant requires an approval of calls of tools with this risk, whatever the agent says.
+create function agent_internal.tenant_approves(_risk text, _attachment agent.attachment)
+    returns boolean
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select agent_internal.risk_rank(_risk) >= agent_internal.risk_rank(p.least)
+      from (select agent_internal.tenant_setting('approve_from', to_jsonb(_attachment) ->> 'tenant') #>> '{}') as p (least)
+     where p.least is not null
+$$;
+
+-- A change of the policy creates new versions of the attachments, which say what requires an approval.
+create function agent_internal.apply_tenant_policy()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update agent.attachment a set version = version + 1
+     where coalesce(to_jsonb(a) ->> 'tenant', 'default') = new.name and agent_internal.drift_of(definition) is null;
+    return null;
+end;
+$$;
+create trigger apply_tenant_policy
+    after update of settings on agent.tenant
+    for each row when (old.settings -> 'approve_from' is distinct from new.settings -> 'approve_from')
+    execute function agent_internal.apply_tenant_policy();
+
+-- A tool of a run, as its version defines it.
+create function agent_internal.tool_of_run(_run agent.run, _tool text)
+    returns jsonb
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select t.tool
+      from agent.attachment_version v cross join jsonb_array_elements(v.definition -> 'tools') as t (tool)
+     where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version and t.tool ->> 'name' = _tool
+$$;
+
+-- Who started a run: who asked or wrote the event, otherwise who attached the agent.
+create function agent_internal.requesters_of(_run agent.run)
+    returns name[]
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    with change (document) as (
+        select _run.change union all
+        select m.change from agent_internal.merged_change m where m.run_id = _run.id
+    ), author (name) as (
+        select c.document -> 'new' ->> 'author' from change c
+         where c.document ->> 'schema' = 'agent' and c.document ->> 'table' = 'event'
+        union
+        select _run.principal::text
+    ), known (names) as (
+        select array_agg(a.name::name order by a.name) from author a where a.name is not null
+    )
+    select coalesce(k.names, array(select (v.definition ->> 'attached_by')::name from agent.attachment_version v
+                                    where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version))
+      from known k
+$$;
+
+-- Request an approval for one tool call, release the run until the decision, and notify people.
+create or replace function agent_internal.ask_approval(
+    _run bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
+    _ttl interval, _tokens bigint, _cost numeric
+)
+    returns bigint
+    language plpgsql
+as $$
+declare
+    _digest constant text := agent_internal.call_digest(_run, _call_id, _tool, _arguments);
+    _row    agent.run;
+    _agent  text;
+    _id     bigint;
+begin
+    select * into _row from agent.run r where r.id = _run;
+    _agent := (select v.definition ->> 'agent' from agent.attachment_version v
+                where v.attachment_id = _row.attachment_id and v.version = _row.attachment_version);
+    insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at, agent, risk, requested_by, four_eyes)
+    values (_run, _call_id, _tool, _arguments, _digest, _run_as, agent_internal.now() + _ttl, _agent,
+            coalesce(agent_internal.tool_of_run(_row, _tool) ->> 'risk', (select t.risk from agent.tool t where t.name = _tool)),
+            agent_internal.requesters_of(_row),
+            coalesce((select a.four_eyes from agent.agent a where a.name = _agent),
+                     agent_internal.tenant_setting('four_eyes', to_jsonb(_row) ->> 'tenant')::boolean, false))
+    returning id into _id;
+    perform agent_internal.record_step(_run, _lease, _seq, 'approval', jsonb_build_object(
+        'approval', _id, 'call_id', _call_id, 'tool', _tool, 'digest', _digest));
+    perform agent_internal.park_run(_run, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
+    perform pg_notify('walagent_approvals', _id::text);
+    return _id;
+end;
+$$;
+
+-- Whether the caller is an agent.
+create function agent_internal.is_agent()
+    returns boolean
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select exists (select from agent.principal p
+                    where p.tenant = agent.current_tenant() and p.name = agent.current_principal() and p.kind = 'agent')
+$$;
+
+-- Check a decision, with the rights of the role that decides.
+--
+-- Only roles with grant_approver decide, and of principals those with the role approver.  The agent cannot, nor can the
+-- role that it runs as, or a login of that role that has set another one; nor, with four_eyes, who started the run.
+-- Approvals end without a decision only if they expire (agent_internal.tick()) or their run is cancelled (agent.cancel(),
+-- with the owner's rights).
+create or replace function agent_internal.check_decision()
+    returns trigger
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant name := agent.current_principal();
+begin
+    if old.state <> 'pending' then
+        raise exception 'approval % is already %', old.id, old.state using errcode = 'WA005';
+    end if;
+    if to_jsonb(new) - '{state,decided_by,decided_at,reason,edited,edited_digest}'::text[]
+       <> to_jsonb(old) - '{state,decided_by,decided_at,reason,edited,edited_digest}'::text[] then
+        raise exception 'only state, reason and edited of approval % can be updated', old.id using errcode = 'WA005';
+    end if;
+    new.edited_digest := null;
+    if new.state in ('approved', 'rejected') then
+        if not has_function_privilege('agent.approve(bigint)', 'execute') then
+            raise exception 'role "%" may not decide approvals', current_user
+                using errcode = '42501', hint = format('Run select agent.grant_approver(%L).', current_user);
+        elsif _me is null or not agent.has_role('approver') then
+            raise exception 'principal "%" may not decide approvals', coalesce(_me, '') using errcode = '42501',
+                hint = 'An admin can grant it the role approver.';
+        end if;
+        if old.expires_at <= agent_internal.now() then
+            raise exception 'approval % has expired', old.id using errcode = 'WA005';
+        end if;
+        if exists (select from pg_roles where rolname = old.run_as and rolname in (current_user, session_user) and not rolsuper) then
+            raise exception 'role "%" cannot decide calls of an agent that runs as it', old.run_as
+                using errcode = 'WA006', hint = 'Let another role with grant_approver decide.';
+        elsif agent_internal.is_agent() then
+            raise exception 'agent "%" cannot decide calls of agents', _me
+                using errcode = 'WA006', hint = 'Let a person decide.';
+        elsif old.four_eyes and _me = any (old.requested_by) then
+            raise exception 'principal "%" started run % and cannot decide its calls', _me, old.run_id
+                using errcode = 'WA006', hint = 'Let another approver decide.';
+        end if;
+        if new.edited is not null then
+            perform agent_internal.check_edit(old, new.edited);
+            new.edited_digest := agent_internal.call_digest(old.run_id, old.call_id, old.tool, new.edited);
+        end if;
+        new.decided_by := _me;
+        new.decided_at := agent_internal.now();
+    elsif new.state = 'expired' and old.expires_at > agent_internal.now()
+          or new.state = 'cancelled' and not pg_has_role((select relowner from pg_class where oid = tg_relid), 'member') then
+        raise exception 'approval % is still pending', old.id
+            using errcode = 'WA005', hint = 'Use agent.approve or agent.reject, or cancel its run with agent.cancel.';
+    elsif new.state = 'pending' and new.edited is not null then
+        raise exception 'arguments of approval % are edited by the decision', old.id
+            using errcode = 'WA005', hint = 'Use agent.approve(id, arguments).';
+    end if;
+    return new;
+end;
+$$;
+
+-- Reject edited arguments that the tool cannot have.  The worker checks them against the whole schema before it calls.
+create function agent_internal.check_edit(_approval agent.approval, _arguments jsonb)
+    returns void
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _tool   jsonb;
+    _schema jsonb;
+    _wrong  text;
+begin
+    if jsonb_typeof(_arguments) <> 'object' then
+        raise exception 'edited arguments of approval % are not a JSON object', _approval.id using errcode = 'WA005';
+    end if;
+    select agent_internal.tool_of_run(r, _approval.tool) into _tool from agent.run r where r.id = _approval.run_id;
+    _schema := _tool -> 'input_schema';
+    _wrong := (select string_agg(format('"%s"', k), ', ' order by k) from jsonb_object_keys(_arguments) k
+                where _tool -> 'bind' ? k
+                   or _schema -> 'additionalProperties' = 'false' and not coalesce(_schema -> 'properties' ? k, false));
+    if _wrong is not null then
+        raise exception 'tool "%" has no argument %', _approval.tool, _wrong using errcode = 'WA005';
+    end if;
+    _wrong := (select string_agg(format('"%s"', k), ', ') from jsonb_array_elements_text(_schema -> 'required') k
+                where not _arguments ? k);
+    if _wrong is not null then
+        raise exception 'tool "%" requires the argument %', _approval.tool, _wrong using errcode = 'WA005';
+    end if;
+end;
+$$;
+
+-- Continue the run after the decision: one step, one transition.
+create or replace function agent_internal.continue_decided()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run   agent.run;
+    _edits constant jsonb := case when new.edited is null then '{}'
+        else jsonb_build_object('edited', new.edited, 'digest', new.edited_digest, 'requested_digest', new.digest) end;
+begin
+    perform agent_internal.audit(
+        'approval.' || new.state, new.id::text,
+        jsonb_build_object('run', new.run_id, 'agent', new.agent, 'tool', new.tool, 'digest', coalesce(new.edited_digest, new.digest),
+                           'requested_digest', case when new.edited is not null then new.digest end),
+        to_jsonb(new) ->> 'tenant');
+    select * into _run from agent.run where id = new.run_id for no key update;
+    if _run.state <> 'waiting_approval' then
+        return null;  -- cancelled meanwhile
+    end if;
+    perform agent_internal.insert_step(new.run_id, null, 'decision', jsonb_build_object(
+        'call_id', new.call_id, 'decision', new.state, 'by', new.decided_by, 'reason', new.reason, 'digest', new.digest) || _edits);
+    update agent.run set state = 'pending' where id = new.run_id;
+    return null;
+end;
+$$;
+
+-- An overload, not a default: agent.approve(bigint) is what the privileges of an approver are known by.
+create function agent.approve(id bigint, arguments jsonb)
+    returns void
+    language plpgsql
+as $$
+begin
+    update agent.approval a
+       set state = 'approved', edited = case when a.arguments <> approve.arguments then approve.arguments end
+     where a.id = approve.id;
+    if not found then
+        raise exception 'approval % does not exist', approve.id using errcode = 'WA005';
+    end if;
+end;
+$$;
+comment on function agent.approve(bigint, jsonb) is 'Approve a pending tool call with other arguments; the model is shown them';
+
+-- Record the outcome of an unsafe tool call that is unknown to walagent: it happened, with *note* as result, or not.
+create or replace function agent.resolve(run_id bigint, happened boolean, note text default '')
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run    agent.run;
+    _intent jsonb;
+begin
+    select * into _run from agent.run where id = resolve.run_id for no key update;
+    if not found or _run.state <> 'needs_review' then
+        raise exception 'run % is not waiting for a review', resolve.run_id using errcode = 'WA003';
+    end if;
+    select content into _intent from agent.step
+     where step.run_id = _run.id and kind = 'intent' order by seq desc limit 1;
+    perform agent_internal.insert_step(_run.id, null, 'result', jsonb_build_object(
+        'call_id', _intent ->> 'call_id', 'name', _intent ->> 'name', 'is_error', not happened,
+        'content', case when happened then coalesce(nullif(note, ''), 'done')
+                        else 'this did not happen' || coalesce(': ' || nullif(note, ''), '') end,
+        'reviewed_by', agent.current_principal()));
+    perform agent_internal.audit('run.resolved', _run.id::text, jsonb_build_object('happened', happened), to_jsonb(_run) ->> 'tenant');
+    update agent.run set state = 'pending', error = null where id = _run.id;
+end;
+$$;
+
+create or replace view agent.pending_approval with (security_invoker = on) as
+    select p.id, p.run_id, a.name as attachment, p.tool, p.arguments, r.key, p.asked_at, p.expires_at,
+           (r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation,
+           coalesce((select jsonb_object_agg(b.argument, c.content -> b.source)
+                       from jsonb_array_elements(v.definition -> 'tools') t
+                            cross join jsonb_each_text(t -> 'bind') b (argument, source)
+                      where t ->> 'name' = p.tool), '{}') as bound,
+           c.content as content,
+           p.agent, p.risk, p.requested_by, p.four_eyes, p.digest
+      from agent.approval p
+           join agent.run r on r.id = p.run_id
+           left join agent.attachment a on a.id = r.attachment_id
+           left join agent.attachment_version v
+             on v.attachment_id = r.attachment_id and v.version = r.attachment_version
+           cross join lateral (select coalesce(nullif(r.change -> 'new', 'null'), r.change -> 'old')) c (content)
+     where p.state = 'pending'
+     order by agent_internal.risk_rank(p.risk) desc, p.id;
+comment on view agent.pending_approval is 'Pending approvals, the highest risk first, then the oldest';
+comment on column agent.pending_approval.agent is 'Agent that made the call';
+comment on column agent.pending_approval.risk is 'Risk of the tool; NULL: it has none, and counts as critical';
+comment on column agent.pending_approval.requested_by is 'Principals who started the run';
+comment on column agent.pending_approval.four_eyes is 'Whether they cannot decide';
+comment on column agent.pending_approval.digest is 'Digest of run, call, tool and arguments';
+
+revoke all on function agent_internal.risk_rank(text), agent_internal.tenant_approves(text, agent.attachment),
+    agent_internal.tenant_setting(text, text), agent_internal.apply_tenant_policy(), agent_internal.tool_of_run(agent.run, text),
+    agent_internal.requesters_of(agent.run), agent_internal.check_edit(agent.approval, jsonb), agent_internal.is_agent(),
+    agent.approve(bigint, jsonb) from public;
+select agent_internal.permit('viewer', 'execute on function agent_internal.risk_rank(text)');
+select agent_internal.permit('developer', 'execute on function agent_internal.tenant_approves(text, agent.attachment)');
+select agent_internal.permit('approver', 'update (edited) on agent.approval',
+                             'execute on function agent.approve(bigint, jsonb), agent_internal.check_edit(agent.approval, jsonb), '
+                             'agent_internal.is_agent(), agent_internal.call_digest(bigint, text, text, jsonb)');
+select agent_internal.permit('runner', 'execute on function agent_internal.risk_rank(text), agent_internal.tool_of_run(agent.run, text), '
+                                       'agent_internal.requesters_of(agent.run), agent_internal.tenant_setting(text, text)');
