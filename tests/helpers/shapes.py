@@ -6,12 +6,14 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2 as httpx
+from prometheus_client import CollectorRegistry
 from psycopg import AsyncConnection
 
 from tests.helpers.database import DEADLINE
 from walagent.app.sinks import DaemonSinks
 from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
+from walagent.http.routes import build_app
 from walagent.http.server import listen, serve_on
 from walagent.replication.attempt import Following
 from walagent.replication.fan_out import FanOut
@@ -69,12 +71,14 @@ async def serving(
     )
     engine = ShapeEngine(logins.dsn, fan_out, limits)
     settings = SyncSettings(tables, SECRET, hold=hold, stream=stream, ahead=1.0)
+    mounted = {"/v1": ShapeApp(engine, settings)}  # as the daemon mounts it
+    app = build_app(reader.health, CollectorRegistry(), mounted=mounted)
     sockets = await listen("127.0.0.1", port)
     port = sockets[0].getsockname()[1]
     tasks = [
         asyncio.create_task(reader.run()),
         asyncio.create_task(engine.run()),
-        asyncio.create_task(serve_on(ShapeApp(engine, settings), sockets)),
+        asyncio.create_task(serve_on(app, sockets)),
     ]
     try:
         async with asyncio.timeout(DEADLINE):

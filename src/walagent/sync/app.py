@@ -76,10 +76,13 @@ class ShapeApp:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        path, method = scope["path"].removeprefix(scope.get("root_path", "")), scope["method"]
-        if path == "/v1/health":
+        path, method = (
+            scope["path"],
+            scope["method"],
+        )  # with the prefix of the application that mounts it
+        if path.endswith("/v1/health"):
             await _answer(send, 200, b'{"status":"active"}', [(b"cache-control", b"no-cache")])
-        elif path != "/v1/shape":
+        elif not path.endswith("/v1/shape"):
             await _answer(send, 404, b'{"message":"Not found"}')
         elif method == "OPTIONS":
             await _answer(send, 204, b"", [(b"access-control-allow-headers", b"*")])
