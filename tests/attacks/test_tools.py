@@ -5,19 +5,23 @@ each place where PostgreSQL executes such code, and notifies of what succeeded: 
 commit, too.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import pytest
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, Error
 from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
 
 from tests.helpers.calls import tool_connection
-from tests.helpers.database import DESK, column, role, rows, run_all, session, value
+from tests.helpers.database import DESK, column, role, rows, run_all, session, until, value
 from tests.integration.runs.test_toolbox import Bench, bench
 from walagent.agent.tools.python import Function, ToolContext, tool
 from walagent.message import Json
+from walagent.run import RunState
+from walagent.runs.error_policy import outcome_of
+from walagent.store.errors import translated
 from walagent.store.tool_calls import TRAMPOLINE_LOST
 from walagent.store.tool_connections import ensure_login
 
@@ -540,3 +544,60 @@ async def test_code_of_others_gains_nothing_from_a_query(conn: AsyncConnection, 
     """A policy, which shows the row only there, cannot become the worker or anyone else."""
     async with stage(conn, dsn, ["query"]) as s:
         assert '"rows":[[1]]' in await s.bench.answer("query", sql="select id from evil.ticket")
+
+
+KILLS = """
+create function evil.kills() returns trigger language plpgsql as $$
+begin
+    if new.at or current_user <> '{clerk}' then  -- the second time, at the commit
+        perform {what}(pid) from pg_stat_activity
+          where datname = current_database() and usename = '{login}' and pid <> pg_backend_pid();
+    else
+        set constraints all deferred;
+        update evil.ticket set at = true where id = new.id;
+    end if;
+    return null;
+end $$;
+create constraint trigger kills after update on evil.ticket deferrable initially deferred
+    for each row execute function evil.kills();
+alter table evil.ticket disable trigger a;
+update evil.ticket set at = false;
+"""
+
+
+NAPPING = """
+select count(*) > 0 from pg_stat_activity
+ where query ~ 'read_as' and state = 'active' and pid <> pg_backend_pid()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "state"), [("pg_terminate_backend", "57P01"), ("pg_cancel_backend", "57014")]
+)
+async def test_code_that_ends_tools_of_others_costs_them_no_attempt(
+    conn: AsyncConnection, dsn: str, what: str, state: str
+) -> None:
+    """Before PostgreSQL 18 it can, at the commit of its own run, as the login of all tools."""
+    login = await value(conn, "select agent_internal.tools_login()")
+    more = KILLS.replace("{what}", what).replace("{login}", login)
+    ended = AsyncExitStack()
+    async with (
+        stage(conn, dsn, [], more) as s,
+        tool_connection(conn, dsn, s.clerk) as other,
+        ended,
+    ):
+        ended.enter_context(suppress(Error))  # of the transaction that was ended
+        transaction = await ended.enter_async_context(other.transaction())
+        nap = {"run_as": s.clerk, "sql": "select pg_sleep(1.5)::text"}
+        victim = asyncio.create_task(transaction.call("read_as", nap))
+        await until(conn, NAPPING)
+        with suppress(Error):
+            await s.bench.call("update_row", status="x")
+        (error,) = await asyncio.gather(victim, return_exceptions=True)
+    if conn.info.server_version >= 180000:
+        assert error == ""
+        return
+    assert isinstance(error, Error)
+    assert error.sqlstate == state
+    outcome = outcome_of(translated(error), s.bench.held)
+    assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from psycopg import AsyncConnection, sql
+from psycopg.conninfo import make_conninfo
 
 from walagent.config import Replication
 from walagent.errors import DatabaseLostError, PreconditionError
@@ -13,6 +14,7 @@ from walagent.lsn import Lsn
 from walagent.store import checkpoint as checkpoints
 from walagent.store import gaps
 from walagent.store.checkpoint import Checkpoint
+from walagent.store.connections import connect
 from walagent.wal.slots import (
     Blocker,
     check_use,
@@ -67,12 +69,18 @@ async def _refuse_standby(conn: AsyncConnection[Any]) -> None:
 
 @asynccontextmanager
 async def alone(conn: AsyncConnection[Any]) -> AsyncGenerator[None]:
-    """Lock slot creation: daemons that start at the same time create one slot."""
-    await conn.execute("select pg_advisory_lock(hashtext('walagent.slot'))")
-    try:
+    """Lock slot creation: daemons that start at the same time create one slot.
+
+    A second connection holds the lock, for *conn* commits meanwhile.  Its transaction has no ID, so
+    the new slot does not wait for it.
+    """
+    dsn = make_conninfo(conn.info.dsn, password=conn.info.password or None)
+    async with (
+        await connect(dsn, application="walagent slot lock", idle=0) as holder,
+        holder.transaction(force_rollback=True),
+    ):
+        await holder.execute("select agent_internal.lock_slot()")
         yield
-    finally:
-        await conn.execute("select pg_advisory_unlock(hashtext('walagent.slot'))")
 
 
 async def _begin(

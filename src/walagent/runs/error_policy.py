@@ -48,6 +48,8 @@ class Outcome:
 
 # A tool that blocks the event loop looks like a suspended process, and can do so at each attempt.
 _STOOD_STILL = 10
+# A run can end its own session, too.
+_ENDED = 10
 
 
 def outcome_of(
@@ -100,6 +102,9 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             # The lease counts claims: each one without progress makes the wait longer.
             wait = delay(claim.lease)
             return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
+        case _ if _is_ended_by_others(error) and claim.lease <= _ENDED:
+            wait = delay(claim.lease)
+            return Outcome(RunState.WAITING_RETRY, reason, delay=wait, refund=True)
         case ModelUnauthorizedError() | RoleRefusedError() | BrokenAttachmentError():
             hinted = f"{reason}; {error.hint}" if error.hint else reason
             return Outcome(RunState.PENDING, hinted, refund=True, pause=True)
@@ -107,6 +112,20 @@ def _wait_of(error: Exception, claim: Claim, reason: str) -> Outcome | None:
             return Outcome(RunState.PENDING, reason, refund=True, stop=True)
         case _:
             return None
+
+
+def _is_ended_by_others(error: Exception) -> bool:
+    """Return whether another session has ended the session or the statement.
+
+    Before PostgreSQL 18, code of others can do so to tools of other runs, at the commit of its own.
+    """
+    match error:
+        case DatabaseLostError(sqlstate="57P01"):
+            return True
+        case WalagentError(sqlstate="57014"):
+            return "statement timeout" not in str(error)
+        case _:
+            return False
 
 
 def _excused(outcome: Outcome, claim: Claim) -> Outcome:

@@ -16,13 +16,16 @@ Connection = AsyncConnection[Any]
 Kind = Literal["model", "persona", "agent", "attachment", "budget"]
 Fields = Mapping[str, Json]
 
-_LOCK = 0x77616C62  # "walb": one file is applied at a time
 _SECONDS = ("debounce", "approval_ttl")
 
 
 async def lock_out_appliers(conn: Connection) -> None:
-    """Lock out other appliers until the transaction ends."""
-    await conn.execute("select pg_advisory_xact_lock(%(lock)s)", {"lock": _LOCK})
+    """Lock out other appliers until the transaction ends.
+
+    Raises (as a PostgreSQL error):
+        ConflictError: another one has been at work for 10 s.
+    """
+    await conn.execute("select agent_internal.lock_apply()")
 
 
 async def begin_applying(conn: Connection) -> None:

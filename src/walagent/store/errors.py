@@ -81,7 +81,8 @@ def translated(error: Error) -> WalagentError:
     """Translate a PostgreSQL error, with its message, hint and SQLSTATE."""
     state, message = error.sqlstate, error.diag.message_primary or str(error).strip()
     if is_conflict(error):
-        return ConflictError(f"{message} (SQLSTATE {state})", sqlstate=state)
+        hint = error.diag.message_hint or ""
+        return ConflictError(f"{message} (SQLSTATE {state})", hint=hint, sqlstate=state)
     if is_passing(error) or state == _READ_ONLY:
         text = f"{message} (SQLSTATE {state})" if state else message
         return DatabaseLostError(f"database lost: {text}", sqlstate=state)

@@ -4,6 +4,8 @@ They are files in the installed package or in the checkout.  `agent_internal.mig
 each with its digest: a file that was edited after it was applied is reported, not applied again.
 """
 
+import asyncio
+import time
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -17,6 +19,7 @@ from walagent.store.queries import query
 Connection = AsyncConnection[Any]
 
 _LOCK = 0x77616C61  # "wala": one migrator at a time
+PATIENCE = 60.0  # seconds to wait for another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,28 @@ def find_migrations() -> list[Migration]:
 
 
 async def lock_migrations(conn: Connection) -> None:
-    """Wait until no other migrator uses this database; the lock lasts until *conn* closes."""
-    await conn.execute("select pg_advisory_lock(%(lock)s)", {"lock": _LOCK})
+    """Wait until no other migrator uses this database; the lock lasts until *conn* closes.
+
+    An advisory lock, which every login can hold, for an empty database has no other.
+
+    Raises:
+        PreconditionError: another session has held it for too long.
+    """
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        cursor = await conn.execute("select pg_try_advisory_lock(%(lock)s)", {"lock": _LOCK})
+        if (row := await cursor.fetchone()) and row[0]:
+            return
+        if time.monotonic() > deadline:
+            break
+        await asyncio.sleep(0.1)
+    cursor = await conn.execute(query("migration_holder"), {"lock": _LOCK})
+    pid, who, application = await cursor.fetchone() or ("?", "?", "?")
+    raise PreconditionError(
+        f"another session has held the lock of migrations for {PATIENCE:g} s:"
+        f' PID {pid}, role "{who}", application "{application}"',
+        hint=f"Wait for it, or run select pg_terminate_backend({pid}).",
+    )
 
 
 async def applied_migrations(conn: Connection) -> list[Applied] | None:

@@ -16,6 +16,7 @@ from walagent.errors import (
     ModelUnavailableError,
     RunCancelledError,
     StepTakenError,
+    WalagentError,
 )
 from walagent.faults import InjectedError
 from walagent.run import RunState
@@ -53,6 +54,21 @@ def test_a_server_that_takes_no_writes_costs_no_attempt(sqlstate: str) -> None:
     """Its disk is full, or new sessions may only read while older ones of ours still write."""
     outcome = outcome_of(DatabaseLostError("no", sqlstate=sqlstate), LAST)
     assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DatabaseLostError("terminating connection", sqlstate="57P01"),
+        ConfigError("canceling statement due to user request", sqlstate="57014"),
+    ],
+)
+def test_what_another_session_ended_costs_no_attempt(error: WalagentError) -> None:
+    """But not without a bound: a run can end its own session."""
+    assert outcome_of(error, LAST).refund
+    assert not outcome_of(error, replace(LAST, lease=11)).refund
+    timeout = ConfigError("canceling statement due to statement timeout", sqlstate="57014")
+    assert outcome_of(timeout, FIRST).state is RunState.FAILED
 
 
 def test_what_failed_because_we_stood_still_costs_no_attempt() -> None:

@@ -1,0 +1,95 @@
+"""Locks of walagent: nobody else can hold them, or who does is named."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from itertools import product
+
+import pytest
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+
+from tests.helpers.database import as_role, refused, role, run_all, session, value
+from walagent.app.migrate import migrate
+from walagent.apply.apply import apply
+from walagent.config import Config, Replication
+from walagent.errors import ConflictError, PreconditionError
+from walagent.replication.bootstrap import ensure_slot
+from walagent.store import migrations
+from walagent.store.errors import translating
+
+QUICK = "alter function agent_internal.lock_apply() set lock_timeout = '200ms'"
+MODES = ("row share", "row exclusive", "share", "exclusive", "access exclusive")
+# What walagent has locked in the past, and still does to migrate.
+KEYS = (
+    "hashtext('walagent.slot')",
+    "hashtext('walagent.tick')",
+    str(0x77616C61),
+    str(0x77616C62),
+)
+
+
+@pytest.fixture
+async def stranger(conn: AsyncConnection, dsn: str) -> AsyncIterator[tuple[AsyncConnection, str]]:
+    """Holds every advisory lock whose key is known."""
+    async with role(conn, "login") as name, session(make_conninfo(dsn, user=name)) as held:
+        await run_all(held, "set application_name = 'mallory'")
+        for key in KEYS:
+            await value(held, f"select pg_advisory_lock({key})")
+        yield held, name
+
+
+async def test_a_slot_is_created_and_a_file_applied_whoever_holds_advisory_locks(
+    conn: AsyncConnection, dsn: str, stranger: object
+) -> None:
+    """The locks are those of tables that nobody else may lock."""
+    async with asyncio.timeout(20):
+        await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+        async with conn.transaction():
+            await apply(conn, Config())
+
+
+async def test_who_holds_the_lock_of_migrations_is_named(
+    conn: AsyncConnection,
+    stranger: tuple[AsyncConnection, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An empty database has only an advisory lock."""
+    held, name = stranger
+    monkeypatch.setattr(migrations, "PATIENCE", 0.3)
+    holder = f'PID {held.info.backend_pid}, role "{name}", application "mallory"'
+    with pytest.raises(PreconditionError, match=holder) as caught:
+        await migrate(conn)
+    assert f"pg_terminate_backend({held.info.backend_pid})" in caught.value.hint
+    await run_all(held, "select pg_advisory_unlock_all()")
+    await migrations.lock_migrations(conn)
+
+
+@pytest.mark.parametrize("grants", [(), ("viewer",), ("approver", "developer", "asker")])
+async def test_nobody_else_can_lock_these_tables(
+    conn: AsyncConnection, grants: Sequence[str]
+) -> None:
+    """A role with SELECT may take ACCESS SHARE, which conflicts with none of them."""
+    async with role(conn) as name:
+        for each in grants:
+            await run_all(conn, f"select agent.grant_{each}('{name}')")
+        async with as_role(conn, name):
+            for table, mode in product(("slot_lock", "apply_lock"), MODES):
+                attempt = f"do 'begin lock table agent_internal.{table} in {mode} mode; end'"
+                await refused(conn, attempt, state="42501")
+            await refused(conn, "select agent_internal.lock_slot()", state="42501")
+
+
+async def test_a_developer_who_holds_the_lock_of_files_is_named(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Each developer may apply a file, and can keep its transaction open."""
+    async with role(conn, "login") as ada, session(make_conninfo(dsn, user=ada)) as held:
+        await run_all(conn, f"select agent.grant_developer('{ada}')")
+        await run_all(held, "set application_name = 'adas'")
+        async with held.transaction():
+            await run_all(held, "select agent_internal.lock_apply()")
+            await run_all(conn, QUICK)
+            holder = f'PID {held.info.backend_pid}, role "{ada}", application "adas"'
+            with pytest.raises(ConflictError, match=holder) as caught, translating():
+                await apply(conn, Config())
+    assert "pg_terminate_backend" in caught.value.hint
