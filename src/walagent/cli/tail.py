@@ -1,6 +1,7 @@
 """`walagent tail`: print changes as they are committed, one JSON document per line."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,6 +13,7 @@ from walagent.cli.pipe import Pipe
 from walagent.cli.session import CliSession, Where, open_session, where_options
 from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
+from walagent.intake.where import open_where
 from walagent.replication.bootstrap import PUBLICATIONS
 from walagent.replication.tail import Tail, TailOptions, refuse_ours, temporary_name
 from walagent.wal.options import Plugin, StreamOptions
@@ -78,6 +80,12 @@ class _Slot:
     help="Operation to print; repeatable.  [default: all]",
 )
 @click.option(
+    "--where",
+    "condition",
+    metavar="SQL",
+    help="Print the changes of one --table for which a condition on new and old is true.",
+)
+@click.option(
     "--all",
     "everything",
     is_flag=True,
@@ -102,6 +110,7 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     ops: tuple[str, ...],
     form: Literal["json", "wal2json"],
     limit: int | None,
+    condition: str | None,
     *,
     create: bool,
     peek: bool,
@@ -115,6 +124,9 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
 
     With --slot, a restart resumes after the last confirmed transaction, and a lost connection is
     opened again.  Each line has the commit LSN and the ordinal that identify its change.
+
+    PostgreSQL evaluates --where as it does the conditions of attachments, in a role without
+    privileges.  A change that it cannot evaluate is printed, with a message on stderr.
     """
     if (create or peek) and slot is None:
         raise ConfigError("--create and --peek require --slot")
@@ -124,8 +136,10 @@ def tail_(  # noqa: PLR0913, PLR0917 - click passes options by name
     if slot is not None and slot == session.config.replication.slot and not peek:
         refuse_ours(slot)
     found = _Filter(publications, tables, ops, everything, form, limit)
+    if condition is not None and len(tables) != 1:
+        raise ConfigError("--where requires one --table", hint="Its condition reads new and old.")
     tail = _options(session, _Slot(slot, create, peek, plugin), found)
-    asyncio.run(_run(session, tail))
+    asyncio.run(_run(session, tail, condition))
 
 
 def _options(session: CliSession, slot: _Slot, found: _Filter) -> TailOptions:
@@ -154,14 +168,20 @@ def _options(session: CliSession, slot: _Slot, found: _Filter) -> TailOptions:
     )
 
 
-async def _run(session: CliSession, tail: TailOptions) -> None:
+async def _run(session: CliSession, tail: TailOptions, condition: str | None) -> None:
     pipe = Pipe()
-    await until_stopped(tail=_print(session, tail, pipe), pipe=pipe.closed())
+    await until_stopped(tail=_print(session, tail, condition, pipe), pipe=pipe.closed())
 
 
-async def _print(session: CliSession, tail: TailOptions, pipe: Pipe) -> None:
-    async with session.places() as places:
-        await Tail(places.replication_dsn, tail, pipe.write, say).run()
+async def _print(session: CliSession, tail: TailOptions, condition: str | None, pipe: Pipe) -> None:
+    async with AsyncExitStack() as stack:
+        places = await stack.enter_async_context(session.places())
+        keep = None
+        if condition is not None:
+            (table,) = tail.tables
+            opened = open_where(places.dsn, lambda: places.tools_dsn, table, condition, say)
+            keep = await stack.enter_async_context(opened)
+        await Tail(places.replication_dsn, tail, pipe.write, say, keep).run()
 
 
 def _split(name: str) -> tuple[str, str]:

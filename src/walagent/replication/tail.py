@@ -197,6 +197,7 @@ class Tail:
         dsn: of a login with REPLICATION.
         write: returns when the lines are written.
         say: shows a message for a person.
+        keep: returns the items to print; the ends of transactions are among them.
     """
 
     def __init__(
@@ -205,11 +206,13 @@ class Tail:
         tail: TailOptions,
         write: Callable[[bytes], Awaitable[None]],
         say: Callable[[str], None],
+        keep: Callable[[Sequence[Item]], Awaitable[Sequence[Item]]] | None = None,
     ) -> None:
         self._dsn = dsn
         self._tail = tail
         self._write = write
         self._say = say
+        self._keep = keep
         self._printer = Printer(tail)
         self._confirmed = Lsn(0)
         self._has_streamed = False
@@ -268,7 +271,9 @@ class Tail:
             )
             self._has_streamed = True
             while True:
-                items = await stream.next_batch()
+                items: Sequence[Item] = await stream.next_batch()
+                if self._keep is not None:
+                    items = await self._keep(items)
                 await self._learn(self._printer.unnamed(items))
                 text = self._printer.format(items)
                 if text.lines:

@@ -18,7 +18,7 @@ from walagent.connection import TEXT_FORMS
 from walagent.errors import LoginRefusedError, PreconditionError
 from walagent.message import Json
 from walagent.store.codecs.exact import exact
-from walagent.store.codecs.raw import RawText, has_no_encoding
+from walagent.store.codecs.raw import RawJsonb, RawText, RawTexts, has_no_encoding
 from walagent.store.connections import connect
 from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
 from walagent.store.tool_connections import (
@@ -194,6 +194,33 @@ async def _begin(conn: Connection, login: ToolsLogin, role: str, statements: str
     if has_no_encoding(conn):
         await conn.execute("set local client_encoding = 'SQL_ASCII'")
     return sent
+
+
+class LoginReader(RoleReader):
+    """Executes statements as the tools' login itself, whatever role they name.
+
+    It has no privilege of its own, so code of others can become no one else.
+    """
+
+    async def read(self, statement: RoleStatement) -> str | None:
+        """Implement `RoleReader.read`; the result must be one text."""
+        conn, _ = self._opened or await self._open()
+        own = f"set transaction read only; set local statement_timeout = '{statement.timeout}'"
+        end = _WHOLE.abort
+        try:
+            await conn.execute(f"{_WHOLE.begin}; {own}; set local search_path = ''".encode())
+            if has_no_encoding(conn):
+                await conn.execute("set local client_encoding = 'SQL_ASCII'")
+            cursor = AsyncRawCursor(conn)
+            arguments = RawJsonb(orjson.dumps(statement.arguments, exact))
+            await cursor.execute(statement.text, [arguments, RawTexts(statement.texts)])
+            row = await cursor.fetchone()
+            end = _WHOLE.commit
+        finally:
+            if not conn.closed:
+                await _close_frame(conn, end)
+        text = row[0] if row else None
+        return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
 
 
 async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -> str | None:

@@ -1,6 +1,7 @@
 """Look up user tables in the catalog, by OID: they can be renamed after the attach."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -9,6 +10,16 @@ from walagent import pgtypes
 
 Connection = AsyncConnection[Any]
 Name = tuple[str, str]  # schema and table
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCondition:
+    """A condition with qualified names, and what it reads."""
+
+    text: str
+    columns: tuple[str, ...]
+    old_columns: tuple[str, ...]
+    whole_row: bool
 
 
 async def name_of(conn: Connection, oid: int) -> Name | None:
@@ -142,3 +153,22 @@ async def is_ending(conn: Connection, xid: int) -> bool:
     )
     row = await cursor.fetchone()
     return bool(xid and row and row[0])
+
+
+async def compile_condition(conn: Connection, oid: int, condition: str) -> CheckedCondition | None:
+    """Check a condition as that of an attachment; None if walagent is not installed.
+
+    Raises (as a PostgreSQL error, see `store.errors`): the condition is not valid.
+    """
+    cursor = await conn.execute("select to_regnamespace('agent_internal') is not null")
+    if await cursor.fetchone() != (True,):
+        return None
+    async with conn.transaction(force_rollback=True):
+        cursor = await conn.execute(
+            "select compiled, columns, old_columns, whole_row"
+            " from agent_internal.compile_condition(_relation => %(oid)s::oid,"
+            " _condition => %(condition)s, _path => current_setting('search_path'))",
+            {"oid": oid, "condition": condition},
+        )
+        row = await cursor.fetchone()
+    return None if row is None else CheckedCondition(row[0], tuple(row[1]), tuple(row[2]), row[3])

@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import signal
 import termios
 import time
@@ -14,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from tests.integration.cli.user import Started, User, until
+from tests.integration.cli.user import Started, User, empty_database, until
 from walagent.lsn import Lsn
 from walagent.message import Json
 
@@ -364,3 +365,93 @@ def test_wal2json_shows_every_table(user: User, db: Connection[Any]) -> None:
         db.execute("insert into item values (1, 'one')")
         db.execute("insert into other values (1)")
         assert tail.line()["table"] == "other"
+
+
+WHERE = ("--publication", "items", "--table", "public.item", "--where")
+
+
+def test_a_condition_selects_changes(user: User, db: Connection[Any]) -> None:
+    """It reads new and old; what is filtered is confirmed too, so that a restart goes on."""
+    db.execute("create table other (id int primary key)")
+    db.execute("alter publication items add table other")
+    slot = ("tail", "--slot", SLOT, "--create", *WHERE)
+    with user.starts(*slot, "new.id % 3 = 0 and new.name like 'n%'", "--limit", "4") as tail:
+        tail.says("streaming")
+        for start in (1, 7):
+            db.execute(
+                "insert into item select n, 'n' || n from generate_series(%s::int, %s::int) n",
+                [start, start + 5],
+            )
+            db.execute("insert into other values (%s)", [start])
+        lines = [tail.line() for _ in range(4)]
+        assert tail.ends() == 0
+    assert [id_of(line) for line in lines] == [3, 6, 9, 12]
+    with user.starts(*slot, "new.id > 12", "--limit", "1") as tail:
+        db.execute("insert into item select n from generate_series(13, 13) n")
+        assert id_of(tail.line()) == 13
+
+
+def test_a_change_that_cannot_be_evaluated_is_printed(user: User, db: Connection[Any]) -> None:
+    """And said on stderr."""
+    with user.starts("tail", *WHERE, "10 / new.id > 4", "--limit", "2") as tail:
+        tail.says("streaming")
+        db.execute("insert into item values (0), (1), (5)")
+        assert [id_of(tail.line()) for _ in range(2)] == [0, 1]
+        tail.says("division by zero")
+
+
+def test_code_of_others_in_a_condition_runs_without_privileges(
+    user: User, db: Connection[Any]
+) -> None:
+    """The check of a domain does, as neither the caller nor a role that it can become."""
+    db.execute(
+        "create function who(text) returns boolean language plpgsql as $$ begin"
+        " if current_setting('application_name') = 'walagent evaluate' then"
+        " set role none; raise 'executed as % and %', session_user, current_user;"
+        " end if; return true; end $$"
+    )
+    db.execute("create domain grade as text check (who(value))")
+    db.execute("alter table item add grades grade[]")
+    where = "new.grades is not null"
+    with user.starts("tail", *WHERE, where, "--limit", "1") as tail:
+        tail.says("streaming")
+        db.execute("insert into item values (1, 'a', '{x}')")
+        assert id_of(tail.line()) == 1
+        said = tail.log.read_text()
+    login = re.escape(f"walagent_tools_{database_oid(db)}")
+    assert re.search(f"executed as {login} and {login}", said)
+
+
+def database_oid(db: Connection[Any]) -> int:
+    """The number in the name of the login."""
+    row = db.execute("select oid from pg_database where datname = current_database()").fetchone()
+    assert row is not None
+    return row[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--where", "true"), "one --table"),
+        (("--table", "item", "--where", "new.nope = 1"), "nope"),
+        (("--table", "item", "--where", "exists (select 1)"), "subquery"),
+        (("--table", "nothing", "--where", "true"), "does not exist"),
+    ],
+)
+def test_a_condition_that_is_not_valid_is_refused(
+    user: User, options: tuple[str, ...], says: str
+) -> None:
+    """Before anything is read."""
+    done = user.types("tail", "--publication", "items", *options)
+    assert done.code != 0
+    assert says in done.err
+
+
+def test_a_condition_needs_walagent(server: str, tmp_path: Path) -> None:
+    """It is checked and evaluated by what init creates."""
+    with empty_database(server) as dsn, psycopg.connect(dsn) as conn:
+        conn.execute("create table item (id int primary key)")
+        conn.commit()
+        done = User(tmp_path, dsn).types("tail", *WHERE, "true")
+    assert done.code == 2
+    assert "walagent init" in done.err

@@ -19,6 +19,26 @@ class _RawDumper(Dumper):
         return obj.text
 
 
+@dataclass(frozen=True, slots=True)
+class RawJsonb(RawText):
+    """The same, of type jsonb."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawTexts(RawText):
+    """The same, of type text[]."""
+
+
+class _RawJsonbDumper(_RawDumper):
+    oid = 3802
+
+
+class _RawTextsDumper(_RawDumper):
+    oid = 1009
+
+
+adapters.register_dumper(RawJsonb, _RawJsonbDumper)
+adapters.register_dumper(RawTexts, _RawTextsDumper)
 adapters.register_dumper(RawText, _RawDumper)  # for all connections: only walagent has it
 
 
