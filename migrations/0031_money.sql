@@ -320,7 +320,7 @@ begin
         'name', agent_internal.tool_name(_name),
         'bind', _bind,
         'approval', coalesce(_row.approval, false) or _name = any (_attachment.approve)
-                    or coalesce(agent_internal.tenant_approves(_row.risk, _attachment), false),
+                    or agent_internal.approves_risk(_row.risk, _attachment),
         'input_schema', agent_internal.drop_arguments(_tool -> 'input_schema', array(select jsonb_object_keys(_bind))));
 end;
 $$;

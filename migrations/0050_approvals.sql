@@ -1,6 +1,9 @@
 -- Approvals: which calls wait for a person, who can decide, with which arguments, and links that decide.
 
-alter table agent.agent add four_eyes boolean;
+alter table agent.agent
+    add approve_from text check (approve_from in ('low', 'medium', 'high', 'critical')),
+    add four_eyes boolean;
+comment on column agent.agent.approve_from is 'Risk of a tool from which on its calls require an approval, in addition to what tools, attachments and the tenant require; NULL: none';
 comment on column agent.agent.four_eyes is 'Whether the person who started a run cannot decide its calls; NULL: as the setting four_eyes of the tenant says';
 comment on column agent.tool.risk is 'low, medium, high or critical: agents and tenants can require approvals from a risk on; a tool without a row counts as critical';
 comment on column agent.tenant.settings is 'Settings of the tenant, such as {"approve_from": "high", "four_eyes": true}';
@@ -38,16 +41,20 @@ create function agent_internal.tenant_setting(_name text, _tenant text)
     set search_path = pg_catalog, pg_temp
 as $$ select t.settings -> _name from agent.tenant t where t.name = coalesce(_tenant, agent.current_tenant(), 'default') $$;
 
--- Whether the tenant requires an approval of calls of tools with this risk, whatever the agent says.
-create function agent_internal.tenant_approves(_risk text, _attachment agent.attachment)
+-- Whether the policy of the agent or of its tenant requires an approval of calls of tools with this risk.
+create function agent_internal.approves_risk(_risk text, _attachment agent.attachment)
     returns boolean
     language sql
     stable
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-    select agent_internal.risk_rank(_risk) >= agent_internal.risk_rank(p.least)
-      from (select agent_internal.tenant_setting('approve_from', to_jsonb(_attachment) ->> 'tenant') #>> '{}') as p (least)
+    select coalesce(bool_or(agent_internal.risk_rank(_risk) >= agent_internal.risk_rank(p.least)), false)
+      from (select agent_internal.tenant_setting('approve_from', to_jsonb(_attachment) ->> 'tenant') #>> '{}'
+             union all
+            select g.approve_from from agent.agent g
+             where g.name = _attachment.agent
+               and agent_internal.tenant_of(g) = coalesce(to_jsonb(_attachment) ->> 'tenant', agent_internal.tenant_of(g))) as p (least)
      where p.least is not null
 $$;
 
@@ -127,7 +134,8 @@ begin
     values (_run, _call_id, _tool, _arguments, _digest, _run_as, agent_internal.now() + _ttl, _agent,
             coalesce(agent_internal.tool_of_run(_row, _tool) ->> 'risk', (select t.risk from agent.tool t where t.name = _tool)),
             agent_internal.requesters_of(_row),
-            coalesce((select a.four_eyes from agent.agent a where a.name = _agent),
+            coalesce((select bool_or(g.four_eyes) from agent.agent g
+                       where g.name = _agent and agent_internal.tenant_of(g) = coalesce(to_jsonb(_row) ->> 'tenant', agent_internal.tenant_of(g))),
                      agent_internal.tenant_setting('four_eyes', to_jsonb(_row) ->> 'tenant')::boolean, false))
     returning id into _id;
     perform agent_internal.record_step(_run, _lease, _seq, 'approval', jsonb_build_object(
@@ -338,12 +346,12 @@ comment on column agent.pending_approval.requested_by is 'Principals who started
 comment on column agent.pending_approval.four_eyes is 'Whether they cannot decide';
 comment on column agent.pending_approval.digest is 'Digest of run, call, tool and arguments';
 
-revoke all on function agent_internal.risk_rank(text), agent_internal.tenant_approves(text, agent.attachment),
+revoke all on function agent_internal.risk_rank(text), agent_internal.approves_risk(text, agent.attachment),
     agent_internal.tenant_setting(text, text), agent_internal.apply_tenant_policy(), agent_internal.tool_of_run(agent.run, text),
     agent_internal.requesters_of(agent.run), agent_internal.check_edit(agent.approval, jsonb), agent_internal.is_agent(),
     agent.approve(bigint, jsonb) from public;
 select agent_internal.permit('viewer', 'execute on function agent_internal.risk_rank(text)');
-select agent_internal.permit('developer', 'execute on function agent_internal.tenant_approves(text, agent.attachment)');
+select agent_internal.permit('developer', 'execute on function agent_internal.approves_risk(text, agent.attachment)');
 select agent_internal.permit('approver', 'update (edited) on agent.approval',
                              'execute on function agent.approve(bigint, jsonb), agent_internal.check_edit(agent.approval, jsonb), '
                              'agent_internal.is_agent(), agent_internal.call_digest(bigint, text, text, jsonb)');

@@ -275,6 +275,11 @@ class AgentEntry(Part):
     """`true`: a run waits for a person before each call."""
     pause_after_tool: bool = False
     """`true`: a run waits for a person after each call."""
+    approve_from: Literal["low", "medium", "high", "critical"] | None = None
+    """Calls of tools with this or a higher risk wait for a person, in addition to what tools and
+    the tenant require."""
+    four_eyes: bool | None = None
+    """`true`: who started a run cannot decide its calls.  Default: as the tenant says."""
     attach: tuple[Attach, ...] = ()
     """A list of attachments."""
 

@@ -247,7 +247,7 @@ NEEDED = "select definition #> '{tools,0,approval}' from agent.attachment"
 
 
 async def test_a_policy_requires_approvals_from_a_risk_on(conn: AsyncConnection) -> None:
-    """That of the tenant, whatever the agent says; a change holds from then on."""
+    """That of the tenant and that of the agent; a change holds from then on."""
     await run_all(conn, DESK)
     await run_all(
         conn,
@@ -259,14 +259,14 @@ async def test_a_policy_requires_approvals_from_a_risk_on(conn: AsyncConnection)
     for policy, needed in (
         ('update agent.tenant set settings = \'{"approve_from": "critical"}\'', False),
         ('update agent.tenant set settings = \'{"approve_from": "high"}\'', True),
-        ("update agent.agent set approval_policy = 'tool'", True),
+        ("update agent.agent set approve_from = 'critical'", True),
         (
             "update agent.tool set risk = 'low'; update agent.attachment set version = version + 1",
             False,
         ),
-        ("update agent.agent set approval_policy = 'all'", True),
+        ("update agent.agent set approve_from = 'low'", True),
         ("update agent.tenant set settings = '{}'", True),
-        ("update agent.agent set approval_policy = 'tool'", False),
+        ("update agent.agent set approve_from = null", False),
     ):
         await run_all(conn, policy)
         assert await value(conn, NEEDED) is needed, policy
