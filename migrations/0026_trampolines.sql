@@ -335,6 +335,7 @@ begin
     select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run;
     perform pg_logical_emit_message(true, 'walagent',
                                     _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
+    perform agent_internal.act_for(_run);
 end;
 $$;
 
@@ -468,6 +469,7 @@ comment on function agent_signed.call_tool(text, bytea) is 'Execute a SQL tool a
 --         rows: whether the result is rows, see agent_internal.trampoline_body(), instead of one value;
 --         settings: of the transaction;
 --         relation, key: the statement is a template for agent_internal.bind_relation();
+--         run: a turn, as whose agent it reads;
 --         declare: open a cursor for the statement instead; fetch: return so many of its rows.  Roll the transaction back
 --         afterwards: code of others can have opened cursors WITH HOLD.
 -- _texts: its $2.  Not signed: values of rows, in any bytes, and never code.
@@ -494,6 +496,9 @@ begin
         raise exception 'cannot read in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
     perform set_config('transaction_read_only', 'on', true);
+    if _call ? 'run' then
+        perform agent_internal.act_for((_call -> 'run')::bigint);
+    end if;
     perform set_config(s.key, s.value, true) from jsonb_each_text(nullif(_call -> 'settings', 'null')) s;
     if _relation is not null then
         _sql := agent_internal.bind_relation(_sql, _relation::oid, _call -> 'key');

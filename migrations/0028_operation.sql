@@ -359,7 +359,7 @@ begin
     else
         with given as (
             -- Each with LIMIT: the planner expects a hundred runs, and would rather read all unfinished ones once.
-            select n.*, coalesce(n.start, false) and coalesce(n.state, 'pending') = 'pending'
+            select n.*, coalesce(n.start, false) and coalesce(n.state, 'pending') = 'pending' and n.delay is null
                    and (select true from agent_internal.queue l
                          where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null
                          limit 1) is not null
@@ -369,11 +369,13 @@ begin
                          limit 1) is null
                    as go
               from jsonb_populate_recordset(null::agent.new_run, _runs) n
+             where n.kind is null or not agent_internal.is_absorbed(n.attachment_id, n.ordering_key)
         ), taken as (
-            insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
-                                   change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
+            insert into agent.run (kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn,
+                                   ordinal, committed_at, change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
                                    worker, lease, attempt, lease_expires_at, started_at)
-            select g.attachment_id, g.attachment_id, g.attachment_version, _generation, g.commit_lsn, g.ordinal, g.committed_at,
+            select coalesce(g.kind, 'agent'), g.principal, agent_internal.now() + make_interval(secs => g.delay),
+                   g.attachment_id, g.attachment_id, g.attachment_version, _generation, g.commit_lsn, g.ordinal, g.committed_at,
                    g.change, g.key, g.ordering_key, g.max_attempts, g.cause_run, coalesce(g.depth, 0),
                    case when g.go then 'running' else coalesce(g.state, 'pending') end, g.error,
                    case when agent_internal.is_final(g.state) then agent_internal.now() end,

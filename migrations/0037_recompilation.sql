@@ -54,10 +54,14 @@ begin
     end if;
     perform agent_internal.check_relation(new.relation, new.ops);
     perform agent_internal.check_columns(new.relation, new.columns, 'columns');
-    perform agent_internal.check_visibility(
-        new.relation,
-        case when new.columns is not null then new.columns || array(select value from jsonb_each_text(new.bind)) end,
-        new.run_as);
+    if new.relation = to_regclass('agent.event') then
+        new := agent_internal.checked_turns(new);  -- membership decides what the agent sees
+    else
+        perform agent_internal.check_visibility(
+            new.relation,
+            case when new.columns is not null then new.columns || array(select value from jsonb_each_text(new.bind)) end,
+            new.run_as);
+    end if;
     perform agent_internal.check_columns(new.relation, new.writes, 'writes');
     perform agent_internal.check_columns(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, agent_internal.key_columns(new.relation), 'the primary key');

@@ -19,7 +19,7 @@ begin
             and case _reason
                 when 'change' then _commit_lsn is not null and _ordinal is not null
                 when 'backfill' then _backfill_key is not null
-                else _reason <> 'question'
+                else _reason = 'manual' or _kind <> 'agent' and _reason <> 'question'
             end
         else _attachment_id is null and _commit_lsn is null and _backfill_key is null
             and _reason not in ('change', 'backfill', 'question')
@@ -60,3 +60,482 @@ end;
 $$;
 comment on function agent_internal.queue_of(text, text) is 'The queue of a kind under a name';
 revoke all on function agent_internal.queue_of(text, text) from public;
+
+-- Agents in threads.  An agent takes part in a thread by being a member of it.  What wakes it is one attachment of the
+-- agent on agent.event, for all its threads.
+
+alter table agent.attachment add column turns jsonb check (jsonb_typeof(turns) = 'object');
+comment on column agent.attachment.turns is 'How its agent takes part in threads, an object: wake_function, context, format, max_context_tokens; NULL: it acts on the rows of a table';
+
+-- The fields of such an attachment that follow from its relation; the rest is checked.
+create function agent_internal.checked_turns(_new agent.attachment)
+    returns agent.attachment
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _known constant text[] := '{wake_function,context,format,max_context_tokens}';
+    _key text;
+    _of  text;
+begin
+    if _new.ops <> '{insert}' or _new.backfill or _new.writes <> '{}' then
+        raise exception 'events are only inserted: cannot attach to agent.event with other operations, backfill or writes'
+            using errcode = 'WA013';
+    elsif exists (select from agent.attachment a where a.relation = _new.relation and a.agent = _new.agent and a.id <> _new.id) then
+        raise exception 'agent "%" is attached to threads already', _new.agent
+            using errcode = 'WA013', detail = 'One attachment serves all threads of an agent.';
+    end if;
+    _new.ordering_key := '{thread_id}';
+    _new.turns := coalesce(_new.turns, '{}');
+    for _key in select jsonb_object_keys(_new.turns) loop
+        if _key <> all (_known) then
+            raise exception 'invalid key "%" in turns', _key using errcode = 'WA013', hint = agent_internal.suggest(_key, _known);
+        end if;
+    end loop;
+    if coalesce(_new.turns ->> 'format', 'json') <> all ('{json,burn}') then
+        raise exception 'invalid format "%": expected json or burn', _new.turns ->> 'format' using errcode = 'WA013';
+    end if;
+    if jsonb_typeof(_new.turns -> 'max_context_tokens') is distinct from 'number' and _new.turns ? 'max_context_tokens' then
+        raise exception 'max_context_tokens must be a number' using errcode = 'WA013';
+    end if;
+    foreach _of in array '{wake_function,context}'::text[] loop
+        if _new.turns ->> _of ~ '^sql:' then
+            _new.turns := _new.turns || jsonb_build_object(
+                _of, 'sql:' || agent_internal.turn_function(substr(_new.turns ->> _of, 5), _of, _new.run_as, _new.search_path));
+        end if;
+    end loop;
+    return _new;
+end;
+$$;
+
+-- The qualified name of a function that decides whether a turn starts, or renders its context: f(thread uuid, seen bigint).
+create function agent_internal.turn_function(_name text, _use text, _run_as name, _path text)
+    returns text
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _oid  oid;
+    _type regtype := case _use when 'context' then 'text' else 'boolean' end;
+begin
+    perform set_config('search_path', concat_ws(', ', 'pg_catalog', nullif(_path, ''), 'pg_temp'), true);
+    _oid := to_regprocedure(_name || '(uuid, bigint)');
+    perform set_config('search_path', 'pg_catalog, pg_temp', true);
+    if _oid is null then
+        raise exception '%: function %(uuid, bigint) does not exist', _use, _name using errcode = 'WA013',
+            hint = 'It gets the thread and the number of the event that the agent has seen last.';
+    elsif (select p.prorettype from pg_proc p where p.oid = _oid) <> _type then
+        raise exception '%: function % must return %', _use, _name, _type using errcode = 'WA013';
+    elsif not has_function_privilege(_run_as, _oid, 'execute') then
+        raise exception 'role "%" lacks EXECUTE on function %', _run_as, _name using errcode = '42501';
+    end if;
+    return (select format('%I.%I', n.nspname, p.proname) from pg_proc p join pg_namespace n on n.oid = p.pronamespace where p.oid = _oid);
+end;
+$$;
+
+create or replace function agent_internal.check_relation(_relation regclass, _ops text[])
+    returns void
+    language plpgsql
+    stable
+as $$
+declare
+    _c   pg_catalog.pg_class;
+    _kin regclass;
+begin
+    select * into _c from pg_catalog.pg_class where oid = _relation;
+    if _c.oid is null then
+        raise exception 'table with OID % does not exist', _relation::oid::bigint using errcode = 'WA013';
+    elsif _c.relkind not in ('r', 'p') then
+        raise exception '% is not a table', _relation
+            using errcode = 'WA013', detail = 'Only the rows of tables are written to the WAL.';
+    elsif _c.relpersistence <> 'p' then
+        raise exception '% is % and not written to the WAL', _relation,
+            case _c.relpersistence when 'u' then 'unlogged' else 'temporary' end using errcode = 'WA013';
+    elsif _relation = 'agent.event'::regclass then
+        return;  -- the one table of ours that agents attach to
+    elsif _c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace, 'pg_catalog'::regnamespace) then
+        raise exception 'cannot attach to system table %', _relation using errcode = 'WA013';
+    end if;
+    select a.relation into _kin
+      from agent.attachment a
+     where a.relation <> _relation
+       and (a.relation in (select relid from pg_partition_ancestors(_relation) p (relid))
+            or _relation in (select relid from pg_partition_ancestors(a.relation) p (relid)));
+    if found then
+        raise exception 'cannot attach to a partition and its parent: % is attached', _kin
+            using errcode = 'WA013', hint = 'Attach to the parent alone, with a condition.';
+    end if;
+    if _ops = '{insert}' then
+        return;
+    end if;
+    -- All operations but insert are published together, also for truncate alone.
+    if _c.relreplident = 'n'
+       or _c.relreplident = 'd' and agent_internal.key_columns(_relation) = '{}'
+       or _c.relreplident = 'i' and not exists (select from pg_catalog.pg_index where indrelid = _relation and indisreplident) then
+        raise exception '% has no replica identity', _relation
+            using errcode = 'WA013', detail = 'Once its updates are published, UPDATE and DELETE of the application would fail.',
+                  hint = format('alter table %s add primary key (...), or: alter table %s replica identity full', _relation, _relation);
+    end if;
+    if _c.relreplident = 'f' and exists (select from pg_catalog.pg_attribute
+                                          where attrelid = _relation and attgenerated = 'v' and not attisdropped) then
+        raise exception '% has replica identity full and a virtual generated column', _relation
+            using errcode = 'WA013', detail = 'Once it is published, UPDATE of the application would fail.',
+                  hint = 'Make the column stored, or use the primary key as replica identity.';
+    end if;
+end;
+$$;
+
+-- The queue of an attachment; see 0011_attach.sql.
+create or replace function agent_internal.sync_queue()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into agent_internal.queue (id, kind, attachment_id, cap, paused)
+    select id, case when relation = 'agent.event'::regclass then 'turn' else 'agent' end, id, cap, paused
+      from agent.attachment where id = new.id
+    on conflict (id) do update set kind = excluded.kind, cap = excluded.cap, paused = excluded.paused, queued = true;
+    return null;
+end;
+$$;
+
+-- An agent that is attached to threads is a principal, so that it can be a member.
+create function agent_internal.keep_agent_principal()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    insert into agent.principal (tenant, name, kind)
+    values (coalesce(to_jsonb(new) ->> 'tenant', 'default'), new.agent, 'agent')
+    on conflict do nothing;
+    return null;
+end;
+$$;
+create trigger keep_agent_principal
+    after insert or update of agent, relation on agent.attachment
+    for each row when (new.turns is not null) execute function agent_internal.keep_agent_principal();
+
+-- Let an agent take part in the threads that it is a member of.
+--
+-- Args: wake: a condition over `new`, an event: the agent is woken if it holds for one of the events that it has not seen.
+--   NULL: a text of somebody who is not an agent.
+-- wake_function: then asked, when the turn starts: sql:f for a function f(thread uuid, seen bigint) returning boolean;
+--   python:module.f for one in Python.
+-- context: renders what the model is shown: sql:f for a function f(thread uuid, seen bigint) returning text;
+--   python:module.f; NULL: by format.
+-- format: json: events as lines of JSON in a data block; burn: XML tags around YAML.
+-- max_context_tokens: older events are left out, and summarized if the thread has a summary.
+create function agent.attach_to_threads(
+    agent text, wake text default null, wake_function text default null, context text default null, format text default 'json',
+    max_context_tokens integer default null, name text default null, bind jsonb default '{}', approve text[] default '{}',
+    debounce interval default null, cap integer default null, run_as name default current_user
+)
+    returns bigint
+    language plpgsql
+as $$
+declare
+    _id bigint;
+begin
+    if not exists (select from agent.agent a where a.name = attach_to_threads.agent) then
+        raise exception 'agent "%" does not exist', attach_to_threads.agent
+            using errcode = 'WA013', hint = agent_internal.suggest(attach_to_threads.agent, (select array_agg(a.name) from agent.agent a));
+    end if;
+    insert into agent.attachment (name, agent, relation, condition, bind, approve, debounce, cap, run_as, turns)
+    values (coalesce(attach_to_threads.name, attach_to_threads.agent), attach_to_threads.agent, 'agent.event'::regclass,
+            attach_to_threads.wake, attach_to_threads.bind, attach_to_threads.approve, attach_to_threads.debounce,
+            attach_to_threads.cap, attach_to_threads.run_as,
+            jsonb_strip_nulls(jsonb_build_object(
+                'wake_function', attach_to_threads.wake_function, 'context', attach_to_threads.context,
+                'format', attach_to_threads.format, 'max_context_tokens', attach_to_threads.max_context_tokens)))
+    returning id into _id;
+    return _id;
+end;
+$$;
+comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name)
+    is 'Let an agent take part in the threads that it is a member of';
+
+-- From events to turns.
+
+alter type agent.new_run add attribute kind text, add attribute principal name, add attribute delay double precision;
+
+-- The agents among the members of the threads of events; NULL: the event is not visible yet, or its thread is gone.
+--
+-- The cost is that of the members of these threads, however many threads and agents there are.
+--
+-- Args: _events: [[n, tenant, thread, number], ...].
+create function agent_internal.agents_of_events(_events jsonb)
+    returns table (n integer, agents name[], by_agent boolean)
+    language sql
+    stable
+as $$
+    select g.n, a.agents, w.kind = 'agent'
+      from (select (x ->> 0)::integer as n, x ->> 1 as tenant, (x ->> 2)::uuid as thread, (x ->> 3)::bigint as number
+              from jsonb_array_elements(_events) x) g
+           left join agent.event e on e.tenant = g.tenant and e.thread_id = g.thread and e.number = g.number
+           left join agent.principal w on w.tenant = e.tenant and w.name = e.author
+           left join lateral (
+               select array_agg(m.principal) as agents
+                 from agent.member m
+                      join agent.principal p on p.tenant = m.tenant and p.name = m.principal and p.kind = 'agent' and p.active
+                where e.number is not null and m.tenant = g.tenant and m.thread_id = g.thread) a on true
+     where e.number is not null
+$$;
+comment on function agent_internal.agents_of_events(jsonb) is 'The agents in the threads of events';
+
+-- Whether a turn that has not started is in the queue already.  It is rendered when it starts, so it shows this event, too.
+create function agent_internal.is_absorbed(_queue bigint, _ordering_key text)
+    returns boolean
+    language sql
+    stable
+as $$
+    select exists (select from agent.run p
+                    where p.queue_id = _queue and p.ordering_key = _ordering_key and p.state = 'pending'
+                      and not exists (select from agent.step s where s.run_id = p.id))
+$$;
+comment on function agent_internal.is_absorbed(bigint, text) is 'Whether a turn that has not started waits for its claim';
+
+create or replace function agent_internal.insert_runs(_generation integer, _runs jsonb)
+    returns bigint
+    language plpgsql
+as $$
+declare
+    _count bigint;
+begin
+    insert into agent.run (kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
+                           committed_at, change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
+    select coalesce(n.kind, 'agent'), n.principal, agent_internal.now() + make_interval(secs => n.delay),
+           n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.commit_lsn, n.ordinal, n.committed_at,
+           n.change, n.key, n.ordering_key, n.max_attempts, n.cause_run, coalesce(n.depth, 0),
+           coalesce(n.state, 'pending'), n.error,
+           case when agent_internal.is_final(n.state) then agent_internal.now() end
+      from jsonb_populate_recordset(null::agent.new_run, _runs) n
+     where n.kind is null or not agent_internal.is_absorbed(n.attachment_id, n.ordering_key)
+     order by n.commit_lsn, n.ordinal
+    on conflict on constraint run_once_per_change do nothing;  -- planted: no-unique-key/insert
+    get diagnostics _count = row_count;
+    return _count;
+end;
+$$;
+alter function agent_internal.insert_runs(integer, jsonb) set enable_seqscan = off;  -- see 0035_plans.sql
+
+-- The turn.
+
+-- Act as the agent of a turn for the rest of the transaction; other runs act as nobody.
+create function agent_internal.act_for(_run bigint)
+    returns void
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _turn record;
+begin
+    select r.change #>> '{new,tenant}' as tenant, r.principal into _turn from agent.run r where r.id = _run and r.kind = 'turn';
+    if found then
+        perform agent_internal.assume(_turn.tenant, _turn.principal);
+    end if;
+end;
+$$;
+
+-- What a turn is decided and rendered from: the thread, its members, its events and its facts, as of now.
+--
+-- Args: _bytes: up to this size, the latest events after the summary.
+create function agent_internal.look_turn(_run bigint, _bytes bigint)
+    returns jsonb
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _turn   agent.run;
+    _thread agent.thread;
+    _me     agent.member;
+begin
+    perform agent_internal.check_holder(_run);
+    select * into _turn from agent.run r where r.id = _run;
+    select * into _thread from agent.thread t
+     where t.tenant = _turn.change #>> '{new,tenant}' and t.id = (_turn.change #>> '{new,thread_id}')::uuid;
+    select * into _me from agent.member m
+     where m.tenant = _thread.tenant and m.thread_id = _thread.id and m.principal = _turn.principal;
+    return jsonb_build_object(
+        'thread', to_jsonb(_thread) - 'created_at',
+        'agent', _turn.principal, 'role', _me.role, 'seen', _me.seen,
+        'members', (select jsonb_agg(jsonb_build_object('name', p.name, 'id', p.id, 'kind', p.kind, 'display_name', p.display_name, 'role', m.role)
+                                     order by m.joined_at, p.name)
+                      from agent.member m join agent.principal p on p.tenant = m.tenant and p.name = m.principal
+                     where m.tenant = _thread.tenant and m.thread_id = _thread.id),
+        'facts', (select jsonb_agg(jsonb_build_object('id', f.id, 'subject', f.subject, 'predicate', f.predicate, 'object', f.object,
+                                                      'category', f.category, 'confidence', f.confidence, 'disputed', f.disputed)
+                                   order by f.created_at, f.id)
+                    from agent.fact f
+                   where f.tenant = _thread.tenant and f.thread_id = _thread.id and f.superseded_by is null and f.retracted_at is null),
+        'events', (select jsonb_agg(jsonb_build_object(
+                               'number', x.number, 'id', x.id, 'type', x.type, 'author', p.name, 'author_id', p.id, 'author_kind', p.kind,
+                               'data', x.data, 'run_id', x.run_id, 'created_at', x.created_at) order by x.number)
+                     from (select e.*, sum(octet_length(e.data::text) + 100) over (order by e.number desc) as size
+                             from (select * from agent.event e
+                                    where e.tenant = _thread.tenant and e.thread_id = _thread.id and e.number > _thread.summary_upto
+                                    order by e.number desc limit 2000) e) x
+                          join agent.principal p on p.tenant = x.tenant and p.name = x.author
+                    where x.size <= _bytes or x.number = _thread.last_number));
+end;
+$$;
+comment on function agent_internal.look_turn(bigint, bigint) is 'What a turn is decided and rendered from';
+
+-- Begin a turn: count it, and record as its first step what the model is shown.
+--
+-- Locks the run, then the thread.
+--
+-- Returns NULL, or why the turn does not take place; `paused`: the run waits until the thread is resumed.
+create function agent_internal.begin_turn(_run bigint, _lease bigint, _content jsonb)
+    returns text
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _turn   agent.run;
+    _thread agent.thread;
+begin
+    perform agent_internal.fence(_run, _lease);
+    select * into _turn from agent.run r where r.id = _run;
+    select * into _thread from agent.thread t
+     where t.tenant = _turn.change #>> '{new,tenant}' and t.id = (_turn.change #>> '{new,thread_id}')::uuid
+       for no key update;
+    if not exists (select from agent.member m
+                    where m.tenant = _thread.tenant and m.thread_id = _thread.id and m.principal = _turn.principal) then
+        return format('agent "%s" is not a member of the thread', _turn.principal);
+    elsif _thread.state = 'paused' then
+        update agent.run
+           set state = 'pending', lease_expires_at = null, not_before = 'infinity', attempt = greatest(0, attempt - 1)
+         where id = _run;
+        return 'paused';
+    elsif _thread.state = 'archived' then
+        return 'the thread is archived';
+    elsif _thread.agent_turns >= _thread.max_agent_turns then
+        return format('agents took %s turns since the last message of a person (max_agent_turns)', _thread.agent_turns);
+    end if;
+    update agent.thread set agent_turns = agent_turns + 1 where tenant = _thread.tenant and id = _thread.id;
+    perform agent_internal.insert_step(_run, 0, 'note', _content);
+    return null;
+end;
+$$;
+comment on function agent_internal.begin_turn(bigint, bigint, jsonb) is 'Begin a turn, with what the model is shown as its first step';
+
+-- What follows from the end of a turn, in the transaction that ends its run: its answer, and what it has seen.
+--
+-- Raises WA002 if the agent has left the thread.
+create function agent_internal.end_turn(_run bigint, _text text, _seen bigint)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _turn   agent.run;
+    _what   text;
+    _thread uuid;
+begin
+    select * into _turn from agent.run r where r.id = _run;
+    _thread := (_turn.change #>> '{new,thread_id}')::uuid;
+    if _text is not null then
+        _what := format('%s %s %s', _turn.id, _turn.attachment_id, _turn.depth);
+        perform pg_logical_emit_message(true, 'walagent', _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
+        perform agent_internal.post_event(_thread, 'text', _turn.principal, jsonb_build_object('text', _text), _run);
+    end if;
+    update agent.member m set seen = greatest(m.seen, _seen)
+     where m.tenant = _turn.change #>> '{new,tenant}' and m.thread_id = _thread and m.principal = _turn.principal;
+    if not found and _text is not null then
+        raise exception 'agent "%" has left the thread', _turn.principal using errcode = 'WA002';
+    end if;
+end;
+$$;
+comment on function agent_internal.end_turn(bigint, text, bigint) is 'Post the answer of a turn, and record what its agent has seen';
+
+-- Post the call of a tool in a turn, and its result if it says more than that it succeeded, with the step of the result.
+-- Facts that the call stored point to the event of the call.
+create function agent_internal.post_call()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _turn   agent.run;
+    _thread uuid;
+    _call   jsonb;
+    _event  agent.event;
+begin
+    select * into _turn from agent.run r where r.id = new.run_id;
+    if _turn.kind <> 'turn' or new.content ? 'correction' then
+        return null;
+    end if;
+    _thread := (_turn.change #>> '{new,thread_id}')::uuid;
+    select p into _call
+      from agent.step s cross join lateral jsonb_array_elements(s.content -> 'parts') p
+     where s.run_id = new.run_id and s.kind = 'reply' and p ->> 'call' = new.content ->> 'call_id'
+     order by s.seq desc
+     limit 1;
+    _event := agent_internal.post_event(_thread, 'tool_use', _turn.principal, jsonb_build_object(
+        'id', new.content -> 'call_id', 'name', new.content -> 'name', 'input', coalesce(_call -> 'arguments', '{}')), _turn.id);
+    if (new.content -> 'is_error')::boolean or new.content ->> 'content' <> all ('{done,ok}') then
+        perform agent_internal.post_event(_thread, 'tool_result', _turn.principal, jsonb_build_object(
+            'tool_use_id', new.content -> 'call_id', 'tool_name', new.content -> 'name',
+            'content', new.content -> 'content', 'is_error', new.content -> 'is_error'), _turn.id);
+    end if;
+    update agent.fact f set tool_use_event = _event.id
+     where f.tenant = _event.tenant and f.thread_id = _thread and f.tool_use_event is null and f.created_at = now();
+    return null;
+end;
+$$;
+create trigger post_call after insert on agent.step for each row when (new.kind = 'result') execute function agent_internal.post_call();
+
+-- Cancel the turns of an agent in a thread, also one that is going on.
+create function agent_internal.cancel_turns(_tenant text, _thread uuid, _agent name)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent.cancel(r.id, format('agent "%s" left the thread', _agent))
+       from agent.run r
+      where r.queue_id in (select a.id from agent.attachment a where a.agent = _agent and a.relation = 'agent.event'::regclass)
+        and r.ordering_key = _thread::text and r.principal = _agent and r.change #>> '{new,tenant}' = _tenant
+        and r.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review');
+end;
+$$;
+comment on function agent_internal.cancel_turns(text, uuid, name) is 'Cancel the turns of an agent in a thread';
+
+-- Let the turns of a thread that waited for its resumption be claimed.
+create function agent_internal.release_turns(_thread uuid)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _queues bigint[];
+begin
+    with released as (
+        update agent.run r set not_before = null
+         where r.queue_id in (select a.id from agent.attachment a where a.relation = 'agent.event'::regclass)
+           and r.ordering_key = _thread::text and r.state = 'pending' and r.not_before = 'infinity'
+        returning r.queue_id
+    )
+    select array_agg(distinct queue_id) into _queues from released;
+    if _queues is not null then
+        perform agent_internal.wake_queues(_queues);
+    end if;
+end;
+$$;
+comment on function agent_internal.release_turns(uuid) is 'Let turns that waited for the resumption of their thread be claimed';
+
+revoke all on all functions in schema agent, agent_internal from public;
+select agent_internal.permit('developer',
+    'execute on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name), '
+    'agent_internal.checked_turns(agent.attachment), agent_internal.turn_function(text, text, name, text)');

@@ -22,6 +22,7 @@ class RunLimits:
     max_cost: float | None = None  # US dollars
     max_seconds: float = 600.0  # of one attempt
     max_output_tokens: int | None = None  # of one reply
+    max_corrections: int = 2  # times that a wrong reply goes back to the model before the run fails
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:

@@ -69,6 +69,7 @@ class Attachment:
     agent: AgentSpec
     authority: Authority
     queueing: Queueing = Queueing()
+    turns: Mapping[str, Any] | None = None  # how the agent takes part in threads
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -82,4 +83,5 @@ class Attachment:
             AgentSpec.from_json(raw),
             Authority.from_json(raw),
             Queueing.from_json(raw),
+            raw.get("turns"),
         )

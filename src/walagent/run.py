@@ -93,6 +93,7 @@ class RunSpec:
 
     Args:
         source: the attachment's name, for budgets and logs; "" if none.
+        turns: how the agent takes part in threads, if it does.
     """
 
     claim: Claim
@@ -100,6 +101,7 @@ class RunSpec:
     authority: Authority
     target: Target | None = None
     source: str = ""
+    turns: Mapping[str, Any] | None = None
 
     @property
     def run_id(self) -> int:
@@ -137,3 +139,6 @@ class NewRun:
     state: RunState = RunState.PENDING
     error: Mapping[str, Json] | None = field(default=None)
     deferred: str | None = None  # the whole change, if its evaluation is deferred
+    kind: str = "agent"
+    principal: str | None = None  # of a turn: its agent
+    delay: float | None = None  # seconds until a turn can start

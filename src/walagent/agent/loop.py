@@ -16,7 +16,6 @@ from walagent.moves import Act, Ask, Call, Move, Note, Wait, fail, succeed
 from walagent.run import Step, StepKind
 from walagent.tool_spec import Effect, Tool
 
-MAX_CORRECTIONS = 2  # times that a wrong reply goes back to the model before the run fails
 _CUT = frozenset({Stop.LENGTH, Stop.REFUSAL})  # ends at which a reply may not be whole
 MAX_SAME_CALLS = 3  # the same call with the same result this often is an endless loop
 
@@ -92,7 +91,7 @@ def _may_ask_longer(recent: Sequence[Step], agent: AgentSpec) -> bool:
     return (
         limits.max_output_tokens is None
         and replies < limits.max_steps
-        and corrections(recent) < MAX_CORRECTIONS
+        and corrections(recent) < agent.limits.max_corrections
     )
 
 
@@ -158,7 +157,7 @@ def _next_call(
         if call.id in answered:
             continue
         if reason := _what_is_wrong(call, agent, check):
-            if corrections(recent) >= MAX_CORRECTIONS:
+            if corrections(recent) >= agent.limits.max_corrections:
                 return fail(f"the model did not correct itself: {reason}")
             return refuse(call, reason)
         tool = agent.tool(call.name)
@@ -231,12 +230,12 @@ def _judge_words(
 ) -> Move:
     """A reply without calls ends the run, if it may."""
     if must_call(steps, agent) is not None:
-        if corrections(recent) >= MAX_CORRECTIONS:
+        if corrections(recent) >= agent.limits.max_corrections:
             return fail("the model answered in words where a tool call is required")
         return correct("A tool call is required here. Answer with a call of one of the tools.")
     if reply.text.strip() or any(_is_answer(step) for step in steps):
         return succeed(reply.text)
-    if corrections(recent) >= MAX_CORRECTIONS:
+    if corrections(recent) >= agent.limits.max_corrections:
         return fail("the model answered nothing")
     return correct("Your answer was empty. Do the task, or say that there is nothing to do.")
 

@@ -46,7 +46,7 @@ def build_request(run: RunSpec, steps: Sequence[Step], *, mark: str, model: Mode
         system=_system(agent),
         messages=messages(opening(_visible(run.claim.changes, run.target), mark), steps),
         tools=tuple(tool.spec for tool in agent.tools),
-        choice=_choice(must_call(steps, agent), agent),
+        choice=tool_choice(must_call(steps, agent), agent),
         max_tokens=output_limit(agent, model, times_cut(steps)),
         parameters=agent.parameters,
         examples=agent.examples,
@@ -113,7 +113,8 @@ def _kept(change: Mapping[str, Any], keep: frozenset[str]) -> dict[str, Json]:
     return kept
 
 
-def _choice(must: str | None, agent: AgentSpec) -> ToolChoice:
+def tool_choice(must: str | None, agent: AgentSpec) -> ToolChoice:
+    """Return what a request demands of the model."""
     if must is None or not agent.tools:
         return ToolChoice("auto")
     return ToolChoice("required") if must == "required" else ToolChoice("named", must)

@@ -12,6 +12,7 @@ from walagent.moves import End, Kind
 from walagent.run import RunSpec
 from walagent.runs.agent_kind import agent_kind
 from walagent.runs.toolbox import Toolbox
+from walagent.runs.turn_kind import turn_kind
 from walagent.store.connections import Pool
 
 
@@ -46,6 +47,7 @@ def _agent(parts: Parts) -> Kind:
 
 _KINDS: Mapping[str, Callable[[Parts], Kind]] = {
     "agent": _agent,
+    "turn": lambda parts: turn_kind(parts.pool, parts.toolbox, parts.secret),
 }
 
 

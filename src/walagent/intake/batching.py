@@ -13,12 +13,13 @@ from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker,
 from walagent.intake.row_images import RowImages, may_need_images
 from walagent.lsn import Lsn
 from walagent.matching import document
-from walagent.matching.match import Candidates, TooDeep, alike, matches
+from walagent.matching.match import Candidates, Posted, TooDeep, alike, matches
 from walagent.matching.origin import Origin, origin_of
 from walagent.matching.registry import (
     AttachmentRemoved,
     Registry,
     VersionActivated,
+    holds_events,
     is_ours,
     read_attaching,
 )
@@ -31,7 +32,7 @@ SPILL_AFTER = 4000
 PORTION = 400  # runs of a large transaction in one statement: each is larger than its change
 SPILL_WEIGHT = 4 << 20  # bytes; evaluating and writing them needs a multiple
 
-Found = Candidates | TooDeep
+Found = Candidates | Posted | TooDeep
 
 
 @dataclass(slots=True)
@@ -137,9 +138,22 @@ class Batcher:
             if is_ours(relation):
                 for change in changes:
                     self._take_attaching(opened, change)
+            elif holds_events(relation):
+                self._take_events(
+                    opened, changes, piece.weight * len(changes) // len(piece.changes)
+                )
             elif attachments := self.registry.of(relation):
                 weight = piece.weight * len(changes) // len(piece.changes)
                 self._find(opened, changes, attachments, weight)
+
+    def _take_events(self, opened: OpenTransaction, changes: Sequence[Change], weight: int) -> None:
+        """Collect events of threads, whose members are looked up later."""
+        if changes[0].op is not Op.INSERT or not self.registry.in_threads:
+            return
+        posted = Posted(self.registry.in_threads, changes, opened.origin)
+        opened.batch.found.append((opened.begin, posted))
+        opened.batch.size += len(changes)
+        opened.batch.weight += weight
 
     def _find(
         self,

@@ -97,6 +97,11 @@ class Evaluator:
         ](_STATEMENTS)
         self._casts: bool | None = None  # whether there are user-defined casts from text
 
+    @property
+    def conn(self) -> AsyncConnection[Any]:
+        """The connection, for one statement at a time."""
+        return self._conn
+
     async def evaluate(self, matches: Sequence[Match]) -> list[Verdict]:
         """Return the matches whose condition is true, raised an error or is deferred, in order.
 
@@ -242,7 +247,7 @@ class Evaluator:
             self._statements.clear()
             self._column_statements.clear()
             self._casts = None
-            if await self._has_become_visible(group[-1][1].change.xid):
+            if await self.has_become_visible(group[-1][1].change.xid):
                 answer = await self._try(group)
         if not isinstance(answer, Error):
             return answer | await self._look_again(answer)
@@ -258,11 +263,11 @@ class Evaluator:
         if not gone:
             return {}
         for xid in {match.change.xid for _, match in gone}:
-            await self._has_become_visible(xid)
+            await self.has_become_visible(xid)
         answer = await self._try(gone)
         return dict(await self._halve(gone, answer)) if isinstance(answer, Error) else answer
 
-    async def _has_become_visible(self, xid: int) -> bool:
+    async def has_become_visible(self, xid: int) -> bool:
         """Wait until a transaction is visible to others; return False if it already was.
 
         The WAL of a commit can be read before the commit is visible, and longer before if the

@@ -11,9 +11,10 @@ from walagent.attachment import Attachment
 from walagent.change import Begin
 from walagent.intake.batching import Found
 from walagent.intake.conditions import Deferred, Evaluator, Gone, Raised, Verdict
-from walagent.intake.new_runs import new_run
+from walagent.intake.new_runs import new_run, unabsorbed
+from walagent.intake.wakes import candidates_of
 from walagent.matching.document import SizeLimits
-from walagent.matching.match import Candidates, Match, TooDeep
+from walagent.matching.match import Candidates, Match, Posted, TooDeep
 from walagent.run import NewRun
 from walagent.store.pausing import pause_broken
 
@@ -37,13 +38,14 @@ class Evaluation:
         self, found: Sequence[tuple[Begin, Found]]
     ) -> list[tuple[Begin, Outcome]]:
         """Evaluate candidates; drop those whose condition is not true."""
+        found = await self._with_members(found)
         candidates = [one for _, one in found if isinstance(one, Candidates)]
         verdicts = iter(await self._evaluator.evaluate_all(candidates))
         outcomes = list[tuple[Begin, Outcome]]()
         for begin, one in found:
             if isinstance(one, TooDeep):
                 outcomes.append((begin, one))
-            else:
+            elif isinstance(one, Candidates):
                 outcomes.extend((begin, verdict) for verdict in next(verdicts))
         for _, outcome in outcomes:
             if isinstance(outcome, Deferred):
@@ -54,7 +56,21 @@ class Evaluation:
 
     def runs_of(self, outcomes: Sequence[tuple[Begin, Outcome]]) -> list[NewRun]:
         """Return the runs to insert, including those that end at once."""
-        return [new_run(begin, outcome, self._limits) for begin, outcome in outcomes]
+        return unabsorbed([new_run(begin, outcome, self._limits) for begin, outcome in outcomes])
+
+    async def _with_members(
+        self, found: Sequence[tuple[Begin, Found]]
+    ) -> Sequence[tuple[Begin, Found]]:
+        """Replace events of threads by what they are to the agents in these threads."""
+        posted = [one for _, one in found if isinstance(one, Posted)]
+        if not posted:
+            return found
+        made = iter(await candidates_of(self._evaluator, posted))
+        return [
+            (begin, each)
+            for begin, one in found
+            for each in (next(made) if isinstance(one, Posted) else (one,))
+        ]
 
     async def pause_broken(self, conn: AsyncConnection[Any]) -> None:
         """Pause broken attachments, before their deferred runs can be claimed.

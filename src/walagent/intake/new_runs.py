@@ -1,5 +1,6 @@
 """Make the run of a matched change.  Pure."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from walagent.change import Begin
@@ -14,6 +15,8 @@ from walagent.run import NewRun, RunState
 def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LIMITS) -> NewRun:
     """Return the run of a change, which can end at once."""
     match = found if isinstance(found, TooDeep) else match_of(found)
+    if match.attachment.turns is not None:
+        return _new_turn(begin, found, limits)
     attachment, change, origin = match.attachment, match.change, match.origin
     state, error = state_of(found, limits)
     shown = document.document(change, attachment, limits)
@@ -38,6 +41,58 @@ def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LI
         error=error,
         deferred=deferred,
     )
+
+
+# What a turn keeps of its event.  The text stays where it is: the thread is read when it starts.
+_OF_EVENT = ("tenant", "thread_id", "number", "id", "type", "author", "run_id")
+
+
+def _new_turn(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits) -> NewRun:
+    """Return the turn that an event of a thread starts.
+
+    Its depth is 0: the thread limits how often agents answer one another.  A turn of a broken
+    attachment waits as it is: its rule is asked again when it starts.
+    """
+    match = found if isinstance(found, TooDeep) else match_of(found)
+    attachment, change, origin = match.attachment, match.change, match.origin
+    state, error = state_of(found, limits)
+    new = change.new or {}
+    return NewRun(
+        attachment_id=attachment.id,
+        attachment_version=attachment.version,
+        commit_lsn=begin.commit_lsn,
+        ordinal=change.ordinal,
+        committed_at=begin.committed_at,
+        change={
+            "op": change.op.value,
+            "schema": change.relation.schema,
+            "table": change.relation.name,
+            "new": {name: new.get(name) for name in _OF_EVENT},
+        },
+        key=document.key_of(new, attachment),
+        ordering_key=document.ordering_key_of(change, attachment),
+        max_attempts=attachment.queueing.max_attempts,
+        cause_run=None if origin is None else origin.run_id,
+        state=state,
+        error=error,
+        kind="turn",
+        principal=attachment.agent.name,
+        delay=attachment.queueing.debounce,
+    )
+
+
+def unabsorbed(runs: Sequence[NewRun]) -> list[NewRun]:
+    """Leave one turn of each agent and thread: it is rendered after all these events."""
+    seen = set[tuple[int, str | None]]()
+    kept = list[NewRun]()
+    for run in runs:
+        key = (run.attachment_id, run.ordering_key)
+        if run.kind == "turn" and run.state is RunState.PENDING:
+            if key in seen:
+                continue
+            seen.add(key)
+        kept.append(run)
+    return kept
 
 
 def state_of(

@@ -52,6 +52,19 @@ class TooDeep:
     origin: Origin
 
 
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """Events that were posted in threads: the members of a thread may be woken.
+
+    Args:
+        attachments: of agents in threads, by agent, in effect at this position.
+    """
+
+    attachments: Mapping[str, Attachment]
+    changes: Sequence[Change]
+    origin: Origin | None
+
+
 def alike(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
     """Cut changes where their relation or their operation is another."""
     start, first = 0, changes[0]

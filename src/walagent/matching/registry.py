@@ -18,6 +18,7 @@ from walagent.matching.drift import lack
 
 K = TypeVar("K")
 _OWN = ("agent", "attachment")
+_EVENTS = ("agent", "event")
 _MOST_SHAPES = 10_000  # relations kept; more occur only if tables change continually
 
 
@@ -39,6 +40,11 @@ class AttachmentRemoved:
 def is_ours(relation: Relation) -> bool:
     """Return whether a relation is the table of attachments."""
     return (relation.schema, relation.name) == _OWN
+
+
+def holds_events(relation: Relation) -> bool:
+    """Return whether a relation is the table of events of threads."""
+    return (relation.schema, relation.name) == _EVENTS
 
 
 def read_attaching(change: Change) -> VersionActivated | AttachmentRemoved | None:
@@ -74,6 +80,7 @@ class Registry:
         # What attachments lack, by the identity of the relation's description: all changes of one
         # description share one object.
         self._lacks: dict[tuple[int, Op], tuple[Relation, Mapping[int, str]]] = {}
+        self._in_threads: Mapping[str, Attachment] = {}  # by agent; replaced, never changed
         self.described = False  # whether an attached table was described since the last check
         for attachment in attachments:
             self.put(attachment)
@@ -86,6 +93,8 @@ class Registry:
         self._by_id[attachment.id] = attachment
         self._by_oid.setdefault(attachment.target.relation_oid, []).append(attachment)
         self._by_name.setdefault(attachment.target.relation, []).append(attachment)
+        if attachment.turns is not None:
+            self._in_threads = {**self._in_threads, attachment.agent.name: attachment}
         self._lacks.clear()
         return True
 
@@ -94,7 +103,16 @@ class Registry:
         if former := self._by_id.pop(attachment_id, None):
             _take_out(self._by_oid, former.target.relation_oid, attachment_id)
             _take_out(self._by_name, former.target.relation, attachment_id)
+            if former.turns is not None:
+                self._in_threads = {
+                    name: one for name, one in self._in_threads.items() if one is not former
+                }
             self._lacks.clear()
+
+    @property
+    def in_threads(self) -> Mapping[str, Attachment]:
+        """Return the attachments on events of threads, by agent, as they are now."""
+        return self._in_threads
 
     def of(self, relation: Relation) -> list[Attachment]:
         """Return the attachments of a relation."""

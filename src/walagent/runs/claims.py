@@ -46,7 +46,13 @@ class Definitions:
         if found.version >= self._newest.get(claim.queue_id, 0):
             self._newest[claim.queue_id] = found.version
             self._models[claim.queue_id] = found.agent.model
-        return RunSpec(claim, found.agent, found.authority, found.target, found.name)
+        return RunSpec(claim, found.agent, found.authority, found.target, found.name, _turns(found))
+
+
+def _turns(found: Attachment) -> Mapping[str, Any] | None:
+    if found.turns is None:
+        return None
+    return {**found.turns, "condition": found.trigger.condition}
 
 
 def _key(claim: Claim) -> tuple[int, int]:

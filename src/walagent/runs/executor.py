@@ -85,6 +85,7 @@ class Executor:
         if isinstance(opened, End):
             return await self._end(opened)
         self._run = opened
+        self.log.adopt(opened.claim.steps)
         while True:
             state = await self._carry_out(self._next())
             if state is not None:
@@ -93,7 +94,7 @@ class Executor:
     @property
     def _agent(self) -> str:
         """The agent for metrics; "" for other kinds of runs."""
-        return self._run.agent.name if self._run.claim.kind == "agent" else ""
+        return self._run.agent.name if self._run.claim.kind in {"agent", "turn"} else ""
 
     def _tool(self, result: Mapping[str, Json]) -> str:
         """The tool of a refused call for metrics: a model can call what does not exist."""

@@ -48,6 +48,10 @@ class StepLog:
         """Add a step that was recorded with its effects."""
         self._steps.append(step)
 
+    def adopt(self, steps: Sequence[Step]) -> None:
+        """Take the steps that opening the run has recorded."""
+        self._steps.extend(steps[len(self._steps) :])
+
     def with_next(self, step: Step) -> Sequence[Step]:
         """Return the steps and one that is about to be recorded."""
         return [*self._steps, step]

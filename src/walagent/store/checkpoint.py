@@ -273,6 +273,8 @@ def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
         committed_at=run.committed_at,
         created_at=now,
         started_at=now,
+        kind=run.kind,
+        principal=run.principal,
         queue_id=run.attachment_id,  # an attachment's queue has its ID
     )
 
@@ -421,7 +423,9 @@ def _document(run: NewRun) -> dict[str, Any]:
         "ordering_key": run.ordering_key,
         "max_attempts": run.max_attempts,
     }
-    if run.depth:
+    if run.kind != "agent":
+        document |= {"kind": run.kind, "principal": run.principal, "delay": run.delay}
+    if run.cause_run is not None:
         document |= {"cause_run": run.cause_run, "depth": run.depth}
     if run.state is not RunState.PENDING or run.error is not None:
         document |= {"state": run.state.value, "error": run.error}

@@ -141,6 +141,24 @@ async def check_reader(conn: Connection, role: str, asked: RowQuestion) -> bool 
     return row[0] if row else None
 
 
+async def read_for(
+    conn: ToolConnection, claim: Claim, role: str, text: str, arguments: Json
+) -> str | None:
+    """Execute a statement that reads, as *role* and as the agent of a turn; return its text.
+
+    Raises (as a PostgreSQL error): what the statement raises.
+    """
+    request: dict[str, Json] = {
+        "run": claim.run_id,
+        "run_as": role,
+        "sql": text,
+        "arguments": arguments,
+        "path": "",
+    }
+    async with conn.transaction(force_rollback=True) as transaction:
+        return await transaction.call("read_as", request)
+
+
 async def can_see(conn: ToolConnection, role: str, asked: RowQuestion) -> bool:
     """Check whether *role* can see a row.
 

@@ -7,7 +7,6 @@ import pytest
 from tests.helpers.build import Steps, attachment, changed, tool, wants
 from walagent.agent.arguments import what_is_wrong
 from walagent.agent.loop import (
-    MAX_CORRECTIONS,
     corrections,
     must_call,
     next_move,
@@ -21,6 +20,7 @@ from walagent.moves import Act, Ask, Call, End, Move, Note, Wait, succeed
 from walagent.run import Step, StepKind
 from walagent.tool_spec import Effect, Tool
 
+MAX_CORRECTIONS = RunLimits().max_corrections
 REFUND = tool()
 ESCALATE = tool("escalate", input_schema={"type": "object", "properties": {}})
 DESK = attachment(REFUND, ESCALATE)

@@ -1,0 +1,170 @@
+"""The kind of runs in which an agent takes part in a thread.
+
+The thread is read when the turn starts: whether its rule still wakes the agent, and what the model
+is shown, follow from the rows of that moment.  Both are recorded as the first step.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from psycopg import Error
+
+from walagent.agent.loop import since_retry
+from walagent.agent.thread_burn import render_burn
+from walagent.agent.thread_json import render_json
+from walagent.agent.transcript import reply_from_json
+from walagent.agent.turn_decider import TurnDecider, pinned_of
+from walagent.agent.untrusted import marker
+from walagent.errors import LeaseLostError
+from walagent.message import Json
+from walagent.moves import Connection, End, Kind
+from walagent.run import RunSpec, RunState, Step, StepKind
+from walagent.runs.toolbox import Toolbox
+from walagent.store import tool_calls, turns
+from walagent.store.connections import Pool
+from walagent.thread import ThreadView
+
+_TOKENS = 24_000  # of the events in a prompt
+_BYTES = 4  # of a token
+_CORRECTIONS = 3
+# An event as the condition of an attachment sees it.
+_NEW = (
+    "tenant text, thread_id uuid, number bigint, id uuid, type text, author name, data jsonb,"
+    " run_id bigint, created_at timestamptz"
+)
+_ANY = (
+    "select coalesce(bool_or(case when ({condition}) then true else false end), false)::text"
+    " from jsonb_to_recordset($1) as new ({columns})"
+    " cross join lateral jsonb_to_record('{{}}') as old ({columns})"
+)
+_CALL = "select {function}(($1 ->> 'thread')::uuid, ($1 ->> 'seen')::bigint)::text"
+_ASLEEP = "the wake rule does not hold now"
+
+
+def turn_kind(pool: Pool, toolbox: Toolbox, secret: bytes) -> Kind:
+    """Create the kind `turn`.
+
+    Args:
+        secret: agent_internal.secret, which the markers of data blocks are derived from.
+    """
+    turn = _Turns(pool, toolbox, secret)
+    return Kind(TurnDecider(), toolbox, opens=turn.open, on_end=turn.end)
+
+
+class _Turns:
+    def __init__(self, pool: Pool, toolbox: Toolbox, secret: bytes) -> None:
+        self._pool = pool
+        self._calls = toolbox.calls
+        self._secret = secret
+
+    async def open(self, run: RunSpec) -> RunSpec | End:
+        """Ask the wake rule on fresh rows, render the context, and record both as a step."""
+        run = replace(
+            run,
+            agent=replace(
+                run.agent, limits=replace(run.agent.limits, max_corrections=_CORRECTIONS)
+            ),
+        )
+        if run.claim.steps:
+            return run
+        how = run.turns or {}
+        size = int(how.get("max_context_tokens", _TOKENS)) * _BYTES
+        async with self._pool.connection() as conn:
+            view = ThreadView.from_json(await turns.look(conn, run.claim, size))
+        if view is None or view.seen is None:
+            return _skipped(f'agent "{run.agent.name}" is not a member of the thread')
+        if not await self._is_woken(run, how, view):
+            return _skipped(_ASLEEP, view.last)
+        content: dict[str, Json] = {
+            "turn": {
+                "context": await self._context(run, how, view),
+                "instructions": list(view.instructions),
+                "seen": view.seen,
+                "upto": view.last,
+            }
+        }
+        async with self._pool.connection() as conn:
+            refusal = await turns.begin(conn, run.claim, content)
+        if refusal == "paused":
+            raise LeaseLostError(f"run {run.run_id} waits until its thread is resumed")
+        if refusal is not None:
+            return _skipped(refusal)
+        begun = Step(0, StepKind.NOTE, content)
+        return replace(run, claim=replace(run.claim, steps=(begun,)))
+
+    async def end(self, conn: Connection, run: RunSpec, steps: Sequence[Step], end: End) -> None:
+        """Post the answer, and store what the agent has seen."""
+        seen = end.about.get("seen")
+        if end.state is RunState.SUCCEEDED:
+            await turns.end(conn, run.claim, _answer(steps), pinned_of(steps)["upto"])
+        elif seen is not None:
+            await turns.end(conn, run.claim, None, int(str(seen)))
+
+    async def _is_woken(self, run: RunSpec, how: Mapping[str, Any], view: ThreadView) -> bool:
+        condition, function = how.get("condition"), how.get("wake_function")
+        if condition is None and function is None:
+            return any(event.type == "text" and not event.is_by_agent for event in view.new)
+        if condition is not None:
+            text = _ANY.format(condition=condition, columns=_NEW)
+            if await self._read(run, text, _rows(view, run)) != "true":
+                return False
+        return function is None or await self._asked(run, str(function), view) == "true"
+
+    async def _context(self, run: RunSpec, how: Mapping[str, Any], view: ThreadView) -> str:
+        if (function := how.get("context")) is not None:
+            return await self._asked(run, str(function), view) or ""
+        if how.get("format") == "burn":
+            return render_burn(view)
+        return render_json(view, marker(self._secret, run.run_id))
+
+    async def _asked(self, run: RunSpec, function: str, view: ThreadView) -> str | None:
+        """Call a function of the attachment."""
+        text = _CALL.format(function=function.removeprefix("sql:"))
+        return await self._read(run, text, {"thread": view.id, "seen": view.seen})
+
+    async def _read(self, run: RunSpec, text: str, arguments: Json) -> str | None:
+        async with self._calls.connection() as conn:
+            role = run.authority.run_as
+            for _ in range(2):
+                try:
+                    return await tool_calls.read_for(conn, run.claim, role, text, arguments)
+                except Error as error:
+                    if error.sqlstate != tool_calls.TRAMPOLINE_LOST:
+                        raise
+                    async with self._pool.connection() as own:
+                        await tool_calls.make_trampoline(own, role)
+        raise AssertionError("a trampoline that was just made is there")
+
+
+def _rows(view: ThreadView, run: RunSpec) -> list[dict[str, Json]]:
+    """The events that the agent has not seen, as rows of agent.event."""
+    tenant = run.claim.change["new"]["tenant"]
+    return [
+        {
+            "tenant": tenant,
+            "thread_id": view.id,
+            "number": event.number,
+            "id": event.id,
+            "type": event.type,
+            "author": event.author,
+            "data": orjson.loads(orjson.dumps(event.data, default=str)),
+            "run_id": event.run_id,
+            "created_at": event.created_at,
+        }
+        for event in view.new
+    ]
+
+
+def _skipped(reason: str, seen: int | None = None) -> End:
+    return End(RunState.SKIPPED, reason=reason, about={} if seen is None else {"seen": seen})
+
+
+def _answer(steps: Sequence[Step]) -> str | None:
+    """The text of the last reply, if it is one; beside a call, it is not addressed to anyone."""
+    last = next((s for s in reversed(since_retry(steps)) if s.kind is StepKind.REPLY), None)
+    reply = None if last is None else reply_from_json(last.content)
+    if reply is None or reply.calls or not reply.text.strip():
+        return None
+    return reply.text.strip()
