@@ -472,6 +472,7 @@ SIGNED = (
     "open_step(%(request)s, %(signature)s)",
     "execute_as(%(request)s, %(signature)s)",
     "close_step(%(request)s, %(signature)s)",
+    "decide_policy(%(request)s, %(signature)s)",
 )
 
 
@@ -508,6 +509,7 @@ async def test_what_is_signed_is_all_that_each_role_can_call(conn: AsyncConnecti
     assert await column(conn, granted) == [
         "agent_signed.call_tool(text,bytea)",
         "agent_signed.close_step(text,bytea)",
+        "agent_signed.decide_policy(text,bytea)",
         "agent_signed.execute_as(text,bytea)",
         "agent_signed.open_step(text,bytea)",
         "agent_signed.read_as(text,bytea,text[])",
