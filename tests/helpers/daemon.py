@@ -24,6 +24,7 @@ from walagent.intake.settings import IntakeSettings
 from walagent.message import Json
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
+from walagent.runs.builtin_tools import Services
 from walagent.runs.resources import Resources
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
@@ -182,6 +183,7 @@ async def daemon(
     python: Iterable[PythonTool] = (),
     servers: Servers | None = None,
     http: Servers | None = None,
+    services: Services | None = None,
     parts: tuple[str, ...] = ("worker", "reader"),
     login: str = "",
     plugin: str = "pgoutput",
@@ -194,6 +196,7 @@ async def daemon(
         python: tools written in Python; they are registered.
         servers: MCP servers, whose tools are registered already.
         http: calls tools over HTTP.
+        services: what built-in tools use.
         parts: what to start at once.
         login: a connection string for both, where it is not the superuser's.
         settings: of the worker.
@@ -207,7 +210,7 @@ async def daemon(
         open_pool(login or dsn, size=10, application="walagent test") as pool,
         open_tool_connections(pool, lambda: login or dsn) as calls,
     ):
-        toolbox = Toolbox(calls, found, servers=servers, http=http)
+        toolbox = Toolbox(calls, found, servers=servers, http=http, services=services)
         shop = agent_resources(pool, toolbox, models.__getitem__, key)
         made = Daemon(conn, dsn, shop, login=login or dsn, plugin=plugin)
         try:

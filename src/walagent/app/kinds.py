@@ -11,6 +11,7 @@ from walagent.matching.document import SizeLimits
 from walagent.moves import End, Kind
 from walagent.run import RunSpec
 from walagent.runs.agent_kind import agent_kind
+from walagent.runs.embedding_kind import embedding_kind
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.turn_kind import turn_kind
 from walagent.store.connections import Pool
@@ -45,9 +46,14 @@ def _agent(parts: Parts) -> Kind:
     return agent_kind(parts.pool, parts.toolbox, parts.secret, evaluate)
 
 
+def _embedding(parts: Parts) -> Kind:
+    return embedding_kind(parts.pool, parts.toolbox.services.embedder)
+
+
 _KINDS: Mapping[str, Callable[[Parts], Kind]] = {
     "agent": _agent,
     "turn": lambda parts: turn_kind(parts.pool, parts.toolbox, parts.secret),
+    "embedding": _embedding,
 }
 
 

@@ -21,6 +21,7 @@ from walagent.app.http_tools import http_tools
 from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
+from walagent.app.tool_services import tool_services
 from walagent.backoff import pause_after
 from walagent.concurrency import Periodic, first_of
 from walagent.config import Config, McpServerEntry
@@ -97,7 +98,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         _signals() as signals,
     ):
         http = http_tools(config, Environment.of_process())
-        toolbox = Toolbox(calls, found, _reading(config), clients, http)
+        toolbox = Toolbox(calls, found, _reading(config), clients, http, tool_services(config))
         resources = agent_resources(
             pool, toolbox, models, key, _size_limits(config), tools_dsn=logins.tools_dsn
         )

@@ -25,6 +25,7 @@ from walagent.config.sections import (
     Replication,
     Retention,
     Sync,
+    Retrieval,
     ToolSettings,
     Workers,
 )
@@ -45,6 +46,7 @@ class Config(Part):
     embedded: Embedded = Embedded()
     tools: ToolSettings = ToolSettings()
     ask: AskSettings = AskSettings()
+    retrieval: Retrieval = Retrieval()
     mcp_servers: dict[Name, McpServerEntry] = Field(default_factory=dict)
     """MCP servers by name; their tools are available to agents."""
     http_tools: dict[Annotated[str, Field(pattern=f"^{TOOL_NAME}$")], HttpToolEntry] = Field(

@@ -157,6 +157,14 @@ class AskSettings(Part):
     """Web search; see `ask.search`."""
 
 
+class Retrieval(Part):
+    """How memories and documents are found."""
+
+    vectors: bool = False
+    """Also find them by meaning: embed them, and what is searched for, with the embedded model;
+    requires `walagent[local]`."""
+
+
 class Http(Part):
     """Health checks and metrics."""
 

@@ -39,6 +39,7 @@ from walagent.message import Json, ToolCall
 from walagent.moves import Call, RunLog
 from walagent.run import RunSpec, StepKind
 from walagent.runs.awake_timeout import awake_for
+from walagent.runs.builtin_tools import Services
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
 from walagent.runs.tool_slots import Gate
 from walagent.store import builtins, runs, tool_calls
@@ -69,6 +70,7 @@ class Toolbox:
         reading: ReadLimits = LIMITS,
         servers: Servers | None = None,
         http: Servers | None = None,
+        services: Services | None = None,
     ) -> None:
         """Take what tools need.
 
@@ -78,7 +80,9 @@ class Toolbox:
             reading: limits of statements that models write.
             servers: of MCP.
             http: calls tools over HTTP.
+            services: what built-in tools use.
         """
+        self.services = services or Services()
         self._pool: Pool = calls.worker
         self.calls = calls
         self._python = python
@@ -133,12 +137,13 @@ class Toolbox:
     async def _builtin_call(self, work: "_Work") -> NewStep:
         """Execute a built-in tool as the agent of the run, and record its result."""
         claim, name = work.run.claim, work.tool.target
+        arguments = await self.services.with_embedding(work.tool, work.arguments)
         async with self._within(work, self._pool.connection()) as conn, conn.transaction():
             _check_fits(conn, work.arguments)
             faults.hit("tool.started")
             try:
                 async with conn.transaction(), builtins.acting(conn, claim):
-                    result = await builtins.call(conn, claim, name, work.arguments)
+                    result = await builtins.call(conn, claim, name, arguments)
             except Error as error:
                 if is_passing(error) or (error.sqlstate or "") in builtins.FENCED:
                     raise

@@ -18,6 +18,7 @@ Connection = AsyncConnection[Any]
 _FUNCTIONS: Final = {
     "remember": b"select agent_internal.builtin_remember(%(run)s, %(arguments)s::jsonb)",
     "recall": b"select agent_internal.builtin_recall(%(run)s, %(arguments)s::jsonb)",
+    "retrieve": b"select agent_internal.builtin_retrieve(%(run)s, %(arguments)s::jsonb)",
     "post_event": b"select agent_internal.builtin_post_event(%(run)s, %(arguments)s::jsonb)",
 }
 

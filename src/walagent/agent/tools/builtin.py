@@ -23,6 +23,9 @@ def show_result(name: str, result: Json, run_id: int) -> str:
     match name:
         case "recall":
             return recalled(result, run_id)
+        case "retrieve":
+            empty = "no document fits"
+            return data_block("document", result, run_id) if result else empty
         case "remember":
             return f"remembered as {result['id']}"
         case "post_event":
