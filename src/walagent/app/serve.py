@@ -98,7 +98,10 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         _signals() as signals,
     ):
         http = http_tools(config, Environment.of_process())
-        toolbox = Toolbox(calls, found, _reading(config), clients, http, tool_services(config))
+        services = tool_services(config)
+        toolbox = Toolbox(
+            calls, found, _reading(config), servers=clients, http=http, services=services
+        )
         resources = agent_resources(
             pool, toolbox, models, key, _size_limits(config), tools_dsn=logins.tools_dsn
         )

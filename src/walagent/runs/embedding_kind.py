@@ -59,6 +59,7 @@ class EmbeddingDecider:
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
         """Cut, embed until there is nothing left, end."""
+        del run  # all runs are alike
         done: list[dict[str, Json]] = [
             orjson.loads(step.content["content"]) for step in steps if step.kind is StepKind.RESULT
         ]
@@ -110,21 +111,30 @@ class _Actor:
         async with self.pool.connection() as conn:
             chunks = await documents.chunks_to_embed(conn, document, version, after, _AT_ONCE)
         result: dict[str, Json] = {"after": chunks[-1][0]} if chunks else {"end": True}
-        named, vectors = self.embedder, dict[int, Sequence[float]]()
+        vectors = dict[int, Sequence[float]]()
         try:
-            if named is None:
-                raise PreconditionError("this worker has no embedder (retrieval.vectors)")
-            found = await named.embed([text for _, text in chunks])
-            vectors = {number: one.vector for (number, _), one in zip(chunks, found, strict=True)}
+            vectors = await self._vectors(chunks)
         except PreconditionError as error:
             result = {"unavailable": str(error)}
         faults.hit("tool.done")
         async with self.pool.connection() as conn, conn.transaction():
-            if vectors and named is not None:
-                await documents.store_embeddings(conn, document, version, named.name, vectors)
+            if vectors and self.embedder is not None:
+                name = self.embedder.name
+                await documents.store_embeddings(conn, document, version, name, vectors)
             step = _result(call, seq, result)
             await runs.record_step(conn, run.claim, step)
         return step
+
+    async def _vectors(self, chunks: Sequence[tuple[int, str]]) -> dict[int, Sequence[float]]:
+        """Embed chunks.
+
+        Raises:
+            PreconditionError: this worker cannot.
+        """
+        if self.embedder is None:
+            raise PreconditionError("this worker has no embedder (retrieval.vectors)")
+        found = await self.embedder.embed([text for _, text in chunks])
+        return {number: one.vector for (number, _), one in zip(chunks, found, strict=True)}
 
 
 def _result(call: Call, seq: int, result: Json) -> NewStep:

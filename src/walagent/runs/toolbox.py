@@ -63,11 +63,12 @@ _MOST_TEXT = 65_536  # characters of a result that are kept
 class Toolbox:
     """Executes the calls of runs.  Each method records its steps and returns them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the kinds of tools need
         self,
         calls: ToolConnections,
         python: Mapping[str, PythonTool],
         reading: ReadLimits = LIMITS,
+        *,
         servers: Servers | None = None,
         http: Servers | None = None,
         services: Services | None = None,

@@ -199,7 +199,8 @@ async def test_the_queue_of_a_tenant_has_a_limit(conn: AsyncConnection, dsn: str
     await run_all(conn, "insert into agent.embedding_setting (max_queue) values (2)")
     await run_all(
         conn,
-        "insert into agent.document (title, body) select 't' || n, 'cat' from generate_series(1, 9) n",
+        "insert into agent.document (title, body)"
+        " select 't' || n, 'cat' from generate_series(1, 9) n",
     )
     assert await value(conn, "select count(*) from agent.run") == 2
     async with daemon(conn, dsn, services=SERVICES, parts=("worker",)):
@@ -312,7 +313,7 @@ async def test_tenants_do_not_share_documents(conn: AsyncConnection) -> None:
             assert await found(ann, "secret") == ["secret a"]
             assert await retrieved(ann, "secret") == ["secret a"]
             assert await column(ann, "select title from agent.document") == ["secret a"]
-            linked = "insert into agent.document_link (from_id, to_id, relation) values (%s, %s, 'related')"
+            linked = "insert into agent.document_link values (default, %s, %s, 'related')"
             await refused(ann, linked, ids["a"], ids["b"], state="23503")
             forged = "insert into agent.document (tenant, title, body) values ('b', 'x', 'x')"
             await refused(ann, forged, state="42501")
