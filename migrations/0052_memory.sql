@@ -121,6 +121,14 @@ create function agent_internal.any_word(_text text)
 as $$ select string_agg(quote_literal(lexeme), ' | ')::tsquery from unnest(to_tsvector('english', _text)) $$;
 comment on function agent_internal.any_word(text) is 'A query for any of the words of a text';
 
+create table agent_internal.memory_lock (
+    tenant text collate "C",
+    agent  name,
+    primary key (tenant, agent)
+);
+revoke all on agent_internal.memory_lock from public;
+comment on table agent_internal.memory_lock is 'A row for each agent with memories, locked while one is stored';
+
 -- Store a memory: merged with an equal one, superseding another one of its key.  One at a time for each agent.
 --
 -- Raises WA024 if it would replace what a person stored, or reuse its key.
@@ -133,7 +141,8 @@ as $$
 declare
     _old agent.memory;
 begin
-    perform pg_advisory_xact_lock(hashtextextended(format('walagent memory %s %s', _new.tenant, _new.agent), 0));
+    insert into agent_internal.memory_lock (tenant, agent) values (_new.tenant, _new.agent) on conflict do nothing;
+    perform from agent_internal.memory_lock l where l.tenant = _new.tenant and l.agent = _new.agent for no key update;
     select * into _old from agent.memory m
      where m.tenant = _new.tenant and m.agent = _new.agent and m.kind = _new.kind and m.key is not distinct from _new.key
        and (_new.key is not null or jsonb_hash_extended(m.value, 0) = jsonb_hash_extended(_new.value, 0) and m.value = _new.value)

@@ -24,8 +24,8 @@ from walagent.config.sections import (
     McpServerEntry,
     Replication,
     Retention,
-    Sync,
     Retrieval,
+    Sync,
     ToolSettings,
     Workers,
 )
