@@ -461,7 +461,8 @@ create function agent_internal.scope_of(_run bigint, out tenant text, out agent 
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    select coalesce(to_jsonb(r) ->> 'tenant', 'default'), v.definition ->> 'agent',
+    select coalesce(case when r.kind = 'turn' then r.change #>> '{new,tenant}' end, to_jsonb(r) ->> 'tenant', 'default'),
+           coalesce(case when r.kind = 'turn' then r.principal end, v.definition ->> 'agent'),
            case when r.change ->> 'schema' = 'agent' and r.change ->> 'table' = 'event'
                 then (r.change #>> '{new,thread_id}')::uuid end
       into tenant, agent, thread_id
