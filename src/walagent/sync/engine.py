@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from psycopg import AsyncConnection, Error, sql
+from psycopg import AsyncConnection, Error
 
 from walagent import pgtypes
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece
@@ -28,7 +28,8 @@ from walagent.replication.sinks import Table, Want
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.sync.definition import Definition
-from walagent.sync.expression import columns_of
+from walagent.sync.evaluate import evaluate
+from walagent.sync.expression import columns_of, quote_name, quote_text
 from walagent.sync.log import CHUNK_BYTES
 from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
@@ -110,6 +111,7 @@ class ShapeEngine:
         self._seen = 0  # commit LSN of the last transaction
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
+        self._evaluator: AsyncConnection[Any] | None = None
         self.position = 0  # up to where the stream was followed: the end of a commit, or idle WAL
 
     async def run(self) -> None:
@@ -173,10 +175,6 @@ class ShapeEngine:
             return shape
         where = definition.where
         predicate = None if where is None else compile_where(where, table)
-        if where is not None and predicate is None:
-            raise ShapeRefusedError(
-                400, "Invalid request", {"where": ["this expression is not supported yet"]}
-            )
         shape = Shape(definition, table, predicate, self._limits.log_bytes)
         self._shapes[definition] = shape
         name = (table.schema, table.name)
@@ -220,7 +218,7 @@ class ShapeEngine:
             return
         for transaction in missed:
             if not visible.has(transaction.begin.xid):
-                await self._apply(shape, transaction)
+                await self._apply([shape], transaction)
         if not shape.ended:
             shape.ready.set_result(None)
 
@@ -308,11 +306,7 @@ class ShapeEngine:
             for name in dict.fromkeys(
                 (c.relation.schema, c.relation.name) for c in transaction.changes
             ):
-                for shape in list(self._by_table.get(name, ())):
-                    if (waiting := self._starting.get(shape)) is not None:
-                        waiting.append(transaction)
-                    else:
-                        await self._apply_or_drop(shape, transaction)
+                await self._deliver(name, transaction)
         self.position = max(self.position, int(commit.end_lsn))
 
     def _remember(self, transaction: _Transaction) -> None:
@@ -324,55 +318,98 @@ class ShapeEngine:
         ):
             self._ring_weight -= self._ring.popleft().weight
 
-    async def _apply_or_drop(self, shape: Shape, transaction: _Transaction) -> None:
-        """Add a transaction to a shape; an error ends the shape, not the stream of the others."""
+    async def _deliver(self, name: Table, transaction: _Transaction) -> None:
+        """Give a transaction to the shapes of a table; to those last that PostgreSQL evaluates."""
+        asked = list[Shape]()
+        for shape in list(self._by_table.get(name, ())):
+            if (waiting := self._starting.get(shape)) is not None:
+                waiting.append(transaction)
+            elif shape.is_evaluated_by_postgresql:
+                asked.append(shape)
+            else:
+                await self._apply([shape], transaction)
+        if asked:
+            await self._apply(asked, transaction)
+
+    async def _apply(self, shapes: Sequence[Shape], transaction: _Transaction) -> None:
+        """Add what a transaction changed to the logs of shapes of one table.
+
+        An error ends these shapes, whose clients fetch again, and not the stream of the others.
+        """
         try:
-            await self._apply(shape, transaction)
-        except Exception as error:  # noqa: BLE001 - its clients fetch again
-            log.error("sync.shape_failed", table=shape.table.name, error=error)
-            self.drop(shape)
-
-    async def _apply(self, shape: Shape, transaction: _Transaction) -> None:
-        """Add what a transaction changed to the log of a shape, or end the shape."""
-        found: list[ShapeChange] = []
-        name = (shape.table.schema, shape.table.name)
-        for change in transaction.changes:
-            if (change.relation.schema, change.relation.name) != name:
-                continue
-            if change.op is Op.TRUNCATE or _has_changed(shape.table, change):
+            await self._append(shapes, transaction)
+        except Exception as error:  # noqa: BLE001 - see above
+            log.error("sync.shape_failed", table=shapes[0].table.name, error=error)
+            for shape in shapes:
                 self.drop(shape)
-                return
-            new = None if change.new is None else shape.table.texts(change.new)
-            if new is not None and await self._is_incomplete(shape, change):
-                new = await self._complete(shape.table, new)
-                if new is None:
-                    continue  # deleted since: a later transaction says so
-            found += shape.changes_of(change, new)
-        if not shape.append(int(transaction.begin.commit_lsn), self._txids(transaction), found):
-            self.drop(shape)
 
-    @staticmethod
-    async def _is_incomplete(shape: Shape, change: Change) -> bool:
-        where = shape.definition.where
-        return where is not None and lacks(
-            change, frozenset(columns_of(where)) | frozenset(shape.columns)
-        )
+    async def _append(self, shapes: Sequence[Shape], transaction: _Transaction) -> None:
+        table, where = shapes[0].table, shapes[0].definition.where
+        changes = [
+            change
+            for change in transaction.changes
+            if (change.relation.schema, change.relation.name) == (table.schema, table.name)
+        ]
+        if any(change.op is Op.TRUNCATE or _has_changed(table, change) for change in changes):
+            for shape in shapes:
+                self.drop(shape)
+            return
+        needed = frozenset[str]() if where is None else frozenset(c.name for c in table.columns)
+        images = [await self._image(table, change, needed) for change in changes]
+        verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
+        if shapes[0].is_evaluated_by_postgresql:
+            verdicts = await self._evaluate(table, shapes, images)
+        for shape, matches in zip(shapes, verdicts, strict=True):
+            found: list[ShapeChange] = []
+            for change, new, match in zip(changes, images, matches, strict=True):
+                if new is not None or change.new is None:
+                    found += shape.changes_of(change, new, matches=match)
+            lsn = int(transaction.begin.commit_lsn)
+            if not shape.append(lsn, self._txids(transaction), found):
+                self.drop(shape)
+
+    async def _image(
+        self, table: ShapeTable, change: Change, needed: frozenset[str]
+    ) -> dict[str, str | None] | None:
+        """Return the texts of a new row, with all of *needed*; None: there is none, or no more."""
+        if change.new is None:
+            return None
+        new = table.texts(change.new)
+        return await self._complete(table, new) if lacks(change, needed) else new
 
     async def _complete(
         self, table: ShapeTable, new: dict[str, str | None]
     ) -> dict[str, str | None] | None:
         """Read the row as it is now; what changed since, a later transaction changes again."""
         names = [column.name for column in table.columns]
-        condition = sql.SQL(" and ").join(
-            sql.SQL("{} = {}").format(sql.Identifier(name), new[name]) for name in table.key
+        condition = " and ".join(
+            f"{quote_name(name)} = {quote_text(new[name] or '')}" for name in table.key
         )
-        query = sql.SQL("{} where {}").format(sql.SQL(select(table, names, None)), condition)  # type: ignore[arg-type]
+        query = f"{select(table, names, None)} where {condition}"
+        found: list[list[str | None]] = []
         with translating():
             async with await self.connect() as conn:
-                async for rows in copy_rows(conn, query.as_string(conn)):
-                    for row in rows:
-                        return dict(zip(names, row, strict=True)) | new
-        return None
+                async for rows in copy_rows(conn, query):
+                    found += rows
+        # Deleted since: a later transaction says so.
+        return {**dict(zip(names, found[0], strict=True)), **new} if found else None
+
+    async def _evaluate(
+        self,
+        table: ShapeTable,
+        shapes: Sequence[Shape],
+        images: Sequence[dict[str, str | None] | None],
+    ) -> Sequence[Sequence[bool | None]]:
+        """Let PostgreSQL evaluate the conditions of shapes on new rows."""
+        conditions = [shape.definition.where for shape in shapes]
+        rows = [image or {} for image in images]
+        with translating():
+            if self._evaluator is None or self._evaluator.closed:
+                self._evaluator = await self.connect()
+                await self._evaluator.execute("set search_path = pg_catalog")
+            return await evaluate(
+                self._evaluator, table, [where for where in conditions if where is not None], rows
+            )
 
     def _txids(self, transaction: _Transaction) -> Sequence[int]:
         """Return the transaction's ID in 32 and, if it differs, in 64 bits."""
@@ -386,6 +423,8 @@ class ShapeEngine:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        if self._evaluator is not None:
+            await self._evaluator.close()
         self.drop_all("the process stops")
 
 

@@ -22,7 +22,7 @@ class Shape:
     """A shape and its log.
 
     Args:
-        predicate: whether a row belongs to it; None: every row does.
+        predicate: whether a row belongs to it; None: every row does, or PostgreSQL says which.
         limit: bytes of its log.
     """
 
@@ -40,7 +40,7 @@ class Shape:
         self.schema = schema_header(table, self.columns)
         self.predicate = predicate
         # Without the old row, only this shows whether a row was in the shape before its update.
-        self.members: set[str] | None = None if predicate is None else set()
+        self.members: set[str] | None = None if definition.where is None else set()
         self.snapshot: list[bytes] = []  # chunks: messages, joined by commas
         self.log = ShapeLog(limit)
         self.ended = False
@@ -49,6 +49,11 @@ class Shape:
         self._changed = asyncio.Event()
         self._only = frozenset(self.columns)
         self._relation = (table.schema, table.name)
+
+    @property
+    def is_evaluated_by_postgresql(self) -> bool:
+        """Return whether its condition is not compiled."""
+        return self.definition.where is not None and self.predicate is None
 
     @property
     def end(self) -> Offset:
@@ -114,27 +119,25 @@ class Shape:
             self._wake()
         return fits
 
-    def changes_of(self, change: Change, new: Texts | None) -> "list[ShapeChange]":
+    def changes_of(
+        self, change: Change, new: Texts | None, *, matches: bool | None = None
+    ) -> "list[ShapeChange]":
         """Return what a change of the table is in this shape.
 
         Args:
             new: the texts of its new row, complete if the row moves into the shape.
+            matches: whether the new row belongs to it; None: its predicate says so.
         """
         old = None if change.old is None else self.table.texts(change.old)
-        match change.op:
-            case Op.INSERT:
-                return self._inserted(new or {})
-            case Op.DELETE:
-                return self._deleted(old or {})
-            case _:
-                return self._updated(change, old, new or {})
-
-    def _matches(self, row: Texts) -> bool:
-        return self.predicate is None or self.predicate(row) is True
+        if new is None:
+            return self._deleted(old or {})
+        if matches is None:
+            matches = self.predicate is None or self.predicate(new) is True
+        if change.op is Op.INSERT:
+            return self._inserted(new) if matches else []
+        return self._updated(change, old, new, matches=matches)
 
     def _inserted(self, new: Texts) -> "list[ShapeChange]":
-        if not self._matches(new):
-            return []
         key = self.table.key_of(new)
         if self.members is not None:
             self.members.add(key)
@@ -148,20 +151,21 @@ class Shape:
             self.members.discard(key)
         return [ShapeChange("delete", key, self._left(old))]
 
-    def _updated(self, change: Change, old: Texts | None, new: Texts) -> "list[ShapeChange]":
+    def _updated(
+        self, change: Change, old: Texts | None, new: Texts, *, matches: bool
+    ) -> "list[ShapeChange]":
         key = self.table.key_of(new)
         before = key if old is None else self.table.key_of({**new, **old})
         was = self.members is None or before in self.members
-        now = self._matches(new)
         if self.members is not None:
             if was:
                 self.members.discard(before)
-            if now:
+            if matches:
                 self.members.add(key)
         if not was:
-            return [ShapeChange("insert", key, self._shown(new))] if now else []
+            return [ShapeChange("insert", key, self._shown(new))] if matches else []
         gone = {name: (old or new).get(name, new.get(name)) for name in self.table.key}
-        if not now:
+        if not matches:
             return [ShapeChange("delete", before, self._left({**gone, **(old or {})}))]
         if before != key:
             return [

@@ -25,6 +25,7 @@ select a.attname, t.oid::int8, coalesce(e.typname, t.typname),
        case when e.oid is null then 0 else greatest(a.attndims, 1) end,
        a.attnotnull, array_position(i.indkey::int2[], a.attnum) - array_lower(i.indkey::int2[], 1),
        a.atttypmod, coalesce(e.typtype, t.typtype) = 'e', coalesce(l.collisdeterministic, true),
+       pg_catalog.format_type(a.atttypid, a.atttypmod),
        a.attgenerated <> ''
        and (a.attgenerated = 'v' or current_setting('server_version_num')::int < 180000)
   from pg_catalog.pg_attribute a
@@ -56,6 +57,7 @@ class ShapeColumn:
     typmod: int
     is_enum: bool
     is_deterministic: bool  # equal means the same bytes
+    sql_type: str  # with its schema, if it is not built in
 
     @property
     def schema(self) -> Mapping[str, Json]:
@@ -216,5 +218,5 @@ async def read_table(conn: AsyncConnection[Any], schema: str, name: str) -> Shap
         raise NoSuchTableError(f"{schema}.{name}")
     oid, schema, name, _, has_policies, identity, _ = row
     cursor = await conn.execute(_COLUMNS, (oid,))
-    columns = [ShapeColumn(*found[:9]) for found in await cursor.fetchall() if not found[9]]
+    columns = [ShapeColumn(*found[:10]) for found in await cursor.fetchall() if not found[10]]
     return ShapeTable(oid, schema, name, tuple(columns), has_policies, identity)

@@ -112,6 +112,59 @@ async def test_a_where_clause_follows_rows_in_and_out(
         await client.until(await select(conn, "n > 10 and done"))
 
 
+CONDITIONS = (
+    "title ilike 'a%' or n + 1 > 10",
+    "price between 1 and 2 and at > '2026-01-01'",
+    "tags && array['x', 'y'] and not coalesce(done, false)",
+    "lower(title) || '%' = 'a%'",
+    "weight::numeric % 2 = 1",
+)
+
+
+async def test_postgresql_evaluates_what_is_not_compiled(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """Several shapes in one query, on rows that move in and out."""
+    clients = [Follower(served, table="item", where=condition) for condition in CONDITIONS]
+    for client in clients:
+        await client.catch_up()
+    await run_all(
+        conn,
+        """
+        insert into item (id, title, n, price, at, tags, weight, done)
+        select g, (array['a', 'Ab', 'b', null])[1 + g % 4], g, g / 10.0,
+               '2026-01-01'::timestamptz + (g - 10) * interval '1 day',
+               array[(array['x', 'z'])[1 + g % 2]], g, g % 3 = 0
+          from generate_series(1, 40) g
+        """,
+    )
+    for change in (
+        "update item set title = 'a', n = 0 where id % 5 = 0",
+        "update item set price = 1.5, tags = '{y}', done = true where id % 7 = 0",
+        "update item set id = id + 100, weight = 3 where id % 3 = 0",
+        "delete from item where id % 2 = 0",
+    ):
+        await run_all(conn, change)
+        for client, condition in zip(clients, CONDITIONS, strict=True):
+            await client.until(await select(conn, condition))
+    assert [client.refetches for client in clients] == [0] * len(clients)
+
+
+async def test_a_large_value_that_did_not_change_is_read_again(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """The stream leaves it out: a row that moves in has it, one that stays keeps it."""
+    whole, part = Follower(served, table="item"), Follower(served, table="item", where="n > 5")
+    await run_all(conn, "alter table item alter title set storage external")
+    await conn.execute("insert into item (id, title, n) values (1, repeat('x', 20000), 1)")
+    for client in (whole, part):
+        await client.catch_up()
+    for n in (6, 7, 1):
+        await run_all(conn, f"update item set n = {n}")
+        await whole.until(await select(conn))
+        await part.until(await select(conn, "n > 5"))
+
+
 async def test_random_transactions_end_as_the_table(
     conn: AsyncConnection, dsn: str, served: Served
 ) -> None:
