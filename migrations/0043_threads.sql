@@ -477,7 +477,7 @@ begin
     end if;
     insert into agent.member as m (tenant, thread_id, principal, role)
     values (_new.tenant, add_member.thread, _new.name, add_member.role)
-    on conflict (tenant, thread_id, principal) do update set role = excluded.role where m.role <> excluded.role;
+    on conflict on constraint member_pkey do update set role = excluded.role where m.role <> excluded.role;
 end;
 $$;
 comment on function agent.add_member(uuid, name, text) is 'Add a person or an agent to a thread, or change its role';

@@ -539,3 +539,137 @@ revoke all on all functions in schema agent, agent_internal from public;
 select agent_internal.permit('developer',
     'execute on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name), '
     'agent_internal.checked_turns(agent.attachment), agent_internal.turn_function(text, text, name, text)');
+
+-- Facts.  They are stored by people and by tools of agents, in threads that the caller is a member of.
+
+-- Raise WA019 unless a principal is a member of the thread, and the event is one of it.
+create function agent_internal.check_fact(_me agent.member, _subject name, _source uuid)
+    returns void
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not exists (select from agent.member m where (m.tenant, m.thread_id, m.principal) = (_me.tenant, _me.thread_id, _subject)) then
+        raise exception 'subject "%" is not a member of the thread', _subject using errcode = 'WA019';
+    elsif _source is not null and not exists (select from agent.event e
+                                               where e.tenant = _me.tenant and e.id = _source and e.thread_id = _me.thread_id) then
+        raise exception 'source event % is not in the thread', _source using errcode = 'WA019';
+    end if;
+end;
+$$;
+comment on function agent_internal.check_fact(agent.member, name, uuid) is 'Check subject and source of a fact';
+
+-- Store a fact.  If the thread has it already, it becomes as certain as the more certain of both.
+create function agent.add_fact(
+    thread uuid, subject name, predicate text, object text, category text default 'general', confidence numeric default 0.8,
+    source_event uuid default null, disputed boolean default false
+)
+    returns uuid
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant agent.member := agent_internal.membership(add_fact.thread);
+    _id uuid;
+begin
+    perform agent_internal.check_fact(_me, add_fact.subject, add_fact.source_event);
+    if add_fact.confidence is null or add_fact.confidence <= 0 or add_fact.confidence > 1 then
+        raise exception 'invalid confidence %: expected above 0 and up to 1', add_fact.confidence using errcode = 'WA019';
+    end if;
+    perform from agent.thread t where t.tenant = _me.tenant and t.id = _me.thread_id for no key update;
+    update agent.fact f
+       set confidence = greatest(f.confidence, add_fact.confidence), disputed = f.disputed or add_fact.disputed
+     where f.tenant = _me.tenant and f.thread_id = _me.thread_id and f.subject = add_fact.subject
+       and (lower(f.predicate), lower(f.object)) = (lower(add_fact.predicate), lower(add_fact.object))
+       and f.superseded_by is null and f.retracted_at is null
+    returning f.id into _id;
+    if found then
+        return _id;
+    end if;
+    insert into agent.fact (tenant, thread_id, subject, predicate, object, category, confidence, disputed, source_event)
+    values (_me.tenant, _me.thread_id, add_fact.subject, add_fact.predicate, add_fact.object, add_fact.category,
+            add_fact.confidence, add_fact.disputed, add_fact.source_event)
+    returning id into _id;
+    return _id;
+end;
+$$;
+comment on function agent.add_fact(uuid, name, text, text, text, numeric, uuid, boolean) is 'Store a fact about a member of a thread';
+
+-- A fact of a thread that the caller is a member of, locked; WA019 if it is no longer held.
+create function agent_internal.held_fact(_fact uuid)
+    returns agent.fact
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _found agent.fact;
+begin
+    select * into _found from agent.fact f
+     where f.tenant = agent.current_tenant() and f.id = _fact and f.superseded_by is null and f.retracted_at is null
+       for no key update;
+    if not found then
+        raise exception 'fact % does not exist, or was corrected or retracted', _fact using errcode = 'WA019';
+    end if;
+    perform agent_internal.membership(_found.thread_id);
+    return _found;
+end;
+$$;
+
+-- Replace a fact by its correction, which refers to the event that it follows from.
+create function agent.correct_fact(fact uuid, object text, source_event uuid default null, confidence numeric default null)
+    returns uuid
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _old constant agent.fact := agent_internal.held_fact(correct_fact.fact);
+    _id  uuid;
+begin
+    if lower(_old.object) = lower(correct_fact.object) then
+        return _old.id;
+    end if;
+    _id := agent.add_fact(_old.thread_id, _old.subject, _old.predicate, correct_fact.object, _old.category,
+                          coalesce(correct_fact.confidence, _old.confidence), correct_fact.source_event);
+    update agent.fact f set superseded_by = _id where f.tenant = _old.tenant and f.id = _old.id;
+    return _id;
+end;
+$$;
+comment on function agent.correct_fact(uuid, text, uuid, numeric) is 'Replace a fact by its correction';
+
+create function agent.retract_fact(fact uuid)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _old constant agent.fact := agent_internal.held_fact(retract_fact.fact);
+begin
+    update agent.fact f set retracted_at = agent_internal.now() where f.tenant = _old.tenant and f.id = _old.id;
+end;
+$$;
+comment on function agent.retract_fact(uuid) is 'Withdraw a fact after a denial';
+
+create function agent.dispute_fact(fact uuid, disputed boolean default true)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _old constant agent.fact := agent_internal.held_fact(dispute_fact.fact);
+begin
+    update agent.fact f set disputed = dispute_fact.disputed where f.tenant = _old.tenant and f.id = _old.id;
+end;
+$$;
+comment on function agent.dispute_fact(uuid, boolean) is 'Mark a fact as contradicted, or no longer so';
+
+revoke all on all functions in schema agent, agent_internal from public;
+select agent_internal.permit('member',
+    'execute on function agent.add_fact(uuid, name, text, text, text, numeric, uuid, boolean), '
+    'agent.correct_fact(uuid, text, uuid, numeric), agent.retract_fact(uuid), agent.dispute_fact(uuid, boolean)');
