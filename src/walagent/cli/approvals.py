@@ -122,6 +122,19 @@ def _pending(filters: RunFilter) -> Finder:
     return find
 
 
+@click.command("answer")
+@click.argument("approval", type=int)
+@click.argument("text")
+@where_options
+def answer_(where: Where, approval: int, text: str) -> None:
+    """Answer the question of an agent, by the ID that walagent approvals lists.
+
+    To decline, use walagent reject.
+    """
+    ask(where, lambda conn: operator.answer(conn, approval, text))
+    say(f"answered {approval}")
+
+
 @click.command("resolve")
 @click.argument("run", type=int)
 @click.option("--happened/--did-not-happen", required=True, help="Whether the call took effect.")

@@ -54,7 +54,12 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("approvals", "walagent.cli.approvals", "List pending tool calls, oldest first."),
         Command("approve", "walagent.cli.approvals", "Approve pending tool calls."),
         Command("reject", "walagent.cli.approvals", "Reject pending tool calls."),
+        Command("answer", "walagent.cli.approvals", "Answer the question of an agent."),
         Command("resolve", "walagent.cli.approvals", "Resolve a call whose outcome is unknown."),
+    ),
+    "Knowledge": (
+        Command("memory", "walagent.cli.memory", "List and change what agents remember."),
+        Command("document", "walagent.cli.document", "Add, search and remove documents."),
     ),
     "WAL": (
         Command("tail", "walagent.cli.tail", "Print changes as they are committed."),

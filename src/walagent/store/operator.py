@@ -106,3 +106,10 @@ async def resolve(conn: Connection, run_id: int, *, happened: bool, note: str) -
 async def _call(conn: Connection, statement: LiteralString, /, **arguments: object) -> Any:  # noqa: ANN401 - the function's result
     row = await (await conn.execute(statement, arguments)).fetchone()
     return row[0] if row else None
+
+
+async def answer(conn: Connection, approval: int, text: str) -> None:
+    """Answer the question of an agent."""
+    await conn.execute(
+        "select agent.answer(%(approval)s, %(text)s)", {"approval": approval, "text": text}
+    )

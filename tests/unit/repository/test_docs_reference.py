@@ -138,14 +138,23 @@ def test_every_command_is_documented_with_its_options() -> None:
     assert set(titled) == {f"walagent {c.name}" for c in _commands()}
     for command in _commands():
         text = titled[f"walagent {command.name}"]
-        shown = [p for p in command.params if not getattr(p, "hidden", False)]
+        parameters = list(_parameters(command))
+        shown = [p for p in parameters if not getattr(p, "hidden", False)]
         options = {name for p in shown for name in _names(p)}
         documented = set(_options_in(text))
         assert documented <= options, f"{command.name} has no {documented - options}"
         assert options - shared <= documented, f"{command.name}: {options - shared - documented}"
-        for parameter in command.params:
+        for parameter in parameters:
             if isinstance(parameter, click.Argument):
                 assert parameter.human_readable_name in text, command.name
+
+
+def _parameters(command: click.Command) -> Iterator[click.Parameter]:
+    """Yield the parameters of a command, and of the commands of a group."""
+    yield from command.params
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            yield from one.params
 
 
 def _options_in(text: str) -> Iterator[str]:

@@ -1,0 +1,144 @@
+"""`walagent memory`: what agents remember."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+import click
+
+from walagent.cli.output import json_option, print_json, say
+from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import Screen, column, print_rows
+from walagent.errors import ConfigError
+from walagent.store import memories
+from walagent.store.memories import Connection
+
+_KINDS: Final = click.Choice(["conversation", "working", "episodic", "semantic", "procedural"])
+_COLUMNS: Final = ["id", "agent", "kind", "key", "value", "importance", "trust", "created_at"]
+_SCREEN: Final = Screen([column(name) for name in _COLUMNS])
+
+
+@click.group("memory")
+def memory_() -> None:
+    """List, add, correct and delete what agents remember.
+
+    \b
+      list     memories, the latest first, or those that fit --query
+      show     one memory
+      add      store a memory, which agents cannot replace
+      correct  replace a memory
+      forget   delete memories, or withdraw them
+      prune    delete what is never recalled again
+    """  # noqa: D301 - click's mark for lines that are not wrapped
+
+
+@memory_.command("list")
+@click.option("--agent", help="Only of this agent.")
+@click.option("--kind", type=_KINDS, help="Only of this kind.")
+@click.option("--query", help="Recall what fits these words, best first; requires --agent.")
+@click.option("--all", "dead", is_flag=True, help="Also replaced, withdrawn and expired ones.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@json_option()
+@where_options
+def list_(  # noqa: PLR0913 - an option each
+    where: Where,
+    agent: str | None,
+    kind: str | None,
+    query: str | None,
+    limit: int,
+    *,
+    dead: bool,
+    as_json: bool,
+) -> None:
+    """List memories, the latest first."""
+    if query is not None and agent is None:
+        raise ConfigError("--query requires --agent", hint="An agent recalls only its own.")
+    if query is not None and agent is not None:
+        rows = ask(where, lambda conn: memories.recall(conn, agent, query, kind, limit))
+        columns = ["id", "score", "kind", "key", "value", "trust"]
+        print_rows(rows, columns, as_json=as_json, empty="nothing is remembered about this")
+        return
+    rows = ask(where, lambda conn: memories.list_memories(conn, agent, kind, limit, dead=dead))
+    print_rows(rows, _COLUMNS, as_json=as_json, empty="no memories", screen=_SCREEN)
+
+
+@memory_.command("show")
+@click.argument("memory", type=click.UUID)
+@json_option()
+@where_options
+def show_(where: Where, memory: object, *, as_json: bool) -> None:
+    """Show a memory with all that is known about it."""
+    row = ask(where, lambda conn: memories.show_memory(conn, str(memory)))
+    if row is None:
+        raise ConfigError(f"memory {memory} does not exist")
+    if as_json:
+        print_json(row)
+        return
+    parts = [{"column": name, "value": value} for name, value in row.items() if value is not None]
+    print_rows(parts, ["column", "value"], as_json=False, empty="")
+
+
+@memory_.command("add")
+@click.argument("agent")
+@click.argument("value")
+@click.option("--key", help="Name; another value under it replaces the one before.")
+@click.option("--kind", type=_KINDS, default="semantic", show_default=True)
+@click.option("--about", metavar="PRINCIPAL", help="Principal that it is about.")
+@click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True)
+@click.option("--days", type=click.IntRange(1, 36_500), help="Days until it expires.")
+@where_options
+def add_(  # noqa: PLR0913, PLR0917 - an option each
+    where: Where,
+    agent: str,
+    value: str,
+    key: str | None,
+    kind: str,
+    about: str | None,
+    importance: float,
+    days: int | None,
+) -> None:
+    """Store VALUE, a text, for AGENT; print its ID."""
+    fields = {
+        "key": key,
+        "kind": kind,
+        "about": about,
+        "importance": importance,
+        "expires": None if days is None else timedelta(days=days),
+    }
+    click.echo(ask(where, lambda conn: memories.add_memory(conn, agent, value, fields)))
+
+
+@memory_.command("correct")
+@click.argument("memory", type=click.UUID)
+@click.argument("value")
+@where_options
+def correct_(where: Where, memory: object, value: str) -> None:
+    """Replace a memory by VALUE; print the ID of the new one."""
+    click.echo(ask(where, lambda conn: memories.correct_memory(conn, str(memory), value)))
+
+
+@memory_.command("forget")
+@click.argument("ids", metavar="MEMORY...", type=click.UUID, nargs=-1, required=True)
+@click.option("--retract", is_flag=True, help="Withdraw them: they are kept until they are pruned.")
+@where_options
+def forget_(where: Where, ids: Sequence[object], *, retract: bool) -> None:
+    """Delete memories and what they replaced: all or none."""
+
+    async def forget(conn: Connection) -> None:
+        for memory in map(str, ids):
+            if retract:
+                await memories.retract_memory(conn, memory)
+            elif not await memories.forget_memory(conn, memory):
+                raise ConfigError(f"memory {memory} does not exist")
+
+    ask(where, forget)
+    say(f"{'retracted' if retract else 'deleted'} {len(ids)}")
+
+
+@memory_.command("prune")
+@click.option("--keep", type=click.IntRange(0), default=30, show_default=True, help="Days.")
+@where_options
+def prune_(where: Where, keep: int) -> None:
+    """Delete expired memories, and those replaced or withdrawn more than --keep days ago."""
+    count = ask(where, lambda conn: memories.prune_memories(conn, timedelta(days=keep)))
+    say(f"deleted {count}")
