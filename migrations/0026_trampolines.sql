@@ -269,6 +269,9 @@ begin
     if _call ->> 'transaction' is distinct from agent_internal.transaction_name() then
         raise exception 'the call is signed for another transaction' using errcode = '42501';
     end if;
+    if _call ? 'tenant' then
+        perform agent_internal.assume(_call ->> 'tenant', (_call ->> 'agent')::name);
+    end if;
     if _call ? 'run_as'
        and pg_has_role((_call -> 'worker')::bigint::oid, to_regrole(quote_ident(_call ->> 'run_as')),
                        case when current_setting('server_version_num')::integer < 160000 then 'member' else 'set' end) is not true then
@@ -335,7 +338,6 @@ begin
     select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run;
     perform pg_logical_emit_message(true, 'walagent',
                                     _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
-    perform agent_internal.act_for(_run);
 end;
 $$;
 
@@ -496,9 +498,6 @@ begin
         raise exception 'cannot read in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
     perform set_config('transaction_read_only', 'on', true);
-    if _call ? 'run' then
-        perform agent_internal.act_for((_call -> 'run')::bigint);
-    end if;
     perform set_config(s.key, s.value, true) from jsonb_each_text(nullif(_call -> 'settings', 'null')) s;
     if _relation is not null then
         _sql := agent_internal.bind_relation(_sql, _relation::oid, _call -> 'key');

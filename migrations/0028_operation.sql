@@ -321,9 +321,9 @@ as $$
 begin
     -- As in agent.retry(): until this commits, no run of the same ordering key starts as it is inserted.
     perform agent_internal.prevent_starts();
-    insert into agent.run (reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
+    insert into agent.run (tenant, reason, queue_id, attachment_id, attachment_version, generation, change, key, ordering_key,
                            backfill_key, max_attempts, state, error, finished_at)
-    select 'backfill', n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.change, n.key, n.ordering_key,
+    select coalesce(n.tenant, agent.current_tenant()), 'backfill', n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.change, n.key, n.ordering_key,
            n.key, n.max_attempts, coalesce(n.state, 'pending'), n.error,
            case when agent_internal.is_final(n.state) then agent_internal.now() end
       from jsonb_populate_recordset(null::agent.new_run, _runs) n
@@ -371,10 +371,10 @@ begin
               from jsonb_populate_recordset(null::agent.new_run, _runs) n
              where n.kind is null or not agent_internal.is_absorbed(n.attachment_id, n.ordering_key)
         ), taken as (
-            insert into agent.run (kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn,
+            insert into agent.run (tenant, kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn,
                                    ordinal, committed_at, change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at,
                                    worker, lease, attempt, lease_expires_at, started_at)
-            select coalesce(g.kind, 'agent'), g.principal, agent_internal.now() + make_interval(secs => g.delay),
+            select coalesce(g.tenant, agent.current_tenant()), coalesce(g.kind, 'agent'), g.principal, agent_internal.now() + make_interval(secs => g.delay),
                    g.attachment_id, g.attachment_id, g.attachment_version, _generation, g.commit_lsn, g.ordinal, g.committed_at,
                    g.change, g.key, g.ordering_key, g.max_attempts, g.cause_run, coalesce(g.depth, 0),
                    case when g.go then 'running' else coalesce(g.state, 'pending') end, g.error,
@@ -413,7 +413,8 @@ declare
 begin
     perform agent_internal.fence(_run, _lease);
     perform agent_internal.share_lock('budget');
-    _same := exists (select from agent.budget where name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
+    _same := exists (select from agent.budget
+                     where tenant = (select r.tenant from agent.run r where r.id = _run) and name = _refusal ->> 'budget' and version = (_refusal ->> 'version')::integer);
     perform agent_internal.park_run(_run, _lease, 'waiting_retry',
                            case when _same then (_refusal ->> 'wait')::double precision else 0 end * interval '1 second',
                            true, _refusal - '{version,wait}'::text[], _tokens, _cost, true);
@@ -433,7 +434,7 @@ begin
         perform from agent_internal.lock where name = 'budget' for update;
         update agent.run set next_attempt_at = agent_internal.now()
          where id in (select id from agent.run
-                       where state = 'waiting_retry' and error ->> 'budget' = old.name
+                       where state = 'waiting_retry' and error ->> 'budget' = old.name and tenant = old.tenant
                        order by id for no key update skip locked);
         perform pg_notify('walagent_runs', '');
     end if;
@@ -457,6 +458,9 @@ alter table agent.step add constraint figures_are_numbers
 alter table agent.run add constraint figures_are_numbers
     check (tokens >= 0 and least(cost, 0) >= 0 and greatest(cost, 0) < 'infinity') not valid;
 
+alter function agent_internal.claim_runs(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint)
+    rename to claim_runs_without_tenant;
+
 -- Claim up to *_slots* runs from the queues in turn, each with a lease.
 --
 -- `more`, equal in all rows, is whether the queues have more runs to claim.  `question` is set for runs of kind
@@ -468,7 +472,7 @@ alter table agent.run add constraint figures_are_numbers
 -- _limited, _limits: maximum number of runs for some queues; 0 if the provider of their model accepts no calls
 -- now.  Their runs stay in the queue instead of being claimed only to be parked.
 -- Raises 42501 and WA017 as check_claim() does.
-create or replace function agent_internal.claim_runs(
+create function agent_internal.claim_runs(
     _worker      text,
     _slots       integer,
     _lease       interval,
@@ -484,7 +488,7 @@ create or replace function agent_internal.claim_runs(
         run_id bigint, kind text, queue_id bigint, attachment_id bigint, attachment_version integer, lease bigint,
         attempt integer, max_attempts integer, reason text, principal name, change jsonb, question jsonb, key text,
         depth integer, commit_lsn text, committed_at timestamptz, created_at timestamptz, started_at timestamptz,
-        merged jsonb, steps jsonb, more boolean
+        merged jsonb, steps jsonb, tenant text, more boolean
     )
     language plpgsql
     security definer
@@ -542,11 +546,15 @@ begin
                                      + coalesce(s.cache_write_tokens, 0) + coalesce(s.output_tokens, 0))
                         order by s.seq)
                   from agent.step s where s.run_id = c.id),
-               _more
+               c.tenant, _more
           from claimed c
          order by c.id;
 end;
 $$;
+revoke all on function agent_internal.claim_runs(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint) from public;
+comment on function agent_internal.claim_runs(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint) is 'Claim runs, and return them with their steps';
+select agent_internal.grant_as('agent_internal.claim_runs(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint)', 'agent_internal.claim_runs_without_tenant(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint)');
+drop function agent_internal.claim_runs_without_tenant(text, integer, interval, text[], bigint, bigint[], integer[], bigint[], integer[], bigint);
 
 -- Extend the leases of runs in one statement.
 --
@@ -643,9 +651,9 @@ begin
     if _seq is null then
         _seq := (select coalesce(max(seq), -1) + 1 from agent.step where run_id = _run);
     end if;
-    insert into agent.step (run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
+    insert into agent.step (tenant, run_id, seq, kind, content, input_tokens, cached_tokens, cache_write_tokens,
                             output_tokens, cost, duration_ms)
-    select _run, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
+    select (select r.tenant from agent.run r where r.id = _run), _run, _seq, _kind, _content, _usage[1], _usage[2], _usage[3], _usage[4], _cost, _duration_ms
      where _seq = 0 or exists (select from agent.step where run_id = _run and seq = _seq - 1)
     on conflict do nothing;
     if found then
@@ -671,6 +679,9 @@ as $$
 declare
     _run agent.run;
 begin
+    if not exists (select from agent.run r where r.id = cancel.run_id and agent_internal.sees(r.tenant)) then
+        raise exception 'run % does not exist', cancel.run_id using errcode = 'WA003';
+    end if;
     perform from agent.approval a where a.run_id = cancel.run_id and a.state = 'pending' order by a.id for no key update;
     if (select r.state from agent.run r where r.id = cancel.run_id) = 'running' then
         select * into _run from agent.run where id = cancel.run_id for no key update skip locked;
@@ -1017,8 +1028,8 @@ begin
     perform agent_internal.check_database();
     if agent_internal.is_runner()
        or _kinds = '{question}' and _done_queues <@ array[_queue]
-          and exists (select from agent_internal.queue q join agent.session s on s.id = q.session_id
-                       where q.id = _queue and s.owner = agent.current_principal()) then
+          and exists (select from agent_internal.queue q join agent.session s on s.tenant = q.tenant and s.id = q.session_id
+                       where q.id = _queue and s.owner = agent.current_principal() and s.tenant = agent.current_tenant()) then
         return;
     end if;
     raise exception 'role "%" may not claim these runs', agent.current_principal()

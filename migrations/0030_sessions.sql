@@ -19,17 +19,17 @@ declare
 begin
     perform agent_internal.end_abandoned_questions();
     insert into agent.session as s (id) values (_session)
-    on conflict (id) do update set asked_at = agent_internal.now() where s.owner = agent.current_principal();
+    on conflict (tenant, id) do update set asked_at = agent_internal.now() where s.owner = agent.current_principal();
     if not found then
         raise exception 'session "%" belongs to another role', _session using errcode = 'WA003';
     end if;
     insert into agent_internal.queue as q (kind, session_id) values ('question', _session)
-    on conflict (session_id) do update set queued = true
+    on conflict (tenant, session_id) do update set queued = true
     returning q.id into _queue;
     with replaced as (
         select r.id
           from agent.question q join agent.run r on r.id = q.run_id
-         where q.session_id = _session and q.answer is null and r.queue_id = _queue
+         where q.tenant = agent.current_tenant() and q.session_id = _session and q.answer is null and r.queue_id = _queue
            and r.state in ('pending', 'waiting_retry')
          order by r.id
            for no key update of r skip locked
@@ -59,15 +59,15 @@ as $$
 #variable_conflict use_column
 begin
     perform 1 from agent.session s
-      where s.id = delete_session.session and s.owner = agent.current_principal()
+      where s.tenant = agent.current_tenant() and s.id = delete_session.session and s.owner = agent.current_principal()
         for update;
     if not found then
         return false;
     end if;
     delete from agent.run r
      using agent.question q
-     where q.session_id = delete_session.session and q.run_id = r.id;
-    delete from agent.session s where s.id = delete_session.session;
+     where q.tenant = agent.current_tenant() and q.session_id = delete_session.session and q.run_id = r.id;
+    delete from agent.session s where s.tenant = agent.current_tenant() and s.id = delete_session.session;
     return true;
 end;
 $$;

@@ -39,7 +39,7 @@ declare
     _bytes bigint;
     _least numeric;
 begin
-    select * into _model from agent.model where name = _agent.model;
+    _model := agent_internal.model_of(_agent.tenant, _agent.model);
     if _agent.max_cost is null or _model.name is null then
         return;
     elsif _model.input_price is null or _model.output_price is null then
@@ -82,10 +82,10 @@ declare
     _finish text;
     _absent text[] := '{}';
 begin
-    select * into _agent from agent.agent where name = _attachment.agent;
+    select * into _agent from agent.agent where tenant = _attachment.tenant and name = _attachment.agent;
     if found then
         _agent := agent_internal.effective_agent(_agent);
-        perform agent_internal.check_model(_agent.model);
+        perform agent_internal.check_model(_agent.model, _agent.tenant);
     end if;
     if _attachment.condition is not null and _attachment.definition is not null then
         _used := array(select jsonb_array_elements_text(_attachment.definition -> 'condition_columns'));
@@ -261,7 +261,7 @@ declare
     _bind     jsonb;
     _key      text;
 begin
-    select * into _row from agent.tool where name = _name;
+    _row := agent_internal.tool_of(_attachment.tenant, _name);
     if not _row.enabled then
         raise exception 'tool "%" is disabled', _name
             using errcode = 'WA011', hint = format('update agent.tool set enabled = true where name = %L', _name);
@@ -291,7 +291,7 @@ begin
                                      where pronamespace = any (array(select to_regnamespace(quote_ident(n))::oid
                                                                        from unnest(agent_internal.schemas_of(_attachment.search_path)) n))))
                                     from '^Did you mean "[^"]*"[?] '), '')
-                             || agent_internal.suggest(_name, (select array_agg(name) from agent.tool where enabled));
+                             || agent_internal.suggest(_name, (select array_agg(distinct name) from agent.tool where enabled and (tenant is null or tenant = _attachment.tenant)));
         end if;
         perform agent_internal.check_function(_name, _function, _attachment.run_as);
         _tool := agent_internal.function_tool(_function);
@@ -392,9 +392,11 @@ create function agent_internal.wake_priced()
 as $$
 begin
     update agent.run set next_attempt_at = agent_internal.now()
-     where id in (select id from agent.run
-                   where state = 'waiting_retry' and error ->> 'unpriced' = new.name
-                   order by id for no key update skip locked);
+     where id in (select r.id from agent.run r
+                   where r.state = 'waiting_retry' and r.error ->> 'unpriced' = new.name
+                     -- As JSON: called by the next migrations, before there are tenants.
+                     and coalesce(to_jsonb(new) ->> 'tenant' = to_jsonb(r) ->> 'tenant', true)
+                   order by r.id for no key update skip locked);
     perform pg_notify('walagent_runs', '');
     return null;
 end;
@@ -461,8 +463,8 @@ begin
         raise exception 'invalid value of "finish": expected answer or after_call, found "%"', attach.finish
             using errcode = 'WA010';
     end if;
-    perform agent_internal.check_model(attach.model);
-    select * into _old from agent.attachment a where a.name = _name for update;
+    perform agent_internal.check_model(attach.model, agent.current_tenant());
+    select * into _old from agent.attachment a where a.tenant = agent.current_tenant() and a.name = _name for update;
     if _old.id is not null and (not attach.replace or _old.relation <> attach.target or _old.source <> 'sql') then
         raise exception 'attachment "%" already exists', _name
             using errcode = 'WA013',
@@ -477,7 +479,7 @@ begin
     values (_name, attach.model, attach.system_prompt, attach.tools, attach.tool_choice, attach.examples, attach.parameters,
             attach.max_steps, attach.max_tokens, attach.max_cost, attach.max_seconds, attach.max_attempts,
             attach.finish, attach.max_output_tokens)
-    on conflict (name) do update
+    on conflict (tenant, name) do update
        set model = excluded.model, system_prompt = excluded.system_prompt, tools = excluded.tools,
            tool_choice = excluded.tool_choice, examples = excluded.examples, parameters = excluded.parameters, max_steps = excluded.max_steps,
            max_tokens = excluded.max_tokens, max_cost = excluded.max_cost,

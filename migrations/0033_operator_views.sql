@@ -143,7 +143,8 @@ declare
     _names text[];
     _table regclass;
 begin
-    with removed as (delete from agent.attachment where name = target returning name)
+    with removed as (delete from agent.attachment
+                      where name = target and tenant = agent.current_tenant() returning name)
     select coalesce(array_agg(name), '{}') into _names from removed;
     if _names = '{}' then
         begin
@@ -151,15 +152,17 @@ begin
         exception when invalid_name then
             null;  -- it names no table; PostgreSQL 15 raises
         end;
-        with removed as (delete from agent.attachment where relation = _table returning name)
+        with removed as (delete from agent.attachment
+                           where relation = _table and tenant = agent.current_tenant() returning name)
         select coalesce(array_agg(name), '{}') into _names from removed;
     end if;
     if _names = '{}' then
         raise exception 'no attachment or attached table is named "%"', target
-            using errcode = 'WA013', hint = agent_internal.suggest(target, (select array_agg(name) from agent.attachment));
+            using errcode = 'WA013', hint = agent_internal.suggest(target, (select array_agg(name) from agent.attachment where tenant = agent.current_tenant()));
     end if;
     delete from agent.agent g
-     where g.name = any (_names) and not exists (select from agent.attachment a where a.agent = g.name);
+     where g.tenant = agent.current_tenant() and g.name = any (_names)
+       and not exists (select from agent.attachment a where a.tenant = g.tenant and a.agent = g.name);
     return cardinality(_names);
 end;
 $$;

@@ -65,13 +65,15 @@ declare
     _now       constant timestamptz := agent_internal.now();
     _kind      text;
     _principal name;
+    _tenant    text;
     _budgets   bigint[];
     _refusal   jsonb;
 begin
     perform agent_internal.fence(_run, _lease);
-    select r.kind, r.principal into _kind, _principal from agent.run r where r.id = _run;
+    select r.kind, r.principal, r.tenant into _kind, _principal, _tenant from agent.run r where r.id = _run;
     _budgets := array(select b.id from agent.budget b
-                       where (b.model is null or b.model = _model)
+                       where b.tenant = _tenant
+                         and (b.model is null or b.model = _model)
                          and (b.asker is null or b.asker = _principal)
                          and (b.agent is null or b.agent = _agent and _kind = 'agent')
                          and (b.attachment is null or b.attachment = _attachment and _kind = 'agent'));
@@ -104,8 +106,8 @@ begin
     update agent_internal.budget_use
        set reserved_cost = reserved_cost + coalesce(_cost, 0), reserved_tokens = reserved_tokens + _tokens
      where budget_id = any (_budgets);
-    insert into agent.spend (run_id, call, budget_id, lease, model, reserved_cost, reserved_tokens)
-    select _run, _call, u.budget_id, _lease, _model, coalesce(_cost, 0), _tokens
+    insert into agent.spend (tenant, run_id, call, budget_id, lease, model, reserved_cost, reserved_tokens)
+    select _tenant, _run, _call, u.budget_id, _lease, _model, coalesce(_cost, 0), _tokens
       from agent_internal.budget_use u where u.budget_id = any (_budgets);
     return null;
 end;

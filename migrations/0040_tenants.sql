@@ -108,28 +108,17 @@ $$;
 create trigger keep_logins after update of active on agent.tenant for each row execute function agent_internal.keep_logins();
 create trigger keep_logins after insert or update or delete on agent.principal for each row execute function agent_internal.keep_logins();
 
--- A message authentication code: HMAC with SHA-256 and agent_internal.secret, in hexadecimal.  The key has 32 bytes and is
--- padded to the block of 64.
+-- A message authentication code: SHA-256 of the key and of a digest of the key and the message, in hexadecimal.
 create function agent_internal.mac(_message text)
     returns text
-    language plpgsql
+    language sql
     stable
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
-declare
-    _key   bytea := (select s.key from agent_internal.secret s);
-    _inner bytea := decode(repeat('36', 64), 'hex');
-    _outer bytea := decode(repeat('5c', 64), 'hex');
-begin
-    for _i in 0 .. length(_key) - 1 loop
-        _inner := set_byte(_inner, _i, get_byte(_inner, _i) # get_byte(_key, _i));
-        _outer := set_byte(_outer, _i, get_byte(_outer, _i) # get_byte(_key, _i));
-    end loop;
-    return encode(sha256(_outer || sha256(_inner || convert_to(_message, 'utf8'))), 'hex');
-end;
+    select encode(sha256(s.key || sha256(s.key || convert_to(_message, 'utf8'))), 'hex') from agent_internal.secret s
 $$;
-comment on function agent_internal.mac(text) is 'HMAC of a text with the key of this database';
+comment on function agent_internal.mac(text) is 'Message authentication code of a text, with the key of this database';
 
 -- Act as a principal until the end of the transaction, or of the savepoint.
 --
@@ -189,31 +178,30 @@ comment on function agent_internal.identity() is 'Tenant and principal of the ca
 
 create function agent.current_tenant()
     returns text
-    language plpgsql
+    language sql
     stable
-as $$ begin return (agent_internal.identity()).tenant; end; $$;
+    return (agent_internal.identity()).tenant;
 comment on function agent.current_tenant() is 'The tenant of the caller; NULL: none, it sees no rows';
 
 -- Supersedes the definition that returned the login.
 create or replace function agent.current_principal()
     returns name
-    language plpgsql
+    language sql
     stable
-as $$ begin return (agent_internal.identity()).principal; end; $$;
+    return (agent_internal.identity()).principal;
 comment on function agent.current_principal() is 'The principal of the caller; a login of no principal acts under its own name';
 
--- Whether the caller sees all tenants: the owner and the runner, while they do not act as somebody.
+-- Whether the caller sees all tenants: the owner and the runner, while they do not act as somebody, and not in a function
+-- of another role.
+--
+-- Policies are evaluated with the search_path of the caller, so what they call is bound when it is created.
 create function agent_internal.all_tenants()
     returns boolean
-    language plpgsql
+    language sql
     stable
-as $$
-begin
     return coalesce(current_setting('walagent.identity', true), '') = ''
-       and (has_table_privilege(session_user, 'agent.run', 'update')
-            or pg_has_role(session_user, (select n.nspowner from pg_catalog.pg_namespace n where n.nspname = 'agent_internal'), 'member'));
-end;
-$$;
+           and has_table_privilege(session_user, 'agent.run'::regclass, 'update')
+           and has_table_privilege(current_user, 'agent.run'::regclass, 'update');
 comment on function agent_internal.all_tenants() is 'Whether the caller sees the rows of all tenants';
 
 -- Separate the tenants in a table with a column `tenant`.
@@ -322,9 +310,9 @@ end;
 $$;
 create function agent_internal.sought_token()
     returns bytea
-    language plpgsql
+    language sql
     stable
-as $$ begin return decode(nullif(current_setting('walagent.token_digest', true), ''), 'hex'); end; $$;
+    return decode(nullif(current_setting('walagent.token_digest', true), ''), 'hex');
 
 select agent_internal.isolate(t) from unnest('{agent.principal, agent.role_grant, agent.token}'::regclass[]) t;
 alter table agent.tenant enable row level security, force row level security;

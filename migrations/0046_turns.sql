@@ -36,11 +36,11 @@ alter table agent_internal.queue
         when 'turn' then session_id is null and num_nonnulls(attachment_id, name) = 1
         else session_id is null and num_nonnulls(attachment_id, name) <= 1
     end);
-create unique index queue_named on agent_internal.queue (kind, name) where name is not null;
+create unique index queue_named on agent_internal.queue (tenant, kind, name) where name is not null;
 comment on column agent_internal.queue.name is 'Name among the queues of its kind, if neither an attachment nor a session has it';
 
--- The queue of a kind under a name, which is created on first use.
-create function agent_internal.queue_of(_kind text, _name text)
+-- The queue of a kind under a name in a tenant, which is created on first use.
+create function agent_internal.queue_of(_kind text, _name text, _tenant text default agent.current_tenant())
     returns bigint
     language plpgsql
     security definer
@@ -49,17 +49,17 @@ as $$
 declare
     _id bigint;
 begin
-    select q.id into _id from agent_internal.queue q where q.kind = _kind and q.name = _name;
+    select q.id into _id from agent_internal.queue q where q.tenant = _tenant and q.kind = _kind and q.name = _name;
     if not found then
-        insert into agent_internal.queue as q (kind, name) values (_kind, _name)
-        on conflict (kind, name) where name is not null do update set name = q.name
+        insert into agent_internal.queue as q (tenant, kind, name) values (_tenant, _kind, _name)
+        on conflict (tenant, kind, name) where name is not null do update set name = q.name
         returning q.id into _id;
     end if;
     return _id;
 end;
 $$;
-comment on function agent_internal.queue_of(text, text) is 'The queue of a kind under a name';
-revoke all on function agent_internal.queue_of(text, text) from public;
+comment on function agent_internal.queue_of(text, text, text) is 'The queue of a kind under a name in a tenant';
+revoke all on function agent_internal.queue_of(text, text, text) from public;
 
 -- Agents in threads.  An agent takes part in a thread by being a member of it.  What wakes it is one attachment of the
 -- agent on agent.event, for all its threads.
@@ -81,7 +81,7 @@ begin
     if _new.ops <> '{insert}' or _new.backfill or _new.writes <> '{}' then
         raise exception 'events are only inserted: cannot attach to agent.event with other operations, backfill or writes'
             using errcode = 'WA013';
-    elsif exists (select from agent.attachment a where a.relation = _new.relation and a.agent = _new.agent and a.id <> _new.id) then
+    elsif exists (select from agent.attachment a where a.tenant = _new.tenant and a.relation = _new.relation and a.agent = _new.agent and a.id <> _new.id) then
         raise exception 'agent "%" is attached to threads already', _new.agent
             using errcode = 'WA013', detail = 'One attachment serves all threads of an agent.';
     end if;
@@ -210,7 +210,7 @@ create function agent_internal.keep_agent_principal()
 as $$
 begin
     insert into agent.principal (tenant, name, kind)
-    values (coalesce(to_jsonb(new) ->> 'tenant', 'default'), new.agent, 'agent')
+    values (new.tenant, new.agent, 'agent')
     on conflict do nothing;
     return null;
 end;
@@ -240,9 +240,9 @@ as $$
 declare
     _id bigint;
 begin
-    if not exists (select from agent.agent a where a.name = attach_to_threads.agent) then
+    if not exists (select from agent.agent a where a.tenant = agent.current_tenant() and a.name = attach_to_threads.agent) then
         raise exception 'agent "%" does not exist', attach_to_threads.agent
-            using errcode = 'WA013', hint = agent_internal.suggest(attach_to_threads.agent, (select array_agg(a.name) from agent.agent a));
+            using errcode = 'WA013', hint = agent_internal.suggest(attach_to_threads.agent, (select array_agg(a.name) from agent.agent a where a.tenant = agent.current_tenant()));
     end if;
     insert into agent.attachment (name, agent, relation, condition, bind, approve, debounce, cap, run_as, turns)
     values (coalesce(attach_to_threads.name, attach_to_threads.agent), attach_to_threads.agent, 'agent.event'::regclass,
@@ -305,9 +305,9 @@ as $$
 declare
     _count bigint;
 begin
-    insert into agent.run (kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
+    insert into agent.run (tenant, kind, principal, not_before, queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal,
                            committed_at, change, key, ordering_key, max_attempts, cause_run, depth, state, error, finished_at)
-    select coalesce(n.kind, 'agent'), n.principal, agent_internal.now() + make_interval(secs => n.delay),
+    select coalesce(n.tenant, agent.current_tenant()), coalesce(n.kind, 'agent'), n.principal, agent_internal.now() + make_interval(secs => n.delay),
            n.attachment_id, n.attachment_id, n.attachment_version, _generation, n.commit_lsn, n.ordinal, n.committed_at,
            n.change, n.key, n.ordering_key, n.max_attempts, n.cause_run, coalesce(n.depth, 0),
            coalesce(n.state, 'pending'), n.error,
@@ -323,22 +323,6 @@ $$;
 alter function agent_internal.insert_runs(integer, jsonb) set enable_seqscan = off;  -- see 0035_plans.sql
 
 -- The turn.
-
--- Act as the agent of a turn for the rest of the transaction; other runs act as nobody.
-create function agent_internal.act_for(_run bigint)
-    returns void
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-declare
-    _turn record;
-begin
-    select r.change #>> '{new,tenant}' as tenant, r.principal into _turn from agent.run r where r.id = _run and r.kind = 'turn';
-    if found then
-        perform agent_internal.assume(_turn.tenant, _turn.principal);
-    end if;
-end;
-$$;
 
 -- What a turn is decided and rendered from: the thread, its members, its events and its facts, as of now.
 --
@@ -471,7 +455,7 @@ declare
     _event  agent.event;
 begin
     select * into _turn from agent.run r where r.id = new.run_id;
-    if _turn.kind <> 'turn' or new.content ? 'correction' then
+    if _turn.kind is distinct from 'turn' or new.content ? 'correction' then
         return null;
     end if;
     _thread := (_turn.change #>> '{new,thread_id}')::uuid;
@@ -492,6 +476,8 @@ begin
     return null;
 end;
 $$;
+-- For steps of all runs, no matter who records them.
+select agent_internal.keep_rights('agent_internal.post_call()');
 create trigger post_call after insert on agent.step for each row when (new.kind = 'result') execute function agent_internal.post_call();
 
 -- Cancel the turns of an agent in a thread, also one that is going on.

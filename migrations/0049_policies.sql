@@ -180,6 +180,8 @@ begin
     return _verdict || jsonb_build_object('call', _call);
 end;
 $$;
+-- Trampolines are executed with the rights of the owner only.
+select agent_internal.keep_rights('agent_internal.decide_policy(text, text, jsonb, text)');
 comment on function agent_internal.decide_policy(text, text, jsonb, text) is 'What the policies of a tenant decide about a call';
 
 -- The same for a worker, on a connection for code of others.

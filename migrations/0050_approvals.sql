@@ -67,10 +67,11 @@ create function agent_internal.apply_tenant_policy()
 as $$
 begin
     update agent.attachment a set version = version + 1
-     where coalesce(to_jsonb(a) ->> 'tenant', 'default') = new.name and agent_internal.drift_of(definition) is null;
+     where a.tenant = new.name and agent_internal.drift_of(definition) is null;
     return null;
 end;
 $$;
+select agent_internal.keep_rights('agent_internal.apply_tenant_policy()');  -- it gives attachments of others a version
 create trigger apply_tenant_policy
     after update of settings on agent.tenant
     for each row when (old.settings -> 'approve_from' is distinct from new.settings -> 'approve_from')

@@ -56,13 +56,14 @@ create table agent.outbox (
     subject    text not null default '' check (subject !~ '[[:cntrl:]]' and length(subject) <= 500),
     body       jsonb not null check (jsonb_typeof(body) = 'object'),
     key        text,
-    run_id     bigint references agent.run on delete cascade,
+    run_id     bigint,
     cause_run  bigint,
     created_by name not null,
     created_at timestamptz not null default now(),
     primary key (tenant, id),
     unique (tenant, channel, key),
-    foreign key (tenant, channel) references agent.channel on update cascade on delete cascade
+    foreign key (tenant, channel) references agent.channel on update cascade on delete cascade,
+    foreign key (run_id, tenant) references agent.run (id, tenant) on delete cascade
 );
 create index outbox_run on agent.outbox (run_id);
 comment on table agent.outbox is 'Outbox: messages to the outside, each delivered by a run';
@@ -82,13 +83,14 @@ comment on column agent.outbox.created_at is 'Time of the insert';
 create table agent.approval_link (
     tenant      text collate "C" not null,
     id          uuid not null default gen_random_uuid(),
-    approval_id bigint not null references agent.approval on delete cascade,
+    approval_id bigint not null,
     principal   name not null,
     digest      text not null,
     expires_at  timestamptz not null,
     used_at     timestamptz,
     primary key (tenant, id),
-    foreign key (tenant, principal) references agent.principal on delete cascade
+    foreign key (tenant, principal) references agent.principal on delete cascade,
+    foreign key (approval_id, tenant) references agent.approval (id, tenant) on delete cascade
 );
 create index approval_link_of on agent.approval_link (approval_id);
 comment on table agent.approval_link is 'Links that decide approvals: each for one approver and one digest, once';
@@ -141,8 +143,8 @@ begin
         select o.id into _first from agent.outbox o where o.tenant = _tenant and o.channel = _channel and o.key = _key;
         return _first;
     end if;
-    insert into agent.run (kind, reason, queue_id, change, key, ordering_key, max_attempts, cause_run)
-    values ('delivery', 'manual', agent_internal.queue_of('delivery', _tenant || '/' || _channel), '{}', _id::text, _ordering_key, 8, _run)
+    insert into agent.run (tenant, kind, reason, queue_id, change, key, ordering_key, max_attempts, cause_run)
+    values (_tenant, 'delivery', 'manual', agent_internal.queue_of('delivery', _channel, _tenant), '{}', _id::text, _ordering_key, 8, _run)
     returning id into _sent;
     update agent.outbox set run_id = _sent where tenant = _tenant and id = _id;
     return _id;

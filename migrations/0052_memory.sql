@@ -126,6 +126,7 @@ create table agent_internal.memory_lock (
     agent  name,
     primary key (tenant, agent)
 );
+select agent_internal.isolate('agent_internal.memory_lock');
 revoke all on agent_internal.memory_lock from public;
 comment on table agent_internal.memory_lock is 'A row for each agent with memories, locked while one is stored';
 

@@ -112,6 +112,7 @@ def template(server: str) -> Iterator[str]:
             for path in sorted(MIGRATIONS.glob("*.sql")):
                 with conn.transaction():
                     conn.execute(path.read_bytes())
+            conn.execute("select agent_internal.restrict_definers()")
             conn.execute("delete from agent_internal.database")  # each copy gets an identity
         yield name
         admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))

@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from walagent.agent_spec import AgentSpec, Authority, Target
 from walagent.change import Op
+from walagent.tenant import DEFAULT_TENANT, Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,12 @@ class Attachment:
     authority: Authority
     queueing: Queueing = Queueing()
     turns: Mapping[str, Any] | None = None  # how the agent takes part in threads
+    tenant: str = DEFAULT_TENANT
+
+    @property
+    def actor(self) -> Actor:
+        """Return as whom its condition is evaluated."""
+        return Actor(self.tenant, self.agent.name)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -84,4 +91,5 @@ class Attachment:
             Authority.from_json(raw),
             Queueing.from_json(raw),
             raw.get("turns"),
+            raw.get("tenant", DEFAULT_TENANT),  # without one: stored before there were tenants
         )

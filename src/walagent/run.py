@@ -9,6 +9,7 @@ from typing import Any
 from walagent.agent_spec import AgentSpec, Authority, Target
 from walagent.lsn import Lsn
 from walagent.message import Json
+from walagent.tenant import DEFAULT_TENANT, Actor
 
 
 class RunState(StrEnum):
@@ -73,6 +74,7 @@ class Claim:
     queue_id: int = 0
     principal: str | None = None
     question: Mapping[str, Any] | None = None
+    tenant: str = DEFAULT_TENANT
 
     @property
     def changes(self) -> tuple[Mapping[str, Any], ...]:
@@ -102,6 +104,11 @@ class RunSpec:
     target: Target | None = None
     source: str = ""
     turns: Mapping[str, Any] | None = None
+
+    @property
+    def actor(self) -> Actor:
+        """Return as whom its tools act: the agent, or who asked."""
+        return Actor(self.claim.tenant, self.claim.principal or self.agent.name)
 
     @property
     def run_id(self) -> int:
@@ -142,3 +149,4 @@ class NewRun:
     kind: str = "agent"
     principal: str | None = None  # of a turn: its agent
     delay: float | None = None  # seconds until a turn can start
+    tenant: str = DEFAULT_TENANT

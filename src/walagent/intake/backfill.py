@@ -133,7 +133,7 @@ class Backfill:
         ).format(table, after, keys, sql.Literal(CHUNK))
         columns = await tables.columns_of(self._conn, attachment.target.relation_oid)
         run_as, text = attachment.authority.run_as, statement.as_bytes(self._conn)
-        found = await self._reader.read(RoleStatement(run_as, text, cursor))
+        found = await self._reader.read(RoleStatement(run_as, text, cursor, actor=attachment.actor))
         return [present_row(attachment, columns, part) for part in json.loads(found or "[]")]
 
     async def _wait_for_intake(self) -> None:

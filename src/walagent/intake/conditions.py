@@ -198,7 +198,9 @@ class Evaluator:
     ) -> set[Texts]:
         columns = list(chain.from_iterable(zip(*rows, strict=True)))
         run_as, texts = attachment.authority.run_as, predicate.array(columns)
-        found = await self._reader.read(RoleStatement(run_as, statement, len(rows), texts))
+        found = await self._reader.read(
+            RoleStatement(run_as, statement, len(rows), texts, actor=attachment.actor)
+        )
         return {rows[int(n) - 1] for n in found.split(",")} if found else set()
 
     async def _column_statement(
@@ -326,7 +328,9 @@ class Evaluator:
         document = orjson.dumps(given if rows else [], exact).decode("utf-8", "surrogateescape")
         texts = predicate.array([document])
         found = await self._reader.read(
-            RoleStatement(attachment.authority.run_as, statement, texts=texts)
+            RoleStatement(
+                attachment.authority.run_as, statement, texts=texts, actor=attachment.actor
+            )
         )
         matches = dict(group)
         return {

@@ -40,6 +40,7 @@ def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LI
         state=state,
         error=error,
         deferred=deferred,
+        tenant=attachment.tenant,
     )
 
 

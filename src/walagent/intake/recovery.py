@@ -184,4 +184,4 @@ class _Rows:
 
 
 def _statement(conn: Connection, attachment: Attachment, text: sql.Composed) -> RoleStatement:
-    return RoleStatement(attachment.authority.run_as, text.as_bytes(conn))
+    return RoleStatement(attachment.authority.run_as, text.as_bytes(conn), actor=attachment.actor)

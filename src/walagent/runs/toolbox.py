@@ -163,7 +163,7 @@ class Toolbox:
     async def _query(self, work: "_Work") -> NewStep:
         """Execute a query in a read-only transaction, and record its rows in another."""
         async with (
-            self._within(work, self.calls.connection()) as tools,
+            self._within(work, self.calls.connection(work.run.actor)) as tools,
             self._pool.connection() as conn,
         ):
             faults.hit("tool.started")
@@ -231,7 +231,7 @@ class Toolbox:
             must_find=builtin,
             relation=target.relation_oid if builtin else None,
         )
-        async with self._within(work, self.calls.connection()) as conn:
+        async with self._within(work, self.calls.connection(work.run.actor)) as conn:
             _check_fits(conn.conn, parameter)
             faults.hit("tool.started")
             content = await tool_calls.call_tool(
@@ -244,7 +244,7 @@ class Toolbox:
         function, claim = self._function(work.tool), work.run.claim
         role, path = work.run.authority.run_as, work.run.authority.search_path
         async with (
-            self._within(work, self.calls.connection()) as conn,
+            self._within(work, self.calls.connection(work.run.actor)) as conn,
             conn.transaction() as transaction,
         ):
             faults.hit("tool.started")

@@ -125,7 +125,7 @@ class _Turns:
         return await self._read(run, text, {"thread": view.id, "seen": view.seen})
 
     async def _read(self, run: RunSpec, text: str, arguments: Json) -> str | None:
-        async with self._calls.connection() as conn:
+        async with self._calls.connection(run.actor) as conn:
             role = run.authority.run_as
             for _ in range(2):
                 try:

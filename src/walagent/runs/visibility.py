@@ -62,7 +62,7 @@ class Visibility:
         if begun:
             return True
         # Policies are code of others.
-        async with self._calls.connection() as conn:
+        async with self._calls.connection(run.actor) as conn:
             return await tool_calls.can_see(conn, role, question)
 
 

@@ -66,12 +66,18 @@ async def update(conn: Connection, kind: Kind, name: str, fields: Fields) -> Non
 
 async def detach(conn: Connection, name: str) -> None:
     """Remove an attachment."""
-    await conn.execute("delete from agent.attachment where name = %(name)s", {"name": name})
+    await conn.execute(
+        "delete from agent.attachment where tenant = agent.current_tenant() and name = %(name)s",
+        {"name": name},
+    )
 
 
 async def remove_budget(conn: Connection, name: str) -> None:
     """Remove a budget."""
-    await conn.execute("delete from agent.budget where name = %(name)s", {"name": name})
+    await conn.execute(
+        "delete from agent.budget where tenant = agent.current_tenant() and name = %(name)s",
+        {"name": name},
+    )
 
 
 async def agents_of_personas(conn: Connection, personas: Iterable[str]) -> list[str]:

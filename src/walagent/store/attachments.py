@@ -125,12 +125,16 @@ async def agents(conn: Connection) -> list[AgentSpec]:
 async def load_models(conn: Connection) -> dict[str, ModelSpec]:
     """Load the registered models."""
     cursor = conn.cursor(row_factory=dict_row)
-    await cursor.execute("select * from agent.model where enabled")
+    await cursor.execute(
+        "select * from agent.model where enabled"
+        " and scope in ('', agent.current_tenant()) order by scope"
+    )
     return {row["name"]: _model(row) for row in await cursor.fetchall()}
 
 
 def _model(row: dict[str, Any]) -> ModelSpec:
-    row.pop("enabled")
+    for column in ("enabled", "tenant", "scope"):
+        row.pop(column)
     for price in ("input_price", "cached_input_price", "cache_write_price", "output_price"):
         row[price] = None if row[price] is None else float(row[price])
     row["timeout"] = float(row.pop("timeout_seconds"))

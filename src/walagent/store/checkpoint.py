@@ -276,6 +276,7 @@ def _claim(run_id: int, lease: int, run: NewRun) -> Claim:
         kind=run.kind,
         principal=run.principal,
         queue_id=run.attachment_id,  # an attachment's queue has its ID
+        tenant=run.tenant,
     )
 
 
@@ -325,6 +326,7 @@ async def collect_run(conn: Connection, checkpoint: Checkpoint, run: NewRun) -> 
             "generation": checkpoint.generation,
             "attachment": run.attachment_id,
             "ordering_key": run.ordering_key,
+            "tenant": run.tenant,
             "run": _documents([run]),
             "debounce": run.debounce,
             "commit_lsn": str(run.commit_lsn),
@@ -413,6 +415,7 @@ def _documents(runs: Sequence[NewRun], marked: frozenset[int] = frozenset()) -> 
 def _document(run: NewRun) -> dict[str, Any]:
     """Encode a run as agent.new_run, without fields that most runs do not have."""
     document = {
+        "tenant": run.tenant,
         "attachment_id": run.attachment_id,
         "attachment_version": run.attachment_version,
         "commit_lsn": str(run.commit_lsn),

@@ -39,9 +39,10 @@ async def list_sessions(conn: Connection, *, most: int = 1000) -> Sequence[Sessi
     """Return the caller's sessions, the latest first."""
     cursor = await conn.execute(
         "select s.id, s.made_at, s.asked_at, count(q.id)"
-        "  from agent.session s left join agent.question q on q.session_id = s.id"
-        " where s.owner = agent.current_principal()"
-        " group by s.id order by s.asked_at desc, s.id limit %(most)s",
+        "  from agent.session s"
+        " left join agent.question q on q.tenant = s.tenant and q.session_id = s.id"
+        " where s.tenant = agent.current_tenant() and s.owner = agent.current_principal()"
+        " group by s.tenant, s.id order by s.asked_at desc, s.id limit %(most)s",
         {"most": most},
     )
     return [SessionSummary(*row) for row in await cursor.fetchall()]
@@ -61,8 +62,10 @@ async def answered_in(
     cursor = await conn.execute(
         "select session_id, asked_at, text, answer from ("
         "  select q.id, q.session_id, q.asked_at, q.text, q.answer"
-        "    from agent.question q join agent.session s on s.id = q.session_id"
-        "   where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        "    from agent.question q"
+        " join agent.session s on s.tenant = q.tenant and s.id = q.session_id"
+        "   where q.session_id = %(session)s and s.tenant = agent.current_tenant()"
+        " and s.owner = agent.current_principal()"
         "     and q.answer is not null order by q.id desc limit %(most)s) latest order by id",
         {"session": session, "most": most},
     )
@@ -73,8 +76,10 @@ async def last_answered(conn: Connection, session: str) -> AnsweredQuestion | No
     """Return the latest answered question of a session; None if it has none."""
     cursor = await conn.execute(
         "select q.session_id, q.asked_at, q.text, q.answer"
-        "  from agent.question q join agent.session s on s.id = q.session_id"
-        " where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        "  from agent.question q"
+        " join agent.session s on s.tenant = q.tenant and s.id = q.session_id"
+        " where q.session_id = %(session)s and s.tenant = agent.current_tenant()"
+        " and s.owner = agent.current_principal()"
         "   and q.answer is not null order by q.id desc limit 1",
         {"session": session},
     )
@@ -92,8 +97,10 @@ async def find_answered(
     cursor = await conn.execute(
         "select session_id, asked_at, text, answer from ("
         "  select q.id, q.session_id, q.asked_at, q.text, q.answer"
-        "    from agent.question q join agent.session s on s.id = q.session_id"
-        "   where s.owner = agent.current_principal() and q.answer is not null"
+        "    from agent.question q"
+        " join agent.session s on s.tenant = q.tenant and s.id = q.session_id"
+        "   where s.tenant = agent.current_tenant()"
+        " and s.owner = agent.current_principal() and q.answer is not null"
         "     and strpos(lower(concat_ws(' ', q.text, q.answer ->> 'answer')),"
         "                lower(%(words)s)) > 0"
         "   order by q.id desc limit %(most)s) latest order by id",

@@ -127,14 +127,16 @@ async def past(conn: Connection, session: str, *, most: int = 200) -> SessionHis
     """Return the history of a session: its summary, and the last *most* turns after it."""
     cursor = await conn.execute(
         "select summary, summary_upto from agent.session"
-        " where id = %(session)s and owner = agent.current_principal()",
+        " where id = %(session)s and tenant = agent.current_tenant()"
+        " and owner = agent.current_principal()",
         {"session": session},
     )
     summary, upto = await cursor.fetchone() or (None, None)
     cursor = await conn.execute(
         "select id, text, answer from (select q.id, q.text, q.answer from agent.question q"
-        " join agent.session s on s.id = q.session_id"
-        " where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        " join agent.session s on s.tenant = q.tenant and s.id = q.session_id"
+        " where q.session_id = %(session)s and s.tenant = agent.current_tenant()"
+        " and s.owner = agent.current_principal()"
         " and q.answer is not null and q.id > %(upto)s order by q.id desc limit %(most)s) latest"
         " order by id",
         {"session": session, "upto": upto or 0, "most": most},
@@ -146,8 +148,9 @@ async def asked_before(conn: Connection, session: str, *, most: int = 1000) -> S
     """Return the last *most* answered questions of a session, oldest first."""
     cursor = await conn.execute(
         "select text from (select q.id, q.text from agent.question q"
-        " join agent.session s on s.id = q.session_id"
-        " where q.session_id = %(session)s and s.owner = agent.current_principal()"
+        " join agent.session s on s.tenant = q.tenant and s.id = q.session_id"
+        " where q.session_id = %(session)s and s.tenant = agent.current_tenant()"
+        " and s.owner = agent.current_principal()"
         " and q.answer is not null order by q.id desc limit %(most)s) latest order by id",
         {"session": session, "most": most},
     )
@@ -158,7 +161,8 @@ async def keep_summary(conn: Connection, session: str, summary: str, upto: int) 
     """Store the summary of a session up to a question; never moves backwards."""
     await conn.execute(
         "update agent.session set summary = %(summary)s, summary_upto = %(upto)s"
-        " where id = %(session)s and owner = agent.current_principal()"
+        " where id = %(session)s and tenant = agent.current_tenant()"
+        " and owner = agent.current_principal()"
         " and coalesce(summary_upto, 0) < %(upto)s",
         {"summary": LossyText(summary), "upto": upto, "session": session},
     )

@@ -24,10 +24,12 @@ from walagent.store.tool_calls import TRAMPOLINE_LOST, make_trampoline
 from walagent.store.tool_connections import (
     DISCARD,
     ToolsLogin,
+    acting,
     log_in,
     name_transaction,
     read_login,
 )
+from walagent.tenant import Actor
 
 Connection = AsyncConnection[Any]
 
@@ -78,6 +80,7 @@ class RoleStatement:
     arguments: Json = None
     texts: bytes = b"{}"
     timeout: str = _TIMEOUT
+    actor: Actor | None = None  # None: nobody
 
 
 class RoleReader:
@@ -126,7 +129,7 @@ class RoleReader:
             "begin isolation level repeatable read; set transaction snapshot {}; {}"
         ).format(snapshot, sql.SQL(_SETTINGS))  # pyright: ignore[reportArgumentType] - constants
         try:
-            sent = await _begin(conn, login, statement.run_as, begin.as_string(conn))
+            sent = await _begin(conn, login, statement, begin.as_string(conn))
             await sent.call({"sql": statement.text.decode(), "declare": True, "rows": True})
             fetch: dict[str, Json] = {"fetch": size, "rows": True}
             while found := json.loads(await sent.call(fetch) or "{}").get("rows"):
@@ -170,6 +173,7 @@ class _Sending:
     login: ToolsLogin
     run_as: str
     transaction: str
+    actor: Actor | None
 
     async def call(self, request: Mapping[str, Json], texts: bytes = b"{}") -> str | None:
         signed = orjson.dumps(
@@ -178,6 +182,7 @@ class _Sending:
                 "transaction": self.transaction,
                 "run_as": self.run_as,
                 "path": "",
+                **acting(self.actor),
                 **request,
             },
             exact,
@@ -189,8 +194,11 @@ class _Sending:
         return text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
 
 
-async def _begin(conn: Connection, login: ToolsLogin, role: str, statements: str) -> _Sending:
-    sent = _Sending(conn, login, role, await name_transaction(conn, statements))
+async def _begin(
+    conn: Connection, login: ToolsLogin, statement: RoleStatement, statements: str
+) -> _Sending:
+    name = await name_transaction(conn, statements)
+    sent = _Sending(conn, login, statement.run_as, name, statement.actor)
     if has_no_encoding(conn):
         await conn.execute("set local client_encoding = 'SQL_ASCII'")
     return sent
@@ -232,7 +240,7 @@ async def _read(conn: Connection, login: ToolsLogin, statement: RoleStatement) -
     begin = f"{frame.begin}; set local statement_timeout = '{statement.timeout}'"
     end = frame.abort
     try:
-        sent = await _begin(conn, login, statement.run_as, begin)
+        sent = await _begin(conn, login, statement, begin)
         text = await sent.call(request, statement.texts)
         end = frame.commit
     finally:

@@ -66,8 +66,9 @@ async def load_index(conn: Connection, role: str, fingerprint: str) -> list[Tabl
     """Load the index of a role and fingerprint, unless it is a day old; [] if there is none."""
     cursor = await conn.execute(
         "select t.description from agent_internal.schema_index i"
-        " join agent_internal.schema_table t using (owner, role)"
-        " where i.owner = agent.current_principal() and i.role = %(role)s"
+        " join agent_internal.schema_table t using (tenant, owner, role)"
+        " where i.tenant = agent.current_tenant()"
+        " and i.owner = agent.current_principal() and i.role = %(role)s"
         " and i.fingerprint = %(fingerprint)s"
         " and i.read_at > agent_internal.now() - interval '1 day' order by t.name",
         {"role": role, "fingerprint": fingerprint},
@@ -83,20 +84,21 @@ async def keep_index(
     await conn.execute(
         "insert into agent_internal.schema_index (role, fingerprint)"
         " values (%(role)s, %(fingerprint)s)"
-        " on conflict (owner, role)"
+        " on conflict (tenant, owner, role)"
         " do update set fingerprint = excluded.fingerprint, read_at = agent_internal.now()",
         {"role": role, "fingerprint": fingerprint},
     )
     await conn.execute(
         "delete from agent_internal.schema_table"
-        " where owner = agent.current_principal() and role = %(role)s and name <> all (%(names)s)",
+        " where tenant = agent.current_tenant()"
+        " and owner = agent.current_principal() and role = %(role)s and name <> all (%(names)s)",
         {"role": role, "names": names},
     )
     await conn.execute(
         "insert into agent_internal.schema_table as t (role, name, description)"
         " select %(role)s, name, description"
         " from unnest(%(names)s::text[], %(tables)s::jsonb[]) as x (name, description)"
-        " on conflict (owner, role, name) do update set description = excluded.description"
+        " on conflict (tenant, owner, role, name) do update set description = excluded.description"
         " where t.description is distinct from excluded.description",
         {"role": role, "names": names, "tables": [Jsonb(table) for table in tables]},
     )
@@ -116,7 +118,8 @@ async def embedded_texts(conn: Connection, role: str) -> dict[str, str]:
     """Return for each table with a vector the digest of the embedded text."""
     cursor = await conn.execute(
         "select name, vector_of from agent_internal.schema_table"
-        " where owner = agent.current_principal() and role = %(role)s and vector is not null",
+        " where tenant = agent.current_tenant()"
+        " and owner = agent.current_principal() and role = %(role)s and vector is not null",
         {"role": role},
     )
     return dict(await cursor.fetchall())
@@ -129,7 +132,8 @@ async def keep_vectors(
     async with conn.cursor() as cursor:
         await cursor.executemany(
             "update agent_internal.schema_table set vector = %(vector)s, vector_of = %(digest)s"
-            " where owner = agent.current_principal() and role = %(role)s and name = %(name)s",
+            " where tenant = agent.current_tenant()"
+            " and owner = agent.current_principal() and role = %(role)s and name = %(name)s",
             [
                 {"role": role, "name": name, "digest": digest, "vector": list(vector)}
                 for name, digest, vector in rows
@@ -148,7 +152,8 @@ async def nearest_tables(
         return []
     statement = SQL(
         "select name from agent_internal.schema_table"
-        " where owner = agent.current_principal() and role = %(role)s and vector is not null"
+        " where tenant = agent.current_tenant()"
+        " and owner = agent.current_principal() and role = %(role)s and vector is not null"
         " order by vector::{0}.vector operator({0}.<=>) %(vector)s::real[]::{0}.vector, name"
         " limit %(most)s"
     )

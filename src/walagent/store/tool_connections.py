@@ -20,6 +20,7 @@ from walagent.mask import hide
 from walagent.message import Json
 from walagent.store.connections import Pool, connect, open_pool, to_json
 from walagent.store.errors import translating
+from walagent.tenant import Actor
 
 Connection = AsyncConnection[Any]
 SignedFunction = Literal["call_tool", "read_as", "open_step", "execute_as", "close_step"]
@@ -102,10 +103,12 @@ class ToolTransaction:
     conn: Connection
     login: ToolsLogin
     name: str
+    actor: Actor | None = None  # as whom its code acts; None: nobody
 
     def sign(self, request: Mapping[str, Json]) -> dict[str, Json]:
         """Return a request and its signature, the parameters of the functions in agent_signed."""
-        text = to_json({**request, "worker": self.login.worker, "transaction": self.name})
+        who = {"worker": self.login.worker, "transaction": self.name, **acting(self.actor)}
+        text = to_json({**request, **who})
         return {"request": text.decode(), "signature": self.login.signature(text)}
 
     async def call(self, function: SignedFunction, request: Mapping[str, Json]) -> Any:  # noqa: ANN401 - SQL's
@@ -114,6 +117,11 @@ class ToolTransaction:
         cursor = await self.conn.execute(statement.encode(), self.sign(request))
         row = await cursor.fetchone()
         return row[0] if row else None
+
+
+def acting(actor: Actor | None) -> dict[str, Json]:
+    """Return what agent_internal.signed() reads of an actor."""
+    return {} if actor is None else {"tenant": actor.tenant, "agent": actor.principal}
 
 
 async def name_transaction(conn: Connection, begin: str = "") -> str:
@@ -135,12 +143,14 @@ class ToolConnection:
 
     conn: Connection
     login: ToolsLogin
+    actor: Actor | None = None
 
     @asynccontextmanager
     async def transaction(self, *, force_rollback: bool = False) -> AsyncGenerator[ToolTransaction]:
         """Yield a transaction, in which signed functions can be called."""
         async with self.conn.transaction(force_rollback=force_rollback):
-            yield ToolTransaction(self.conn, self.login, await name_transaction(self.conn))
+            name = await name_transaction(self.conn)
+            yield ToolTransaction(self.conn, self.login, name, self.actor)
 
 
 class ToolConnections:
@@ -152,10 +162,10 @@ class ToolConnections:
         self._login = login
 
     @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[ToolConnection]:
-        """Yield a connection; what is left in its session is then discarded."""
+    async def connection(self, actor: Actor | None = None) -> AsyncGenerator[ToolConnection]:
+        """Yield a connection whose code acts as *actor*; its session is then discarded."""
         async with self._pool.connection() as conn:
-            yield ToolConnection(conn, self._login)
+            yield ToolConnection(conn, self._login, actor)
 
 
 async def read_login(conn: Connection) -> ToolsLogin:

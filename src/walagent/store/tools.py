@@ -38,7 +38,7 @@ async def register_python_tools(conn: Connection, found: Iterable[DescribedTool]
             "insert into agent.tool (name, kind, target, description, input_schema, effect)"
             " values (%(name)s, 'python', %(target)s, %(description)s, %(input_schema)s,"
             "         %(effect)s)"
-            " on conflict (name) do update set description = excluded.description,"
+            " on conflict (scope, name) do update set description = excluded.description,"
             "   input_schema = excluded.input_schema, effect = excluded.effect,"
             "   target = excluded.target"
             "  where agent.tool.kind = 'python'",
@@ -95,7 +95,8 @@ async def register_mcp_tool(conn: Connection, tool: PinnedTool, accepted: str | 
 async def known_tools(conn: Connection, names: Iterable[str]) -> frozenset[str]:
     """Return those of *names* that are registered."""
     found = await conn.execute(
-        "select name from agent.tool where name = any (%(names)s)", {"names": list(names)}
+        "select name from agent.tool where name = any (%(names)s) and scope = ''",
+        {"names": list(names)},
     )
     return frozenset(name for (name,) in await found.fetchall())
 
@@ -108,5 +109,7 @@ async def outdated_agents(conn: Connection) -> list[str]:
 
 async def fingerprints(conn: Connection) -> dict[str, str]:
     """Return the accepted fingerprints of tools of MCP servers, by name."""
-    found = await conn.execute("select name, fingerprint from agent.tool where kind = 'mcp'")
+    found = await conn.execute(
+        "select name, fingerprint from agent.tool where kind = 'mcp' and scope = ''"
+    )
     return dict(await found.fetchall())

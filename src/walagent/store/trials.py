@@ -63,7 +63,8 @@ async def copy_attachment(conn: Connection, name: str) -> str:
     attachment = (await applying.current(conn, "attachment"))[name]
     agent = (await applying.current(conn, "agent"))[attachment["agent"]]
     await conn.execute(
-        "select set_config('search_path', search_path, true) from agent.attachment where name = %s",
+        "select set_config('search_path', search_path, true) from agent.attachment"
+        " where tenant = agent.current_tenant() and name = %s",
         [name],
     )
     await applying.insert(conn, "agent", new, agent)
@@ -81,7 +82,7 @@ async def definition(conn: Connection, name: str) -> Attachment:
     cursor = await conn.execute(
         "select v.definition from agent.attachment a"
         " join agent.attachment_version v on (v.attachment_id, v.version) = (a.id, a.version)"
-        " where a.name = %s",
+        " where a.tenant = agent.current_tenant() and a.name = %s",
         [name],
     )
     row = await cursor.fetchone()

@@ -233,5 +233,7 @@ async def _read(
         sql.SQL(", ").join(sql.SQL("{} desc").format(key) for key in keys),
         sql.Literal(options.last),
     )
-    found = await reader.read(RoleStatement(run_as, statement.as_bytes(conn), timeout="0"))
+    found = await reader.read(
+        RoleStatement(run_as, statement.as_bytes(conn), timeout="0", actor=attachment.actor)
+    )
     return [present_row(attachment, columns, text) for text in json.loads(found or "[]")]

@@ -285,7 +285,7 @@ async def test_pending_approvals_are_ordered_by_risk_then_age(conn: AsyncConnect
             conn,
             "insert into agent.tool (name, kind, target, risk)"
             f" values ('refund_user', 'sql', 'refund_user(bigint, numeric)', '{risk}')"
-            " on conflict (name) do update set risk = excluded.risk;"
+            " on conflict (scope, name) do update set risk = excluded.risk;"
             "update agent.attachment set version = version + 1",
         )
         version = await value(conn, "select version from agent.attachment")

@@ -218,9 +218,16 @@ async def test_an_agent_posts_in_the_thread_of_its_turn_as_itself(
     thread = await value(conn, "insert into agent.thread default values returning id::text")
     event = {"schema": "agent", "table": "event", "op": "insert", "new": {"thread_id": thread}}
     async with bench(conn, dsn, TOOLS, change=event) as b:
-        assert await b.answer("post_event", text="Hello.") == "posted as event 1"
         name = b.attachment.agent.name
-    posted = "select author, type, data, run_id from agent.event"
+        await conn.execute(
+            "with a as (insert into agent.principal (tenant, name, kind)"
+            "           values ('default', %s, 'agent') returning name)"
+            " insert into agent.member (thread_id, principal) select %s, name from a",
+            [name, thread],
+        )
+        said = await b.answer("post_event", text="Hello.")
+        assert said.startswith("posted as event ")
+    posted = "select author, type, data, run_id from agent.event where type = 'text'"
     assert await rows(conn, posted) == [(name, "text", {"text": "Hello."}, 1)]
     assert await value(conn, "select kind from agent.principal where name = %s", name) == "agent"
     await run_all(conn, "delete from agent.run; delete from agent.attachment")

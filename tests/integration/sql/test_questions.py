@@ -565,7 +565,7 @@ async def test_steps_and_ends_are_recorded_together(conn: AsyncConnection) -> No
     assert await rows(
         conn,
         "select r.state::text, r.lease_expires_at > now(), count(s) from agent.run r"
-        " join agent.step s on s.run_id = r.id group by r.id order by r.id",
+        " join agent.step s on s.run_id = r.id group by r.id, r.tenant order by r.id",
     ) == [("running", True, 1), ("succeeded", None, 1), ("running", True, 1)]
     assert await rows(conn, "select * from agent.broken_invariant") == []
 

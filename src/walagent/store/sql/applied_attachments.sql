@@ -1,4 +1,4 @@
--- The attachments, in the form that `apply` compares: times in seconds, the relation by OID.
+-- The attachments of the tenant, in the form that `apply` compares: times in seconds, the relation by OID.
 select a.name,
        jsonb_build_object(
            'agent', a.agent, 'relation', a.relation::oid::bigint, 'ops', a.ops, 'condition', a.condition,
@@ -8,3 +8,4 @@ select a.name,
            'approval_ttl', extract(epoch from a.approval_ttl)::float8, 'paused', a.paused,
            'source', a.source) as fields
   from agent.attachment a
+ where a.tenant = agent.current_tenant()

@@ -5,6 +5,7 @@ with collecting as (
       from agent.run r
      where r.queue_id = %(attachment)s  -- an attachment's queue has its ID
        and r.ordering_key is not distinct from %(ordering_key)s
+       and r.tenant = coalesce(%(tenant)s, agent.current_tenant())
        and r.state = 'pending' and r.not_before is not null
        -- A claim returns all changes of a run as one document, and a model reads them at once.
        and (select count(*) < 1000 and coalesce(sum(m.size), 0) < 4 << 20
@@ -37,9 +38,9 @@ with collecting as (
      where r.id = j.run_id
     returning 1
 ), started as (
-    insert into agent.run (queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
+    insert into agent.run (tenant, queue_id, attachment_id, attachment_version, generation, commit_lsn, ordinal, committed_at,
                            change, key, ordering_key, max_attempts, cause_run, depth, not_before)
-    select attachment_id, attachment_id, attachment_version, %(generation)s, commit_lsn, ordinal, committed_at,
+    select coalesce(tenant, agent.current_tenant()), attachment_id, attachment_id, attachment_version, %(generation)s, commit_lsn, ordinal, committed_at,
            change, key, ordering_key, max_attempts, cause_run, coalesce(depth, 0),
            agent_internal.now() + make_interval(secs => %(debounce)s)
       from given

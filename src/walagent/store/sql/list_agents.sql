@@ -1,4 +1,4 @@
--- Attachments with counts of their runs, and agents without attachments.
+-- Attachments of the tenant with counts of their runs, and agents without attachments.
 select g.name as agent,
        g.model,
        a.name as attachment,
@@ -23,7 +23,7 @@ select g.name as agent,
        b.rows_done as backfilled,
        b.rows_total as to_backfill
   from agent.agent g
-       left join agent.attachment a on a.agent = g.name
+       left join agent.attachment a on a.tenant = g.tenant and a.agent = g.name
        left join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
        left join lateral (select * from agent.backfill l where l.attachment_id = a.id
                            order by l.generation desc limit 1) b on true
@@ -35,4 +35,5 @@ select g.name as agent,
                     from agent.run
                    where state not in ('succeeded', 'cancelled', 'skipped')
                    group by attachment_id) r on r.attachment_id = a.id
+ where g.tenant = agent.current_tenant()
  order by g.name, a.name

@@ -14,6 +14,7 @@ select m.name,
        m.output_price::float8,
        m.parameters,
        m.enabled,
-       (select count(*) from agent.agent g where g.model = m.name) as agents
+       (select count(*) from agent.agent g where g.model = m.name and g.model_scope = m.scope) as agents
   from agent.model m
+ where m.scope in ('', agent.current_tenant())
  order by m.name

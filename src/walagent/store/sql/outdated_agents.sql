@@ -2,8 +2,8 @@
 select distinct a.agent
   from agent.attachment a
        cross join lateral jsonb_array_elements(a.definition -> 'tools') d
-       join agent.tool t on t.name = d ->> 'name' and t.kind = d ->> 'kind'
- where t.kind in ('mcp', 'http')
+       join agent.tool t on t.name = d ->> 'name' and t.scope = '' and t.kind = d ->> 'kind'
+ where a.tenant = agent.current_tenant() and t.kind in ('mcp', 'http')
    and (d ->> 'fingerprint' is distinct from t.fingerprint
         or t.kind = 'http' and (d -> 'http', d ->> 'target', d ->> 'description')
                                is distinct from (t.http, t.target, t.description)

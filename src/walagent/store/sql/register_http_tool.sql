@@ -3,7 +3,7 @@ insert into agent.tool as t (name, kind, target, description, input_schema, effe
 select %(name)s, 'http', r.target, r.description, r.input_schema, coalesce(r.effect, 'transactional'), r.approval,
        r.timeout_seconds, r.http
   from jsonb_populate_record(null::agent.tool, %(fields)s) r
-on conflict (name) do update
+on conflict (scope, name) do update
    set (target, description, input_schema, effect, approval, timeout_seconds, http)
      = (excluded.target, excluded.description, excluded.input_schema, excluded.effect, excluded.approval,
         excluded.timeout_seconds, excluded.http)

@@ -2,8 +2,8 @@
 insert into agent.tool as t (name, kind, target, description, input_schema, effect, timeout_seconds, fingerprint)
 select %(name)s, 'mcp', %(target)s, %(description)s, %(input_schema)s, %(effect)s, %(timeout)s, %(fingerprint)s
  where coalesce(%(accepted)s::text, %(fingerprint)s) = %(fingerprint)s
-    or exists (select from agent.tool where name = %(name)s)
-on conflict (name) do update
+    or exists (select from agent.tool where name = %(name)s and scope = '')
+on conflict (scope, name) do update
    set effect = excluded.effect,
        timeout_seconds = excluded.timeout_seconds,
        description = case when excluded.fingerprint = %(accepted)s then excluded.description else t.description end,

@@ -2,4 +2,4 @@
 -- broken attachment gets its version when it is resumed.
 update agent.attachment
    set version = version + 1
- where agent = any (%(agents)s) and name <> all (%(but)s) and agent_internal.drift_of(definition) is null
+ where tenant = agent.current_tenant() and agent = any (%(agents)s) and name <> all (%(but)s) and agent_internal.drift_of(definition) is null

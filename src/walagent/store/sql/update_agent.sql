@@ -9,4 +9,4 @@ update agent.agent g
        r.persona, r.persona_version, r.requests_per_minute, r.thinking_visible, r.pause_before_tool, r.pause_after_tool,
        r.approve_from, r.four_eyes
           from jsonb_populate_record(g, %(fields)s) r)
- where g.name = %(name)s
+ where g.tenant = agent.current_tenant() and g.name = %(name)s

@@ -6,4 +6,4 @@ update agent.attachment a
                r.debounce, r.cap, r.backfill, r.server_filter, r.max_depth, r.approval_ttl, r.paused,
                case when r.paused then a.paused_reason end, r.source
           from jsonb_populate_record(a, %(fields)s) r)
- where a.name = %(name)s
+ where a.tenant = agent.current_tenant() and a.name = %(name)s

@@ -5,4 +5,4 @@ update agent.budget b
      = (select r.agent, r.attachment, r.model, r.asker, r.period, r.max_cost, r.max_tokens, r.max_cost_per_question,
                r.max_tokens_per_question, r.on_exceeded, r.source
           from jsonb_populate_record(b, %(fields)s) r)
- where b.name = %(name)s
+ where b.tenant = agent.current_tenant() and b.name = %(name)s

@@ -8,3 +8,4 @@ update agent.model m
                r.reasons, r.cache_min_tokens, r.price_bands
           from jsonb_populate_record(m, %(fields)s) r)
  where m.name = %(name)s
+   and m.scope = (select max(o.scope) from agent.model o where o.name = %(name)s and o.scope in ('', agent.current_tenant()))
