@@ -124,25 +124,30 @@ comment on function agent_internal.mac(text) is 'Message authentication code of 
 --
 -- The setting that holds the identity is signed together with the session and the start of the transaction: one that was
 -- written by hand, or copied from another transaction, is nobody.
-create function agent_internal.assume(_tenant text, _principal name)
+--
+-- Args: _scopes: empty: all.  _until: when its right to act ends; NULL: never.
+create function agent_internal.assume(_tenant text, _principal name, _scopes text[] default '{}', _until timestamptz default null)
     returns void
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _who constant text := jsonb_build_array(_tenant, _principal)::text;
+    _who constant text := jsonb_build_array(_tenant, _principal, to_jsonb(_scopes), _until)::text;
 begin
     perform set_config('walagent.identity',
                        agent_internal.mac(format('identity %s %s %s', pg_backend_pid(), transaction_timestamp(), _who)) || _who, true);
 end;
 $$;
-comment on function agent_internal.assume(text, name) is 'Act as a principal until the end of the transaction';
+comment on function agent_internal.assume(text, name, text[], timestamptz) is 'Act as a principal until the end of the transaction';
 
 -- Who acts.
 --
 -- Returns: tenant, principal: NULL: nobody, who sees no rows.  named: whether it is a principal, whose roles count.
-create function agent_internal.identity(out tenant text, out principal name, out named boolean)
+--          scopes: of its token; empty: all.  until: when its token expires; NULL: never.
+create function agent_internal.identity(
+    out tenant text, out principal name, out named boolean, out scopes text[], out until timestamptz
+)
     language plpgsql
     stable
     security definer
@@ -153,11 +158,14 @@ declare
     _who      constant text := substr(_identity, 65);
     _login    agent_internal.login;
 begin
+    scopes := '{}';
     if _identity is not null then
         named := true;
         if left(_identity, 64) = agent_internal.mac(format('identity %s %s %s', pg_backend_pid(), transaction_timestamp(), _who)) then
             tenant := _who::jsonb ->> 0;
             principal := _who::jsonb ->> 1;
+            scopes := array(select jsonb_array_elements_text(_who::jsonb -> 2));
+            until := _who::jsonb ->> 3;
         end if;
         return;
     end if;
@@ -223,7 +231,22 @@ end;
 $$;
 comment on function agent_internal.isolate(regclass, boolean) is 'Separate the tenants in a table; used by migrations';
 
--- Whether the caller has a role in its tenant.  A login of no principal has all: its privileges alone decide.
+-- Whether the caller may do what a scope names: its token has it, or has no scopes, or it uses no token.
+create function agent.has_scope(scope text)
+    returns boolean
+    language plpgsql
+    stable
+as $$
+declare
+    _scopes constant text[] := (agent_internal.identity()).scopes;
+begin
+    return _scopes = '{}' or has_scope.scope = any (_scopes);
+end;
+$$;
+comment on function agent.has_scope(text) is 'Whether the token of the caller can be used for this; without a token, yes';
+
+-- Whether the caller has a role in its tenant, and its token the scope for it.  A login of no principal has all: its
+-- privileges alone decide.
 create function agent.has_role(role text)
     returns boolean
     language plpgsql
@@ -234,7 +257,12 @@ as $$
 declare
     _me constant record := agent_internal.identity();
 begin
-    return not _me.named or exists (
+    return not _me.named or agent.has_scope(case has_role.role
+        when 'admin' then 'admin'
+        when 'developer' then 'develop'
+        when 'approver' then 'approve'
+        when 'agent' then 'post'
+        else 'read' end) and exists (
         select from agent.role_grant g
          where g.tenant = _me.tenant and g.principal = _me.principal and g.role in (has_role.role, 'admin')
            and (g.expires_at is null or g.expires_at > agent_internal.now()));
@@ -249,7 +277,7 @@ create table agent.token (
     principal  name not null,
     label      text not null default '',
     digest     bytea not null unique check (octet_length(digest) = 32),
-    scopes     text[] not null default '{}',
+    scopes     text[] not null default '{}' check (scopes <@ '{read,post,approve,develop,admin}'),
     created_at timestamptz not null default now(),
     expires_at timestamptz,
     revoked_at timestamptz,
@@ -262,7 +290,7 @@ comment on column agent.token.id is 'ID of the token, to revoke it';
 comment on column agent.token.principal is 'Principal that it stands in for';
 comment on column agent.token.label is 'What it is for';
 comment on column agent.token.digest is 'SHA-256 of the token';
-comment on column agent.token.scopes is 'What it can be used for; empty: all that its principal may do';
+comment on column agent.token.scopes is 'What it can be used for: read, post, approve, develop, admin; empty: all that its principal may do';
 comment on column agent.token.created_at is 'Time of creation';
 comment on column agent.token.expires_at is 'When it expires; NULL: never';
 comment on column agent.token.revoked_at is 'When it was revoked';
@@ -285,21 +313,23 @@ begin
         raise exception 'the token is unknown, expired or revoked' using errcode = 'WA018',
             hint = 'Create one with: walagent token create PRINCIPAL';
     end if;
-    perform agent_internal.assume(_found.tenant, _found.principal);
+    perform agent_internal.assume(_found.tenant, _found.principal, _found.scopes, _found.until);
 end;
 $$;
 comment on function agent.act_as(text) is 'Act as the principal of a token until the end of the transaction';
 
 -- The valid token with a digest.  Policies hide agent.token from who has no identity yet, so the lookup is a policy of
 -- its own, for one digest, which this function names in a setting for the time of the query.
-create function agent_internal.find_token(_digest bytea, out tenant text, out principal name)
+create function agent_internal.find_token(
+    _digest bytea, out tenant text, out principal name, out scopes text[], out until timestamptz
+)
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
     perform set_config('walagent.token_digest', encode(_digest, 'hex'), true);
-    select t.tenant, t.principal into tenant, principal
+    select t.tenant, t.principal, t.scopes, t.expires_at into tenant, principal, scopes, until
       from agent.token t
            join agent.principal p on p.tenant = t.tenant and p.name = t.principal and p.active
            join agent.tenant n on n.name = t.tenant and n.active
@@ -326,6 +356,6 @@ create policy sought on agent.tenant for select using (exists (
     select from agent.token t where t.digest = (select agent_internal.sought_token()) and t.tenant = tenant.name));
 
 revoke all on agent.tenant, agent.principal, agent.role_grant, agent.token, agent_internal.login from public;
-revoke all on function agent_internal.keep_logins(), agent_internal.mac(text), agent_internal.assume(text, name),
+revoke all on function agent_internal.keep_logins(), agent_internal.mac(text), agent_internal.assume(text, name, text[], timestamptz),
     agent_internal.identity(), agent.current_tenant(), agent_internal.all_tenants(), agent_internal.isolate(regclass, boolean),
-    agent.has_role(text), agent_internal.find_token(bytea), agent_internal.sought_token(), agent.act_as(text) from public;
+    agent.has_role(text), agent.has_scope(text), agent_internal.find_token(bytea), agent_internal.sought_token(), agent.act_as(text) from public;

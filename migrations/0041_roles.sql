@@ -208,7 +208,7 @@ revoke all on function agent_internal.holders(text), agent_internal.permit(text,
     agent.grant_member(name) from public;
 
 -- Policies and their functions are executed as the role that reads.
-select agent_internal.permit(c, 'execute on function agent.current_tenant(), agent.current_principal(), agent.has_role(text), '
+select agent_internal.permit(c, 'execute on function agent.current_tenant(), agent.current_principal(), agent.has_role(text), agent.has_scope(text), '
                                 'agent_internal.identity(), agent_internal.all_tenants(), agent_internal.sought_token()',
                              'select on agent.tenant, agent.principal, agent.role_grant')
   from unnest('{viewer, developer, asker, member}'::text[]) c;

@@ -76,6 +76,11 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("guard", "walagent.cli.guard", "Check whether untrusted SQL is allowed."),
         Command("mcp", "walagent.cli.mcp", "Serve questions and runs to MCP clients."),
     ),
+    "People": (
+        Command("tenant", "walagent.cli.tenant", "List and change tenants."),
+        Command("principal", "walagent.cli.principal", "List and change principals and roles."),
+        Command("token", "walagent.cli.token", "Create, list and revoke tokens."),
+    ),
     "More": (
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),
         Command("dsn", "walagent.cli.embedded", "Print the embedded server's connection string."),

@@ -39,6 +39,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA017": PreconditionError,
     "WA018": PreconditionError,
     "WA019": ConfigError,
+    "WA020": ConfigError,
     "WA021": ConfigError,
     "WA022": ConfigError,
     "WA023": ConfigError,

@@ -1,0 +1,131 @@
+"""`walagent principal`: people, agents and services of a tenant, and their roles."""
+
+from datetime import datetime
+
+import click
+
+from walagent.cli.output import json_option, print_json, say
+from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import print_rows
+from walagent.cli.tenancy import expires_option, tenant_option
+from walagent.store import tenancy
+
+_ROLES = ("admin", "developer", "approver", "auditor", "agent", "viewer")
+
+
+@click.group("principal")
+def principal_() -> None:
+    """List and change people, agents and services of a tenant, and their roles.
+
+    \b
+      list     principals and their roles
+      add      create one
+      disable  refuse it, its login and its tokens from now on
+      enable   let it act again
+      grant    give it a role, which may end
+      revoke   end a role
+    """  # noqa: D301 - click's mark for lines that are not wrapped
+
+
+@principal_.command("list")
+@tenant_option()
+@json_option()
+@where_options
+def list_(where: Where, tenant: str | None, *, as_json: bool) -> None:
+    """List principals with the roles they have now."""
+    rows = ask(where, lambda conn: tenancy.list_principals(conn, tenant))
+    columns = ["tenant", "name", "kind", "login", "active", "roles", "expires_at"]
+    print_rows(rows, columns, as_json=as_json, empty="no principals")
+
+
+@principal_.command("add")
+@click.argument("name")
+@click.option(
+    "--kind",
+    type=click.Choice(["user", "agent", "service"]),
+    default="user",
+    show_default=True,
+    help="What it is.",
+)
+@click.option("--login", metavar="ROLE", help="Database role whose sessions act as it.")
+@click.option("--display-name", default="", metavar="TEXT", help="Name for people.")
+@click.option("--email", metavar="ADDRESS", help="Address for notifications.")
+@tenant_option()
+@json_option()
+@where_options
+def add(  # noqa: PLR0913 - what a principal has
+    where: Where,
+    name: str,
+    *,
+    kind: str,
+    login: str | None,
+    display_name: str,
+    email: str | None,
+    tenant: str | None,
+    as_json: bool,
+) -> None:
+    """Create the principal NAME."""
+    identifier = ask(
+        where,
+        lambda conn: tenancy.create_principal(
+            conn,
+            name,
+            kind=kind,
+            login=login,
+            display_name=display_name,
+            email=email,
+            tenant=tenant,
+        ),
+    )
+    if as_json:
+        print_json({"name": name, "id": str(identifier)})
+    else:
+        say(f"created principal {name}")
+
+
+@principal_.command("disable")
+@click.argument("name")
+@tenant_option()
+@where_options
+def disable(where: Where, name: str, tenant: str | None) -> None:
+    """Refuse NAME, its login and its tokens from now on."""
+    ask(where, lambda conn: tenancy.enable_principal(conn, name, active=False, tenant=tenant))
+    say(f"disabled principal {name}")
+
+
+@principal_.command("enable")
+@click.argument("name")
+@tenant_option()
+@where_options
+def enable(where: Where, name: str, tenant: str | None) -> None:
+    """Let a disabled principal act again."""
+    ask(where, lambda conn: tenancy.enable_principal(conn, name, active=True, tenant=tenant))
+    say(f"enabled principal {name}")
+
+
+@principal_.command("grant")
+@click.argument("name")
+@click.argument("role", type=click.Choice(_ROLES))
+@expires_option
+@tenant_option()
+@where_options
+def grant(
+    where: Where, name: str, role: str, expires_at: datetime | None, tenant: str | None
+) -> None:
+    """Grant NAME a role in its tenant, or change when it ends."""
+    ask(
+        where,
+        lambda conn: tenancy.grant_role(conn, name, role, expires_at=expires_at, tenant=tenant),
+    )
+    say(f"granted {name} the role {role}")
+
+
+@principal_.command("revoke")
+@click.argument("name")
+@click.argument("role", type=click.Choice(_ROLES))
+@tenant_option()
+@where_options
+def revoke(where: Where, name: str, role: str, tenant: str | None) -> None:
+    """Revoke a role of NAME."""
+    ask(where, lambda conn: tenancy.revoke_role(conn, name, role, tenant=tenant))
+    say(f"revoked the role {role} of {name}")

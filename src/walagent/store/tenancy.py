@@ -1,0 +1,127 @@
+"""Tenants, principals, role grants and tokens: create, list, change and end them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection
+from psycopg.rows import dict_row
+
+from walagent.store.queries import query
+
+Connection = AsyncConnection[Any]
+Rows = list[dict[str, Any]]
+
+
+async def list_tenants(conn: Connection) -> Rows:
+    """List tenants by name."""
+    return await _rows(conn, "list_tenants")
+
+
+async def list_principals(conn: Connection, tenant: str | None = None) -> Rows:
+    """List principals with the roles they have now."""
+    return await _rows(conn, "list_principals", tenant=tenant)
+
+
+async def list_tokens(conn: Connection, tenant: str | None = None) -> Rows:
+    """List tokens, without their digests."""
+    return await _rows(conn, "list_tokens", tenant=tenant)
+
+
+async def create_tenant(conn: Connection, name: str, display_name: str) -> UUID:
+    """Create a tenant."""
+    return await _value(conn, b"select agent.create_tenant(%s, %s)", name, display_name)
+
+
+async def enable_tenant(conn: Connection, name: str, *, active: bool) -> None:
+    """Enable or disable a tenant."""
+    function = b"enable_tenant" if active else b"disable_tenant"
+    await conn.execute(b"select agent." + function + b"(%s)", [name])
+
+
+async def create_principal(  # noqa: PLR0913 - what a principal has
+    conn: Connection,
+    name: str,
+    *,
+    kind: str,
+    login: str | None,
+    display_name: str,
+    email: str | None,
+    tenant: str | None,
+) -> UUID:
+    """Create a principal."""
+    return await _value(
+        conn,
+        b"select agent.create_principal(%s, %s, %s, %s, %s, coalesce(%s, agent.current_tenant()))",
+        name,
+        kind,
+        login,
+        display_name,
+        email,
+        tenant,
+    )
+
+
+async def enable_principal(
+    conn: Connection, name: str, *, active: bool, tenant: str | None
+) -> None:
+    """Enable or disable a principal."""
+    function = b"enable_principal" if active else b"disable_principal"
+    await conn.execute(
+        b"select agent." + function + b"(%s, coalesce(%s, agent.current_tenant()))", [name, tenant]
+    )
+
+
+async def grant_role(
+    conn: Connection, principal: str, role: str, *, expires_at: datetime | None, tenant: str | None
+) -> None:
+    """Grant a role, or change when it ends."""
+    await conn.execute(
+        b"select agent.grant_role(%s, %s, %s, coalesce(%s, agent.current_tenant()))",
+        [principal, role, expires_at, tenant],
+    )
+
+
+async def revoke_role(conn: Connection, principal: str, role: str, *, tenant: str | None) -> None:
+    """Revoke a role."""
+    await conn.execute(
+        b"select agent.revoke_role(%s, %s, coalesce(%s, agent.current_tenant()))",
+        [principal, role, tenant],
+    )
+
+
+async def create_token(  # noqa: PLR0913 - what a token has
+    conn: Connection,
+    principal: str,
+    *,
+    label: str,
+    scopes: Sequence[str],
+    expires_at: datetime | None,
+    tenant: str | None,
+) -> tuple[UUID, str]:
+    """Create a token; return its ID and the token itself."""
+    cursor = await conn.execute(
+        b"select id, token"
+        b" from agent.create_token(%s, %s, %s, %s, coalesce(%s, agent.current_tenant()))",
+        [principal, label, list(scopes), expires_at, tenant],
+    )
+    row = await cursor.fetchone()
+    assert row is not None  # noqa: S101 - a function with OUT parameters returns one row
+    return row[0], row[1]
+
+
+async def revoke_token(conn: Connection, token: UUID) -> None:
+    """Revoke a token."""
+    await conn.execute(b"select agent.revoke_token(%s)", [token])
+
+
+async def _rows(conn: Connection, name: str, **parameters: object) -> Rows:
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(query(name), parameters or None)
+    return await cursor.fetchall()
+
+
+async def _value(conn: Connection, statement: bytes, *parameters: object) -> Any:  # noqa: ANN401 - any column
+    row = await (await conn.execute(statement, parameters)).fetchone()
+    return row and row[0]
