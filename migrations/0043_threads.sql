@@ -233,6 +233,28 @@ end;
 $$;
 comment on function agent_internal.participant(name) is 'A principal of the tenant, created for a login on first use';
 
+-- Whether the token that is being looked up is of a principal, or of one of a tenant; see agent_internal.find_token().  In the
+-- policies of tables that members read, who may not read agent.token.
+create function agent_internal.is_sought(_tenant text, _principal name default null)
+    returns boolean
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return exists (select from agent.token t
+                    where t.digest = agent_internal.sought_token() and t.tenant = _tenant
+                      and t.principal = coalesce(_principal, t.principal));
+end;
+$$;
+drop policy if exists sought on agent.principal;
+create policy sought on agent.principal for select
+    using ((select agent_internal.sought_token()) is not null and agent_internal.is_sought(tenant, name));
+drop policy if exists sought on agent.tenant;
+create policy sought on agent.tenant for select
+    using ((select agent_internal.sought_token()) is not null and agent_internal.is_sought(name));
+
 -- Append an event.  The thread is locked: its events are numbered in the order of their commits.
 --
 -- Args: _author: whose event it is; the caller has checked that it may write in that name.
@@ -737,6 +759,8 @@ revoke all on all functions in schema agent, agent_internal from public;
 select agent_internal.permit(c, 'select on agent.thread, agent.member, agent.event, agent.fact, agent.observation, agent_internal.participation',
                              'execute on function agent_internal.sees_threads()')
   from unnest('{viewer, member}'::text[]) c;
+select agent_internal.permit(c, 'execute on function agent_internal.is_sought(text, name)')
+  from unnest('{viewer, developer, asker, member}'::text[]) c;
 select agent_internal.permit('member',
     'execute on function agent.open_thread(text, name[], uuid, integer), agent.post(uuid, text, uuid), agent.join_thread(uuid, text), '
     'agent.leave_thread(uuid), agent.add_member(uuid, name, text), agent.remove_member(uuid, name), agent.rename_thread(uuid, text), '

@@ -50,6 +50,10 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("retry", "walagent.cli.runs", "Requeue failed, dead or cancelled runs."),
         Command("cancel", "walagent.cli.runs", "Cancel runs."),
     ),
+    "Threads": (
+        Command("thread", "walagent.cli.threads", "Show and change threads of people and agents."),
+        Command("talk", "walagent.cli.talk", "Take part in a thread from a terminal."),
+    ),
     "Approvals": (
         Command("approvals", "walagent.cli.approvals", "List pending tool calls, oldest first."),
         Command("approve", "walagent.cli.approvals", "Approve pending tool calls."),

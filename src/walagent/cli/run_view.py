@@ -82,6 +82,9 @@ def _title(step: Mapping[str, Any]) -> str:
             by = f" by {content['by']}" if content.get("by") else ""
             how = " with edited arguments" if "edited" in content else ""
             return clean(f"{content['decision']}{how}{by}")
+        case "note" if "turn" in content:
+            turn = content["turn"]
+            return f"the thread up to event {turn['upto']}, seen up to {turn['seen']}"
         case kind:
             return str(kind)
 
@@ -96,6 +99,8 @@ def _body(kind: str, content: Mapping[str, Any]) -> Iterator[str]:
             yield orjson.dumps(content["edited"]).decode()
         case "decision" | "error":
             yield str(content.get("reason") or "")
+        case "note" if "turn" in content:
+            yield _shortened(str(content["turn"]["context"]))
         case "note":
             by = f" (retried by {content.get('by')})" if content.get("retry") else ""
             yield f"{content.get('text', '')}{by}".strip()

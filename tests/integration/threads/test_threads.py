@@ -135,6 +135,7 @@ async def test_threads_are_visible_to_members_and_viewers(conn: AsyncConnection,
             count = f"select count(*) from agent.{table}"
             assert await value(p.other, count), table
             assert not await value(p.stranger, count), table
+        assert await value(p.other, "select count(*) from agent.principal") > 2
         await run_all(conn, f"select agent.grant_viewer('{p.names[2]}')")
         for table in tables:
             assert await value(p.stranger, f"select count(*) from agent.{table}"), table

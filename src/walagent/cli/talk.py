@@ -1,0 +1,187 @@
+"""`walagent talk`: take part in a thread from a terminal."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from uuid import UUID, uuid4
+
+import click
+import orjson
+
+from walagent.cli.output import cell, clean, say
+from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.cli.threads import event_lines, token_option
+from walagent.concurrency import Periodic
+from walagent.config.dsn import Places
+from walagent.errors import WalagentError
+from walagent.store import threads
+from walagent.store.errors import translating
+from walagent.store.listings import Connection
+from walagent.store.threads import Row
+
+_POLL = 0.3  # seconds between looks for new events
+_QUIET = 3.0  # seconds without events or turns after which a piped conversation has ended
+_HELP = "/members, /facts, /leave, /quit; anything else is posted"
+
+
+@click.command("talk")
+@click.argument("thread", type=click.UUID, required=False)
+@click.option("--agent", "agents", multiple=True, help="Open a thread with this agent; repeatable.")
+@click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON.")
+@token_option
+@where_options
+def talk_(
+    where: Where, thread: UUID | None, agents: Sequence[str], token: str | None, *, as_json: bool
+) -> None:
+    """Take part in a thread: new events appear, and what you type is posted.
+
+    A call that needs approval is shown, and the next line, y or n, decides it.  At the end of the
+    input, the command waits until nothing has happened for 3 s.
+    """
+    if (thread is None) == (not agents):
+        raise click.UsageError("name a thread, or agents with --agent")
+    asyncio.run(_talk(open_session(where), Conversation(token, as_json=as_json), thread, agents))
+
+
+@dataclass(slots=True)
+class Conversation:
+    """What this terminal has shown, and the calls that it asks about."""
+
+    token: str | None
+    as_json: bool = False
+    thread: UUID = field(default_factory=uuid4)
+    shown: int = 0
+    asking: list[Row] = field(default_factory=list[Row])
+    asked: set[int] = field(default_factory=set[int])
+    busy: tuple[str, ...] = ()
+    active: bool = False
+    changed_at: float = field(default_factory=time.monotonic)
+
+    @asynccontextmanager
+    async def transaction(self, conn: Connection) -> AsyncGenerator[None]:
+        """One transaction, as the principal of the token."""
+        with translating():
+            async with conn.transaction():
+                if self.token:
+                    await threads.act_as(conn, self.token)
+                yield
+
+    async def look(self, conn: Connection) -> None:
+        """Print what is new."""
+        async with self.transaction(conn):
+            events = await threads.events(conn, self.thread, after=self.shown)
+            approvals = await threads.pending_approvals(conn, self.thread)
+            turns = await threads.active_turns(conn, self.thread)
+        for event in events:
+            self._print(event)
+            self.shown = event["number"]
+        self.asking = list(approvals)
+        for call in approvals:
+            if call["id"] not in self.asked:
+                self.asked.add(call["id"])
+                given = ", ".join(f"{k}={cell(v)}" for k, v in call["arguments"].items())
+                say(clean(f"{call['agent']} asks to call {call['tool']}({given}); approve? y/n"))
+        self.active = bool(turns)
+        if events or turns:
+            self.changed_at = time.monotonic()
+        busy = tuple(sorted({turn["agent"] for turn in turns if turn["state"] == "running"}))
+        if busy != self.busy:
+            self.busy = busy
+            if busy and sys.stderr.isatty():
+                say(clean(f"({', '.join(busy)} …)"))
+
+    def _print(self, event: Row) -> None:
+        if self.as_json:
+            click.echo(orjson.dumps(event, default=str).decode())
+        elif not _is_noise(event):
+            for line in event_lines(event):
+                click.echo(line)
+
+    async def take(self, conn: Connection, line: str) -> bool:
+        """Carry out a typed line; return whether to continue."""
+        try:
+            async with self.transaction(conn):
+                return await self._take(conn, line)
+        except WalagentError as error:
+            say(f"error: {error}")
+            return True
+
+    async def _take(self, conn: Connection, line: str) -> bool:
+        if self.asking and line.lower() in {"y", "yes", "n", "no"}:
+            await threads.decide(conn, self.asking[0]["id"], approved=line.lower().startswith("y"))
+            return True
+        match line:
+            case "":
+                pass
+            case "/quit" | "/exit":
+                return False
+            case "/leave":
+                await threads.call(conn, "leave_thread", {"thread": self.thread})
+                return False
+            case "/members":
+                for row in await threads.members(conn, self.thread):
+                    say(clean(f"{row['principal']} ({row['kind']}, {row['role']})"))
+            case "/facts":
+                for row in await threads.facts(conn, self.thread):
+                    say(clean(f"{row['subject']} {row['predicate']} {row['object']}"))
+            case _ if line.startswith("/"):
+                say(_HELP)
+            case _:
+                # With an ID, a post whose answer was lost can be repeated.
+                given = {"thread": self.thread, "text": line, "id": uuid4()}
+                await threads.post(conn, given)
+        return True
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no agent takes its turn, and nothing happened for a while."""
+        return not self.active and time.monotonic() - self.changed_at > _QUIET
+
+
+def _is_noise(event: Row) -> bool:
+    return event["type"] == "tool_use" and event["data"].get("name") == "do_nothing"
+
+
+async def _talk(
+    session: CliSession, talk: Conversation, thread: UUID | None, agents: Sequence[str]
+) -> None:
+    async with session.places() as places, session.connect(places) as conn:
+        async with talk.transaction(conn):
+            if thread is None:
+                title = f"Talk with {', '.join(agents)}"
+                given = {"title": title, "members": list(agents)}
+                talk.thread = await threads.call(conn, "open_thread", given)
+                say(f"thread {talk.thread}")
+            else:
+                talk.thread = thread
+                await threads.call(conn, "join_thread", {"thread": thread})
+        await _converse(session, places, conn, talk)
+
+
+async def _converse(
+    session: CliSession, places: Places, conn: Connection, talk: Conversation
+) -> None:
+    """Follow the thread on one connection, and post on another."""
+
+    async def follow() -> None:
+        async for _ in Periodic(_POLL):
+            await talk.look(conn)
+            if at_end.is_set() and talk.is_quiet:
+                return
+
+    at_end = asyncio.Event()
+
+    async with session.connect(places) as writing, asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(follow(), name="follow")
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            if not await talk.take(writing, line.strip()):
+                break
+        else:
+            talk.changed_at = time.monotonic()
+            at_end.set()
+            await following
+        following.cancel()
+    await talk.look(conn)

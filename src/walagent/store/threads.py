@@ -1,0 +1,169 @@
+"""Threads for people: list, show, change, and follow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from psycopg import AsyncConnection, sql
+from psycopg.rows import dict_row
+
+from walagent.errors import ConfigError
+from walagent.message import Json
+
+Connection = AsyncConnection[Any]
+Row = Mapping[str, Any]
+
+_LIST = """
+select t.id, t.title, t.state, t.last_number as events, t.agent_turns, t.max_agent_turns,
+       (select array_agg(m.principal order by m.joined_at, m.principal) from agent.member m
+         where (m.tenant, m.thread_id) = (t.tenant, t.id)) as members,
+       coalesce(e.created_at, t.created_at) as active_at
+  from agent.thread t
+       left join agent.event e
+         on (e.tenant, e.thread_id, e.number) = (t.tenant, t.id, t.last_number)
+ where %(archived)s or t.state <> 'archived'
+ order by active_at desc, t.id
+ limit %(limit)s
+"""
+_EVENTS = """
+select e.number, e.id, e.type, e.author, p.kind as author_kind, e.data, e.run_id, e.created_at
+  from agent.event e join agent.principal p on (p.tenant, p.name) = (e.tenant, e.author)
+ where e.thread_id = %(thread)s and e.number > %(after)s
+ order by e.number desc
+ limit %(limit)s
+"""
+_MEMBERS = """
+select m.principal, p.kind, m.role, m.joined_at, m.seen
+  from agent.member m join agent.principal p on (p.tenant, p.name) = (m.tenant, m.principal)
+ where m.thread_id = %(thread)s
+ order by m.joined_at, m.principal
+"""
+_FACTS = """
+select f.id, f.subject, f.predicate, f.object, f.category, f.confidence, f.disputed, f.source_event
+  from agent.fact f
+ where f.thread_id = %(thread)s and f.superseded_by is null and f.retracted_at is null
+ order by f.created_at, f.id
+"""
+# Runs without the right to read them: none, for a member who is no viewer.
+_TURNS = """
+select r.id, r.principal as agent, r.state::text
+  from agent.run r
+ where r.kind = 'turn' and r.ordering_key = %(thread)s::text
+   and r.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+   and r.not_before is distinct from 'infinity'
+ order by r.id
+"""
+_APPROVALS = """
+select a.id, a.run_id, r.principal as agent, a.tool, a.arguments
+  from agent.approval a join agent.run r on r.id = a.run_id
+ where r.kind = 'turn' and r.ordering_key = %(thread)s::text and a.state = 'pending'
+ order by a.id
+"""
+
+
+async def list_threads(conn: Connection, *, archived: bool, limit: int) -> Sequence[Row]:
+    """List the threads that the caller can see, the latest active first."""
+    return await _rows(conn, _LIST, archived=archived, limit=limit)
+
+
+async def events(
+    conn: Connection, thread: UUID, *, after: int = 0, limit: int = 1000
+) -> Sequence[Row]:
+    """Return the latest events of a thread, in order."""
+    return (await _rows(conn, _EVENTS, thread=thread, after=after, limit=limit))[::-1]
+
+
+async def members(conn: Connection, thread: UUID) -> Sequence[Row]:
+    """Return the members of a thread."""
+    return await _rows(conn, _MEMBERS, thread=thread)
+
+
+async def facts(conn: Connection, thread: UUID) -> Sequence[Row]:
+    """Return the facts of a thread."""
+    return await _rows(conn, _FACTS, thread=thread)
+
+
+async def show(conn: Connection, thread: UUID, limit: int) -> Row:
+    """Return a thread with members, facts and its latest events.
+
+    Raises:
+        ConfigError: there is none, or the caller cannot see it.
+    """
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(
+        "select id, title, state, summary, last_number as events, created_by, created_at"
+        " from agent.thread where id = %(thread)s",
+        {"thread": thread},
+    )
+    found = await cursor.fetchone()
+    if found is None:
+        raise ConfigError(f"thread {thread} does not exist, or you are not a member of it")
+    return {
+        **found,
+        "members": await members(conn, thread),
+        "facts": await facts(conn, thread),
+        "latest": await events(conn, thread, limit=limit),
+    }
+
+
+async def active_turns(conn: Connection, thread: UUID) -> Sequence[Row]:
+    """Return the turns that have not ended, if the caller may read runs."""
+    return await _if_allowed(conn, _TURNS, thread)
+
+
+async def pending_approvals(conn: Connection, thread: UUID) -> Sequence[Row]:
+    """Return the calls of turns that wait for approval, if the caller may read them."""
+    return await _if_allowed(conn, _APPROVALS, thread)
+
+
+async def decide(conn: Connection, approval: int, *, approved: bool) -> None:
+    """Decide about a call."""
+    if approved:
+        await conn.execute("select agent.approve(%(id)s)", {"id": approval})
+    else:
+        await conn.execute("select agent.reject(%(id)s, null)", {"id": approval})
+
+
+async def act_as(conn: Connection, token: str) -> None:
+    """Act as the principal of a token until the end of the transaction."""
+    await conn.execute("select agent.act_as(%(token)s)", {"token": token})
+
+
+async def call(conn: Connection, function: str, arguments: Mapping[str, Json]) -> Any:  # noqa: ANN401 - SQL's
+    """Call a function of the schema agent; return its result."""
+    cursor = await conn.execute(
+        sql.SQL("select agent.{}({})").format(
+            sql.Identifier(function),
+            sql.SQL(", ").join(
+                sql.SQL("{} => {}").format(sql.Identifier(name), sql.Placeholder(name))
+                for name in arguments
+            ),
+        ),
+        arguments,
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def _if_allowed(conn: Connection, statement: str, thread: UUID) -> Sequence[Row]:
+    cursor = await conn.execute(
+        "select has_table_privilege('agent.run', 'select')"
+        " and has_table_privilege('agent.approval', 'select')"
+    )
+    return await _rows(conn, statement, thread=thread) if await cursor.fetchone() == (True,) else []
+
+
+async def _rows(conn: Connection, statement: str, **parameters: object) -> Sequence[Row]:
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(statement.encode(), parameters)
+    return await cursor.fetchall()
+
+
+async def post(conn: Connection, arguments: Mapping[str, Json]) -> int:
+    """Post a text; return the number of its event."""
+    cursor = await conn.execute(
+        'select (agent.post(thread => %(thread)s, "text" => %(text)s, id => %(id)s)).number',
+        arguments,
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else 0

@@ -1,0 +1,115 @@
+"""`walagent thread` and `walagent talk`: what people do with threads from a terminal."""
+
+import asyncio
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import AsyncConnection
+from psycopg.conninfo import make_conninfo
+
+from tests.helpers.daemon import daemon
+from tests.helpers.database import role, rows, run_all, session
+from tests.integration.cli.user import User
+from walagent.agent.models.scripted.model import call
+from walagent.cli.talk import Conversation
+from walagent.store import threads
+
+AGENT = """
+insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');
+insert into agent.agent (name, model) values ('sarah', 'fake');
+select agent.attach_to_threads('sarah');
+"""
+
+
+def test_a_thread_from_the_command_line(dsn: str, tmp_path: Path) -> None:
+    """Each verb has an effect, and --json says what."""
+    user = User(tmp_path, dsn)
+    with psycopg.connect(dsn) as conn:
+        conn.execute(AGENT.encode())
+    key = str(uuid4())
+    opened = user.types("thread", "open", "Talk", "sarah", "--id", key, "--json").worked()
+    assert opened.json == {"id": key}
+    again = user.types("thread", "open", "Talk", "sarah", "--id", key).worked()
+    assert again.out.strip() == key
+    posted = user.types("thread", "post", key, "Hello!", "--json").worked()
+    assert posted.json == {"thread": key, "number": 2}
+    (listed,) = user.types("thread", "list", "--json").worked().json
+    assert (listed["title"], listed["events"], len(listed["members"])) == ("Talk", 2, 2)
+    members = user.types("thread", "members", key, "--json").worked().json
+    kinds = {(one["kind"], one["role"]) for one in members}
+    assert kinds == {("user", "owner"), ("agent", "member")}
+    for verb in ("pause", "resume", "complete", "resume", "archive", "resume"):
+        user.types("thread", verb, key).worked()
+    user.types("thread", "rename", key, "Other").worked()
+    user.types("thread", "remove", key, "sarah").worked()
+    user.types("thread", "add", key, "sarah").worked()
+    user.types("thread", "inject", key, "Be brief.", "--kind", "system").worked()
+    shown = user.types("thread", "show", key).worked().out
+    assert "Other" in shown
+    assert ": Hello!" in shown
+    assert "sarah left" in shown
+    user.types("thread", "leave", key).worked()
+    assert user.types("thread", "post", key, "Psst").code != 0
+    assert user.types("thread", "show", str(uuid4())).code != 0
+
+
+async def test_two_people_talk_with_an_agent(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Each has a terminal of its own, and sees what the others say."""
+    await run_all(conn, AGENT)
+    async with role(conn) as ann, role(conn) as bob, daemon(conn, dsn, ["Welcome!"]) as d:
+        for name in (ann, bob):
+            await run_all(conn, f"select agent.grant_member('{name}')")
+        first = User(tmp_path, make_conninfo(dsn, user=ann))
+        second = User(tmp_path, make_conninfo(dsn, user=bob))
+        said = await asyncio.to_thread(
+            first.types, "talk", "--agent", "sarah", stdin="Hi, I am Ann.\n"
+        )
+        assert "sarah: Welcome!" in said.worked().out
+        ((thread,),) = await rows(conn, "select id::text from agent.thread")
+        answered = await asyncio.to_thread(
+            second.types, "talk", thread, stdin="/members\nHi, I am Bob.\n"
+        )
+        lines = answered.worked().out.splitlines()
+        assert lines.count("sarah: Welcome!") == 2
+        assert f"{ann}: Hi, I am Ann." in lines
+        assert f"* {bob} joined" in lines
+        assert "sarah (agent, member)" in answered.err
+        d.check()
+
+
+async def test_a_call_is_approved_in_the_conversation(
+    conn: AsyncConnection, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is shown with its arguments; y approves it."""
+    await run_all(
+        conn,
+        """
+insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');
+create table noted (what text);
+create function note(what text) returns void language sql as
+$$ insert into noted values ($1) $$;
+insert into agent.agent (name, model, tools) values ('sarah', 'fake', '{note}');
+select agent.attach_to_threads('sarah', approve => '{note}');
+""",
+    )
+    async with role(conn) as ann, daemon(conn, dsn, [call("note", what="x"), "Noted."]) as d:
+        await run_all(
+            conn, f"select agent.grant_member('{ann}'); select agent.grant_approver('{ann}')"
+        )
+        async with session(dsn, user=ann) as own:
+            talk = Conversation(None)
+            given = {"title": "Talk", "members": ["sarah"]}
+            talk.thread = await threads.call(own, "open_thread", given)
+            await talk.take(own, "Note x.")
+            await d.until("select exists (select from agent.approval where state = 'pending')")
+            await talk.look(own)
+            assert "note(what=x); approve? y/n" in capsys.readouterr().err
+            await talk.take(own, "y")
+            await d.until("select exists (select from noted)")
+            await d.until("select count(*) = 1 from agent.run where state = 'succeeded'")
+            await talk.look(own)
+            assert "sarah: Noted." in capsys.readouterr().out
