@@ -657,6 +657,6 @@ select agent_internal.permit('developer', 'select on agent.memory',
     'execute on function agent.correct(uuid, jsonb), agent.dispute(uuid, boolean), agent.retract(uuid), agent.forget(uuid), '
     'agent.prune_memory(interval)');
 select agent_internal.permit('runner', 'select on agent.memory',
-    'execute on function agent_internal.begin_builtin(bigint, bigint), agent_internal.end_builtin(), '
+    'execute on function agent_internal.scope_of(bigint), agent_internal.begin_builtin(bigint, bigint), agent_internal.end_builtin(), '
     'agent_internal.builtin_remember(bigint, jsonb), agent_internal.builtin_recall(bigint, jsonb), '
     'agent_internal.builtin_post_event(bigint, jsonb), agent.prune_memory(interval)');

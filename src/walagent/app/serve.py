@@ -98,7 +98,7 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         _signals() as signals,
     ):
         http = http_tools(config, Environment.of_process())
-        services = tool_services(config)
+        services = tool_services(config, Environment.of_process())
         toolbox = Toolbox(
             calls, found, _reading(config), servers=clients, http=http, services=services
         )

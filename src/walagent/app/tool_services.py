@@ -1,13 +1,33 @@
 """What the built-in tools of a process can use, as its configuration says."""
 
 from walagent.agent.models.registry import providers
+from walagent.agent.tools.files import Files
 from walagent.config import Config
-from walagent.runs.builtin_tools import NamedEmbedder, Services
+from walagent.config.environment import Environment
+from walagent.runs.builtin_tools import NamedEmbedder, Search, Services
 
 
-def tool_services(config: Config) -> Services:
-    """Make the services of a process."""
-    return Services(_embedder() if config.retrieval.vectors else None)
+def tool_services(config: Config, environment: Environment) -> Services:
+    """Make the services of a process.
+
+    Raises:
+        ConfigError: the key of the web search is not set, or its library is not installed.
+    """
+    files = config.files
+    return Services(
+        _embedder() if config.retrieval.vectors else None,
+        _search(config, environment),
+        Files(files.root.absolute(), files.writable, files.max_bytes) if files.root else None,
+    )
+
+
+def _search(config: Config, environment: Environment) -> Search | None:
+    if config.ask.search is None:
+        return None
+    from walagent.ask.answering import searcher_of  # noqa: PLC0415 - it imports all of ask
+
+    searcher = searcher_of(config.ask, environment)
+    return None if searcher is None else searcher.search
 
 
 def _embedder() -> NamedEmbedder | None:

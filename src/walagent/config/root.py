@@ -18,6 +18,7 @@ from walagent.config.sections import (
     Changes,
     Database,
     Embedded,
+    FileSettings,
     Http,
     HttpToolEntry,
     LogSettings,
@@ -47,6 +48,7 @@ class Config(Part):
     tools: ToolSettings = ToolSettings()
     ask: AskSettings = AskSettings()
     retrieval: Retrieval = Retrieval()
+    files: FileSettings = FileSettings()
     mcp_servers: dict[Name, McpServerEntry] = Field(default_factory=dict)
     """MCP servers by name; their tools are available to agents."""
     http_tools: dict[Annotated[str, Field(pattern=f"^{TOOL_NAME}$")], HttpToolEntry] = Field(

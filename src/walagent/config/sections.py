@@ -165,6 +165,17 @@ class Retrieval(Part):
     requires `walagent[local]`."""
 
 
+class FileSettings(Part):
+    """The folder of the tools `read_file` and `write_file`."""
+
+    root: Path | None = None
+    """The folder; each tenant has a folder of its name in it.  Default: none, the tools fail."""
+    writable: bool = False
+    """Whether `write_file` can write."""
+    max_bytes: int = Field(default=65_536, ge=1, le=16_777_216)
+    """Bytes of a file that is read or written."""
+
+
 class Http(Part):
     """Health checks and metrics."""
 

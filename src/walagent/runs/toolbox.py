@@ -1,7 +1,8 @@
 """Execute tool calls, so that the effect of a call commits with its step.
 
 SQL function, update_row     one statement: fence, origin marker, role, call, step
-remember, recall, post_event one transaction of the worker: fence, origin marker, agent, call, step
+built-in, in the database    one transaction of the worker: fence, origin marker, agent, call, step
+built-in, outside            the call; then the step
 query                        a read-only transaction as a role that can only read; then the step
 Python, transactional        one transaction around the function
 Python, outside; MCP; HTTP   intent recorded; the call; result recorded
@@ -39,7 +40,7 @@ from walagent.message import Json, ToolCall
 from walagent.moves import Call, RunLog
 from walagent.run import RunSpec, StepKind
 from walagent.runs.awake_timeout import awake_for
-from walagent.runs.builtin_tools import Services
+from walagent.runs.builtin_tools import OUTSIDE, Services
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
 from walagent.runs.tool_slots import Gate
 from walagent.store import builtins, runs, tool_calls
@@ -121,7 +122,7 @@ class Toolbox:
         if tool.target == "do_nothing":
             return [await self._record(work, result_to_json(work.call, "ok", is_error=False))]
         outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
-        if tool.kind in {"mcp", "http"} or (tool.kind == "python" and outside):
+        if tool.kind in {"mcp", "http"} or (tool.kind in {"python", "builtin"} and outside):
             return await self._outside(work)
         return [await self._insist(work, min(_PATIENCE, tool.timeout / 2))]
 
@@ -131,6 +132,8 @@ class Toolbox:
             return await self._python_call(work)
         if work.tool.kind == "builtin" and work.tool.target in builtins.NAMES:
             return await self._builtin_call(work)
+        if work.tool.kind == "builtin" and work.tool.target in OUTSIDE:
+            return await self._read_outside(work)
         if work.tool.target == "query" and work.tool.kind == "builtin":
             return await self._query(work)
         return await self._sql_call(work)
@@ -159,6 +162,20 @@ class Toolbox:
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
         return step
+
+    async def _read_outside(self, work: "_Work") -> NewStep:
+        """Execute a built-in tool that reads outside the database, and record its result."""
+        callee = self._callee(work.tool)
+        context = ToolContext(None, "", work.run.run_id, work.run.claim.change)
+        faults.hit("tool.started")
+        async with awake_for(work.tool.timeout):
+            text = _text(await callee.call(context, work.arguments))
+        faults.hit("tool.done")
+        return await self._record(work, result_to_json(work.call, text, is_error=False))
+
+    async def _tenant_of(self, run_id: int) -> str:
+        async with self._pool.connection() as conn:
+            return await builtins.tenant_of(conn, run_id)
 
     async def _query(self, work: "_Work") -> NewStep:
         """Execute a query in a read-only transaction, and record its rows in another."""
@@ -280,6 +297,8 @@ class Toolbox:
                 return self._servers.callee(tool)
             case "http":
                 return self._http.callee(tool)
+            case "builtin":
+                return self.services.callee(tool, self._tenant_of)
             case _:
                 return self._function(tool)
 

@@ -20,6 +20,8 @@ _FUNCTIONS: Final = {
     "recall": b"select agent_internal.builtin_recall(%(run)s, %(arguments)s::jsonb)",
     "retrieve": b"select agent_internal.builtin_retrieve(%(run)s, %(arguments)s::jsonb)",
     "post_event": b"select agent_internal.builtin_post_event(%(run)s, %(arguments)s::jsonb)",
+    "send_email": b"select agent_internal.builtin_send(%(run)s, 'email', %(arguments)s::jsonb)",
+    "send_webhook": b"select agent_internal.builtin_send(%(run)s, 'webhook', %(arguments)s::jsonb)",
 }
 
 NAMES: Final = frozenset(_FUNCTIONS)
@@ -47,3 +49,12 @@ async def call(conn: Connection, claim: Claim, name: str, arguments: Mapping[str
     given = {"run": claim.run_id, "arguments": to_json(dict(arguments)).decode()}
     row = await (await conn.execute(_FUNCTIONS[name], given)).fetchone()
     return row[0] if row else None
+
+
+async def tenant_of(conn: Connection, run_id: int) -> str:
+    """Return the tenant that the tools of a run act for."""
+    cursor = await conn.execute(
+        "select tenant from agent_internal.scope_of(_run => %(run)s)", {"run": run_id}
+    )
+    row = await cursor.fetchone()
+    return str(row[0]) if row else ""

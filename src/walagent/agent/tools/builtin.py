@@ -30,6 +30,8 @@ def show_result(name: str, result: Json, run_id: int) -> str:
             return f"remembered as {result['id']}"
         case "post_event":
             return f"posted as event {result['number']}"
+        case "send_email" | "send_webhook":
+            return f"accepted for delivery as {result['id']}"
         case _:
             return orjson.dumps(result, default=str).decode()
 
@@ -55,3 +57,13 @@ def data_block(kind: str, items: Sequence[Mapping[str, Json]], run_id: int) -> s
             break
         lines.append(line)
     return framed(kind, "\n".join(lines), marker(_SECRET, run_id))
+
+
+def text_block(kind: str, text: str, run_id: int) -> str:
+    """Put a text into a block of data, cut to what a result can have."""
+    clean = without_control(text)
+    if len(clean) > _MOST_TEXT:
+        clean = (
+            f"{clean[:_MOST_TEXT]}\n(cut: the first {_MOST_TEXT:,} of {len(clean):,} characters)"
+        )
+    return framed(kind, clean, marker(_SECRET, run_id))
