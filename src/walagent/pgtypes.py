@@ -89,3 +89,8 @@ def _with_modifier(type_oid: int, name: str, typmod: int) -> str:
         first, _, rest = name.partition(" ")
         return f"{first}({typmod}) {rest}"
     return name
+
+
+def element_of(type_oid: int) -> int | None:
+    """Return the type of the elements of a built-in array type; None for other types."""
+    return _ELEMENTS.get(type_oid)

@@ -20,6 +20,8 @@ from walagent.replication.fan_out import FanOut
 from walagent.replication.reader import Reader
 from walagent.sync.app import ShapeApp, SyncSettings
 from walagent.sync.engine import EngineLimits, ShapeEngine
+from walagent.sync.principals import TokenCheck
+from walagent.sync.query import NamedQuery
 
 SECRET = "a-secret-of-the-tests"
 
@@ -47,8 +49,11 @@ class Served:
             task.cancel()
         await asyncio.wait(self._tasks)
 
-    async def get(self, **query: str) -> httpx.Response:
-        """Request a shape with the secret."""
+    async def get(self, *, path: str = "", token: str = "", **query: str) -> httpx.Response:
+        """Request a shape with the secret, or a named one with a token."""
+        if path:
+            headers = {"authorization": f"Bearer {token}"} if token else {}
+            return await self.http.get(f"{self.url}s/{path}", params=query, headers=headers)
         return await self.http.get(self.url, params={"secret": SECRET, **query})
 
 
@@ -62,6 +67,7 @@ async def serving(
     hold: float = 2.0,
     stream: float = 3.0,
     port: int = 0,
+    queries: Mapping[str, NamedQuery] | None = None,
 ) -> AsyncIterator[Served]:
     """Run a reader and a server of shapes."""
     logins, streaming, fan_out = Logins(Places(dsn, dsn)), asyncio.Event(), FanOut()
@@ -70,15 +76,16 @@ async def serving(
         Following(logins, Replication(slot=conn.info.dbname), sinks.open, "t", streaming.set)
     )
     engine = ShapeEngine(logins.dsn, fan_out, limits)
-    settings = SyncSettings(tables, SECRET, hold=hold, stream=stream, ahead=1.0)
-    mounted = {"/v1": ShapeApp(engine, settings)}  # as the daemon mounts it
-    app = build_app(reader.health, CollectorRegistry(), mounted=mounted)
+    settings = SyncSettings(tables, queries or {}, SECRET, hold=hold, stream=stream, ahead=1.0)
+    app = ShapeApp(engine, settings, TokenCheck(engine.connect))
+    mounted = {"/v1": app}  # as the daemon mounts it
+    served = build_app(reader.health, CollectorRegistry(), mounted=mounted)
     sockets = await listen("127.0.0.1", port)
     port = sockets[0].getsockname()[1]
     tasks = [
         asyncio.create_task(reader.run()),
         asyncio.create_task(engine.run()),
-        asyncio.create_task(serve_on(app, sockets)),
+        asyncio.create_task(serve_on(served, sockets)),
     ]
     try:
         async with asyncio.timeout(DEADLINE):

@@ -183,7 +183,7 @@ class _Daemon:
         from walagent.replication.fan_out import FanOut  # noqa: PLC0415
 
         fan_out = FanOut()
-        if self.config.sync.open and self.config.http.enabled:
+        if self.config.sync.is_used and self.config.http.enabled:
             from walagent.app.sync import make_sync  # noqa: PLC0415 - most files have none
 
             self.sync = make_sync(self.config.sync, self.logins.dsn, fan_out)

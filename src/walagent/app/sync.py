@@ -9,6 +9,8 @@ from walagent.errors import ConfigError
 from walagent.replication.fan_out import FanOut
 from walagent.sync.app import ShapeApp, SyncSettings
 from walagent.sync.engine import EngineLimits, ShapeEngine
+from walagent.sync.principals import TokenCheck
+from walagent.sync.query import NamedQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,19 @@ def make_sync(settings: Sync, dsn: Callable[[], str], fan_out: FanOut) -> LiveSy
         ConfigError: the secret is not set.
     """
     secret = None if settings.secret is None else Environment.of_process().find(settings.secret)
-    if not secret:
+    if settings.open and not secret:
         raise ConfigError(
             f"sync.secret: {settings.secret} is not set",
             hint="Set the variable, or the systemd credential of that name.",
         )
     engine = ShapeEngine(dsn, fan_out, EngineLimits(log_bytes=settings.max_log))
-    public = settings.cache == "public"
-    return LiveSync(
-        engine, ShapeApp(engine, SyncSettings(frozenset(settings.open), secret, public))
+    serves = SyncSettings(
+        tables=frozenset(settings.open),
+        queries={
+            name: NamedQuery(name, entry.query, entry.key, entry.parameters)
+            for name, entry in settings.shapes.items()
+        },
+        secret=secret,
+        public=settings.cache == "public",
     )
+    return LiveSync(engine, ShapeApp(engine, serves, TokenCheck(engine.connect)))

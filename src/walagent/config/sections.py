@@ -189,6 +189,17 @@ class Http(Part):
     """Time without a message from the server after which the daemon is not ready."""
 
 
+class ShapeEntry(Part):
+    """A query whose rows a principal with a token can follow."""
+
+    query: str = Field(min_length=1)
+    """A SELECT over walagent's tables and views; `%(name)s` is a parameter."""
+    key: Annotated[tuple[Name, ...], Field(min_length=1)]
+    """The columns that tell its rows apart."""
+    parameters: tuple[Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")], ...] = ()
+    """Parameters of a request, as text."""
+
+
 class Sync(Part):
     """Rows served live over HTTP."""
 
@@ -197,10 +208,19 @@ class Sync(Part):
     `*` for all that the login can read, except walagent's own."""
     secret: CredentialName | None = None
     """The variable or credential with the secret for these tables."""
+    shapes: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_-]*$")], ShapeEntry] = Field(
+        default_factory=dict
+    )
+    """Queries by name, which `/v1/shapes/NAME` serves to principals with a token."""
     cache: Literal["private", "public"] = "private"
     """Whether caches between server and browser may keep answers."""
     max_log: Bytes = 64 << 20
     """Changes kept for one shape; a client that is further behind fetches again."""
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether anything is served."""
+        return bool(self.open or self.shapes)
 
     @model_validator(mode="after")
     def _has_a_secret(self) -> "Sync":

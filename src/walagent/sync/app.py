@@ -8,8 +8,8 @@ import hmac
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 import orjson
@@ -19,8 +19,16 @@ from walagent.log import log
 from walagent.sync.engine import ShapeEngine, ShapeRefusedError
 from walagent.sync.log import INFINITE, Offset
 from walagent.sync.messages import MUST_REFETCH, up_to_date
-from walagent.sync.request import RequestError, ShapeRequest, parse_definition, parse_request
-from walagent.sync.shape import Shape
+from walagent.sync.query import NamedQuery, QueryDefinition
+from walagent.sync.request import (
+    Place,
+    RequestError,
+    ShapeRequest,
+    parse_definition,
+    parse_place,
+    parse_request,
+)
+from walagent.sync.shape import LiveShape
 from walagent.sync.subset import read_subset
 
 # As ASGI defines them, and as servers type them.
@@ -50,6 +58,7 @@ class SyncSettings:
 
     Args:
         tables: schema.table of each, or `*`.
+        queries: by name, for principals with a token.
         secret: what a request must show; None: nothing is served.
         public: whether caches may keep answers.
         hold: seconds that a live request waits for a change.
@@ -57,6 +66,7 @@ class SyncSettings:
     """
 
     tables: frozenset[str] = frozenset()
+    queries: Mapping[str, NamedQuery] = field(default_factory=dict[str, NamedQuery])
     secret: str | None = None
     public: bool = False
     hold: float = 20.0
@@ -65,12 +75,39 @@ class SyncSettings:
     ahead: float = 10.0
 
 
-class ShapeApp:
-    """The ASGI application of /v1/shape and /v1/health."""
+class Principals(Protocol):
+    """Who a token belongs to."""
 
-    def __init__(self, engine: ShapeEngine, settings: SyncSettings) -> None:
+    async def of_token(self, token: str) -> tuple[str, str]:
+        """Return tenant and principal of a token.
+
+        Raises:
+            ShapeRefusedError: it is missing, unknown, expired or revoked.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    place: Place
+    scope: Scope
+    receive: Receive
+    send: Send
+
+
+class ShapeApp:
+    """The ASGI application of /v1/shape, /v1/shapes/NAME and /v1/health.
+
+    Args:
+        principals: checks tokens; None: named queries are not served.
+    """
+
+    def __init__(
+        self, engine: ShapeEngine, settings: SyncSettings, principals: Principals | None = None
+    ) -> None:
         self._engine = engine
         self._settings = settings
+        self._principals = principals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -82,7 +119,7 @@ class ShapeApp:
         )  # with the prefix of the application that mounts it
         if path.endswith("/v1/health"):
             await _answer(send, 200, b'{"status":"active"}', [(b"cache-control", b"no-cache")])
-        elif not path.endswith("/v1/shape"):
+        elif not (path.endswith("/v1/shape") or "/v1/shapes/" in path):
             await _answer(send, 404, b'{"message":"Not found"}')
         elif method == "OPTIONS":
             await _answer(send, 204, b"", [(b"access-control-allow-headers", b"*")])
@@ -91,7 +128,11 @@ class ShapeApp:
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send, method: str) -> None:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        name = scope["path"].rpartition("/v1/shapes/")[2] if "/v1/shapes/" in scope["path"] else ""
         try:
+            if name and method in {"GET", "HEAD"}:
+                await self._query(name, query, scope, receive, send)
+                return
             self._authorize(scope, query)
             if method in {"GET", "HEAD"}:
                 await self._shape(parse_request(query), scope, receive, send)
@@ -142,63 +183,94 @@ class ShapeApp:
     async def _shape(
         self, request: ShapeRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
+        definition = request.definition
         if request.subset is not None:
-            shape = await self._engine.get(request.definition)
+            shape = await self._engine.get(definition)
             body = await read_subset(self._engine, shape, request.subset)
             headers = self._headers(shape, shape.end, [(b"electric-snapshot", b"true")])
             await _answer(send, 200, body, headers)
             return
-        if not isinstance(request.start, Offset):
-            shape = await self._engine.get(request.definition)
-            await self._first(shape, request.start, scope, send)
-            return
-        shape = self._engine.find(request.definition)
-        if shape is None or shape.handle != request.handle:
-            shape = await self._engine.get(request.definition)
-            await self._refetch(shape, send)
-            return
-        await asyncio.shield(shape.ready)
-        if request.sse:
-            await self._stream(shape, request.start, receive, send)
-        else:
-            await self._log(shape, request.start, request, scope, send)
+        found = self._engine.find(definition)
+        client = _Client(request.place, scope, receive, send)
+        await self._serve(found, lambda: self._engine.get(definition), client)
 
-    async def _first(self, shape: Shape, start: str, scope: Scope, send: Send) -> None:
+    async def _query(
+        self, name: str, query: Mapping[str, str], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request for a named query, as the principal of its token."""
+        if self._principals is None or (named := self._settings.queries.get(name)) is None:
+            raise ShapeRefusedError(404, f"there is no shape {name}")
+        tenant, principal = await self._principals.of_token(_bearer(scope))
+        missing = [each for each in named.parameters if each not in query]
+        if missing:
+            raise RequestError(missing[0], "can't be blank")
+        values = tuple(query[each] for each in named.parameters)
+        definition = QueryDefinition(named, values, tenant, principal)
+        client = _Client(parse_place(query), scope, receive, send)
+        found = self._engine.find_query(definition)
+        await self._serve(found, lambda: self._engine.get_query(definition), client)
+
+    async def _serve(
+        self, found: LiveShape | None, make: Callable[[], Awaitable[LiveShape]], client: "_Client"
+    ) -> None:
+        """Answer with what follows the client's place in a shape.
+
+        Args:
+            found: the shape, if there is one.
+            make: makes it, with another handle if there was one.
+        """
+        place = client.place
+        if not isinstance(place.start, Offset):
+            await self._first(await make(), place.start, client)
+        elif found is None or found.handle != place.handle:
+            await self._refetch(await make(), client.send)
+        else:
+            await asyncio.shield(found.ready)
+            if place.sse:
+                await self._stream(found, place.start, client)
+            else:
+                await self._log(found, place.start, make, client)
+
+    async def _first(self, shape: LiveShape, start: str, client: "_Client") -> None:
         if start == "now":
             body = _array([up_to_date(self._engine.position)])
             headers = self._headers(shape, shape.end, [_UP_TO_DATE])
-            await _answer(send, 200, body, headers)
+            await _answer(client.send, 200, body, headers)
             return
-        await self._chunk(shape, 0, scope, send)
+        await self._chunk(shape, 0, client)
 
-    async def _chunk(self, shape: Shape, number: int, scope: Scope, send: Send) -> None:
+    async def _chunk(self, shape: LiveShape, number: int, client: "_Client") -> None:
         at = Offset(0, number)
         etag = f'"{shape.handle}:{-1 if number == 0 else f"0_{number - 1}"}:{at}"'
         headers = self._headers(shape, at, [(b"etag", etag.encode())])
-        if _matches(scope, etag):
-            await _answer(send, 304, b"", headers)
+        if _matches(client.scope, etag):
+            await _answer(client.send, 304, b"", headers)
         else:
-            await _answer(send, 200, b"[" + shape.snapshot[number] + b"]", headers)
+            await _answer(client.send, 200, b"[" + shape.snapshot[number] + b"]", headers)
 
-    async def _refetch(self, shape: Shape, send: Send) -> None:
+    async def _refetch(self, shape: LiveShape, send: Send) -> None:
         headers = [(b"electric-handle", shape.handle.encode()), *_NO_STORE]
         await _answer(send, 409, MUST_REFETCH, headers)
 
     async def _log(
-        self, shape: Shape, start: Offset, request: ShapeRequest, scope: Scope, send: Send
+        self,
+        shape: LiveShape,
+        start: Offset,
+        make: Callable[[], Awaitable[LiveShape]],
+        client: "_Client",
     ) -> None:
         chunks = len(shape.snapshot)
         if start.lsn == 0 and start.op < chunks - 1:
-            await self._chunk(shape, start.op + 1, scope, send)
+            await self._chunk(shape, start.op + 1, client)
             return
         if not await self._reached(shape, start):
             raise RequestError("offset", "is ahead of the shape")
         messages, end, is_end = shape.log.after(start)
-        if request.live and not messages and not shape.ended:
+        if client.place.live and not messages and not shape.ended:
             await shape.wait(self._settings.hold)
             messages, end, is_end = shape.log.after(start)
         if shape.ended:
-            await self._refetch(await self._engine.get(request.definition), send)
+            await self._refetch(await make(), client.send)
             return
         if end.lsn == 0:
             end = Offset(0, INFINITE)
@@ -206,19 +278,19 @@ class ShapeApp:
         if is_end:
             messages = [*messages, up_to_date(self._engine.position)]
             more.append(_UP_TO_DATE)
-        if request.live:
-            more.append((b"electric-cursor", _cursor(request.cursor).encode()))
-        etag = f'"{shape.handle}:{request.start}:{end}"'
-        if len(messages) == 1 and request.live:
+        if client.place.live:
+            more.append((b"electric-cursor", _cursor(client.place.cursor).encode()))
+        etag = f'"{shape.handle}:{start}:{end}"'
+        if len(messages) == 1 and client.place.live:
             etag = f'{etag[:-1]}:{time.time_ns()}"'
         more.append((b"etag", etag.encode()))
         headers = self._headers(shape, end, more)
-        if not request.live and _matches(scope, etag) and not is_end:
-            await _answer(send, 304, b"", headers)
+        if not client.place.live and _matches(client.scope, etag) and not is_end:
+            await _answer(client.send, 304, b"", headers)
             return
-        await _answer(send, 200, _array(messages), headers)
+        await _answer(client.send, 200, _array(messages), headers)
 
-    async def _reached(self, shape: Shape, start: Offset) -> bool:
+    async def _reached(self, shape: LiveShape, start: Offset) -> bool:
         """Wait until the shape has an offset.
 
         An event stream resumes at the end of what was seen, which is later than the last change.
@@ -231,7 +303,7 @@ class ShapeApp:
             await shape.wait(min(1.0, until - loop.time()))
         return True
 
-    async def _stream(self, shape: Shape, start: Offset, receive: Receive, send: Send) -> None:
+    async def _stream(self, shape: LiveShape, start: Offset, client: "_Client") -> None:
         """Send changes as they arrive, as server-sent events."""
         headers = self._headers(
             shape,
@@ -243,8 +315,9 @@ class ShapeApp:
             ],
             kind=b"text/event-stream",
         )
+        send = client.send
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(_disconnected(client.receive))
         try:
             await self._events(shape, start, send, gone)
         finally:
@@ -252,7 +325,7 @@ class ShapeApp:
         await send({"type": "http.response.body", "body": b""})
 
     async def _events(
-        self, shape: Shape, at: Offset, send: Send, gone: "asyncio.Task[None]"
+        self, shape: LiveShape, at: Offset, send: Send, gone: "asyncio.Task[None]"
     ) -> None:
         loop = asyncio.get_running_loop()
         until, first = loop.time() + self._settings.stream, True
@@ -272,7 +345,7 @@ class ShapeApp:
 
     def _headers(
         self,
-        shape: Shape,
+        shape: LiveShape,
         offset: Offset,
         more: Iterable[tuple[bytes, bytes]] = (),
         kind: bytes = b"application/json",

@@ -33,6 +33,8 @@ from walagent.sync.expression import columns_of, quote_name, quote_text
 from walagent.sync.log import CHUNK_BYTES
 from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
+from walagent.sync.query import QueryDefinition, QueryShape, run_query, tables_of_query
+from walagent.sync.reading_role import reading_role
 from walagent.sync.shape import Shape, ShapeChange, lacks
 from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, select
 from walagent.sync.table import ShapeTable, read_table
@@ -82,6 +84,7 @@ class EngineLimits:
 class _Transaction:
     begin: Begin
     changes: list[Change] = field(default_factory=list[Change])
+    tables: set[Table] = field(default_factory=set[Table])
     weight: int = 0
     at: float = 0.0
     end: int = 0
@@ -112,6 +115,11 @@ class ShapeEngine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
         self._evaluator: AsyncConnection[Any] | None = None
+        self._role: list[str | None] = []  # once it is known
+        self._role_lock = asyncio.Lock()
+        self._queries: dict[QueryDefinition, QueryShape] = {}
+        self._by_query_table: dict[Table, set[QueryShape]] = {}
+        self._reading: dict[Table, list[dict[int, int]]] = {}  # of shapes that are being made
         self.position = 0  # up to where the stream was followed: the end of a commit, or idle WAL
 
     async def run(self) -> None:
@@ -156,14 +164,100 @@ class ShapeEngine:
 
     def drop_all(self, reason: str) -> None:
         """End all shapes."""
-        if self._shapes:
-            log.warning("sync.shapes_ended", shapes=len(self._shapes), reason=reason)
+        if count := len(self._shapes) + len(self._queries):
+            log.warning("sync.shapes_ended", shapes=count, reason=reason)
         for shape in list(self._shapes.values()):
             self.drop(shape)
+        for query in list(self._queries.values()):
+            self._drop_query(query)
 
     async def connect(self) -> AsyncConnection[Any]:
         """Open a connection that reads rows."""
         return await connect(self._dsn(), application="walagent sync", settings=TEXT_FORMS)
+
+    async def get_query(self, definition: QueryDefinition) -> QueryShape:
+        """Return the shape of a query, with its snapshot.
+
+        Raises:
+            ShapeRefusedError: it reads a table that is not walagent's, or shapes are too many.
+            WalagentError: the query fails.
+        """
+        shape = self._queries.get(definition)
+        if shape is None or shape.ended:
+            shape = await self._make_query(definition)
+        shape.used_at = time.monotonic()
+        return shape
+
+    def find_query(self, definition: QueryDefinition) -> QueryShape | None:
+        """Return the shape of a query, if there is one."""
+        shape = self._queries.get(definition)
+        if shape is not None:
+            shape.used_at = time.monotonic()
+        return shape
+
+    async def _make_query(self, definition: QueryDefinition) -> QueryShape:
+        self._evict()
+        async with await self.connect() as conn:
+            role = await self._read_as(conn)
+            tables = await tables_of_query(conn, definition, role)
+            others = [f"{schema}.{name}" for schema, name in tables if schema != "agent"]
+            if others:
+                text = f"shape {definition.query.name} reads {min(others)}, which is not walagent's"
+                raise ShapeRefusedError(400, text)
+            self._tables |= dict.fromkeys(tables, Want())  # all at once
+            for schema, name in sorted(tables):
+                await self._publish(conn, schema, name)
+            # Registered before its rows are read: what changes meanwhile is a reason to read again.
+            touched: dict[int, int] = {}
+            for table in tables:
+                self._reading.setdefault(table, []).append(touched)
+            try:
+                found = await run_query(conn, definition, role)
+            finally:
+                for table in tables:
+                    self._reading[table].remove(touched)
+        if (shape := self._queries.get(definition)) is not None and not shape.ended:
+            return shape
+        shape = QueryShape(definition, found, role, self._limits.log_bytes)
+        self._queries[definition] = shape
+        for table in tables:
+            self._by_query_table.setdefault(table, set()).add(shape)
+        for xid, lsn in touched.items():
+            shape.touch(xid, lsn)
+        task = asyncio.create_task(self._follow(shape), name=f"shape {definition.query.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return shape
+
+    async def _read_as(self, conn: AsyncConnection[Any]) -> str | None:
+        """Return the role that reads for principals, which is looked up once."""
+        async with self._role_lock:
+            if not self._role:
+                self._role.append(await reading_role(conn))
+        return self._role[0]
+
+    async def _follow(self, shape: QueryShape) -> None:
+        """Follow until nobody asks for the shape any more, or it fails."""
+        following = asyncio.create_task(shape.follow(self))
+        try:
+            while not following.done() and not shape.ended:
+                if time.monotonic() - shape.used_at > self._limits.idle:
+                    return
+                await asyncio.wait([following], timeout=10)
+            if following.done():
+                following.result()
+        except Exception as error:  # noqa: BLE001 - its clients fetch again
+            log.error("sync.shape_failed", table=shape.definition.query.name, error=error)
+        finally:
+            following.cancel()
+            self._drop_query(shape)
+
+    def _drop_query(self, shape: QueryShape) -> None:
+        if self._queries.get(shape.definition) is shape:
+            del self._queries[shape.definition]
+        for shapes in self._by_query_table.values():
+            shapes.discard(shape)
+        shape.finish()
 
     # Making a shape
 
@@ -189,7 +283,7 @@ class ShapeEngine:
         now = time.monotonic()
         for shape in [s for s in self._shapes.values() if now - s.used_at > self._limits.idle]:
             self.drop(shape)
-        if len(self._shapes) >= self._limits.shapes:
+        if len(self._shapes) + len(self._queries) >= self._limits.shapes:
             raise ShapeRefusedError(503, f"there are {self._limits.shapes} shapes already")
 
     async def _start(self, shape: Shape) -> None:
@@ -204,7 +298,7 @@ class ShapeEngine:
         table = shape.table
         with translating():
             async with await self.connect() as conn:
-                await self._publish(conn, table)
+                await self._publish(conn, table.schema, table.name)
                 await conn.execute("begin isolation level repeatable read, read only")
                 await conn.execute("set local search_path = pg_catalog")
                 visible = await read_snapshot(conn)
@@ -222,20 +316,24 @@ class ShapeEngine:
         if not shape.ended:
             shape.ready.set_result(None)
 
-    async def _publish(self, conn: AsyncConnection[Any], table: ShapeTable) -> None:
+    async def _publish(self, conn: AsyncConnection[Any], schema: str, name: str) -> None:
         """Request the table, and wait until the stream carries it.
 
         Raises:
-            TimeoutError: the reader cannot publish it; it logs why.
+            ShapeRefusedError: the reader cannot publish it; it logs why.
         """
-        self._tables[table.schema, table.name] = Want()
-        async with asyncio.timeout(self._limits.publish):
-            while True:
-                cursor = await conn.execute(_PUBLISHED, (table.schema, table.name))
-                row = await cursor.fetchone()
-                if row is not None and row[0]:
-                    return
-                await asyncio.sleep(0.1)
+        self._tables[schema, name] = Want()
+        try:
+            async with asyncio.timeout(self._limits.publish):
+                while True:
+                    cursor = await conn.execute(_PUBLISHED, (schema, name))
+                    row = await cursor.fetchone()
+                    if row is not None and row[0]:
+                        return
+                    await asyncio.sleep(0.1)
+        except TimeoutError as error:
+            text = f"table {schema}.{name} is not published yet; see publication.refused in the log"
+            raise ShapeRefusedError(503, text) from error
 
     async def _copy(self, conn: AsyncConnection[Any], shape: Shape) -> None:
         if shape.definition.changes_only and shape.members is None:
@@ -281,6 +379,8 @@ class ShapeEngine:
                 pass
 
     def _keep(self, transaction: _Transaction, piece: Piece) -> None:
+        if self._by_query_table or self._reading:
+            transaction.tables |= {(c.relation.schema, c.relation.name) for c in piece.changes}
         wanted = [
             change
             for change in piece.changes
@@ -299,6 +399,12 @@ class ShapeEngine:
 
     async def _commit(self, transaction: _Transaction, commit: Commit) -> None:
         self._seen = commit.commit_lsn
+        for table in transaction.tables:
+            xid, lsn = transaction.begin.xid, int(commit.commit_lsn)
+            for shape in self._by_query_table.get(table, ()):
+                shape.touch(xid, lsn)
+            for touched in self._reading.get(table, ()):
+                touched[xid] = lsn
         transaction.end = commit.end_lsn
         if transaction.changes:
             transaction.at = time.monotonic()

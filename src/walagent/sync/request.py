@@ -39,15 +39,22 @@ class Subset:
 
 
 @dataclass(frozen=True, slots=True)
-class ShapeRequest:
-    """A request for a shape."""
+class Place:
+    """Where a client is in the log of a shape, and how it wants to go on."""
 
-    definition: Definition
     start: Literal["first", "now"] | Offset
     handle: str
     live: bool
     sse: bool
     cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRequest:
+    """A request for the shape of a table."""
+
+    definition: Definition
+    place: Place
     subset: Subset | None
 
 
@@ -59,17 +66,26 @@ def parse_request(query: Mapping[str, str], body: bytes = b"") -> ShapeRequest:
     """
     subset = _subset(query, body)
     definition = parse_definition(query)
-    start = _start(query, needed=subset is None)
+    return ShapeRequest(definition, parse_place(query, is_subset=subset is not None), subset)
+
+
+def parse_place(query: Mapping[str, str], *, is_subset: bool = False) -> Place:
+    """Parse where a client is.
+
+    Raises:
+        RequestError: a parameter is missing or invalid.
+    """
+    start = _start(query, needed=not is_subset)
     live = _flag(query, "live")
     if live and not isinstance(start, Offset):
         raise RequestError("live", "can't be true when offset == -1 or now")
     handle = query.get("handle", "")
-    if isinstance(start, Offset) and not handle and subset is None:
+    if isinstance(start, Offset) and not handle and not is_subset:
         raise RequestError("handle", "can't be blank when offset != -1")
     sse = _flag(query, "live_sse") or _flag(query, "experimental_live_sse")
     if sse and not live:
         raise RequestError("live_sse", "can't be true unless live is also true")
-    return ShapeRequest(definition, start, handle, live, sse, query.get("cursor", ""), subset)
+    return Place(start, handle, live, sse, query.get("cursor", ""))
 
 
 def parse_definition(query: Mapping[str, str]) -> Definition:

@@ -18,42 +18,23 @@ Texts = Mapping[str, str | None]
 FIRST: Final = Offset(-1, 0)
 
 
-class Shape:
-    """A shape and its log.
+class LiveShape:
+    """What every shape has: a snapshot, a log, and clients that wait.
 
     Args:
-        predicate: whether a row belongs to it; None: every row does, or PostgreSQL says which.
+        schema: the header electric-schema.
         limit: bytes of its log.
     """
 
-    def __init__(
-        self,
-        definition: Definition,
-        table: ShapeTable,
-        predicate: Predicate | None,
-        limit: int,
-    ) -> None:
-        self.definition = definition
-        self.table = table
+    def __init__(self, schema: str, limit: int) -> None:
+        self.schema = schema
         self.handle = f"{secrets.randbits(64)}-{time.time_ns() // 1000}"
-        self.columns = definition.columns or tuple(column.name for column in table.columns)
-        self.schema = schema_header(table, self.columns)
-        self.predicate = predicate
-        # Without the old row, only this shows whether a row was in the shape before its update.
-        self.members: set[str] | None = None if definition.where is None else set()
         self.snapshot: list[bytes] = []  # chunks: messages, joined by commas
         self.log = ShapeLog(limit)
         self.ended = False
         self.used_at = time.monotonic()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
-        self._only = frozenset(self.columns)
-        self._relation = (table.schema, table.name)
-
-    @property
-    def is_evaluated_by_postgresql(self) -> bool:
-        """Return whether its condition is not compiled."""
-        return self.definition.where is not None and self.predicate is None
 
     @property
     def end(self) -> Offset:
@@ -80,6 +61,45 @@ class Shape:
         if not self.ready.done():
             self.ready.set_result(None)
         self._wake()
+
+    def extend(self, lsn: int, messages: list[bytes]) -> bool:
+        """Append messages of one transaction; return whether they fitted."""
+        # Odd: no position in a transaction equals `<end of the one before>_0`, where SSE resumes.
+        fits = self.log.append(lsn, messages, 2 * len(messages) - 1)
+        if fits:
+            self._wake()
+        return fits
+
+
+class Shape(LiveShape):
+    """The rows of a table that a condition selects.
+
+    Args:
+        predicate: whether a row belongs to it; None: every row does, or PostgreSQL says which.
+        limit: bytes of its log.
+    """
+
+    def __init__(
+        self,
+        definition: Definition,
+        table: ShapeTable,
+        predicate: Predicate | None,
+        limit: int,
+    ) -> None:
+        self.definition = definition
+        self.table = table
+        self.columns = definition.columns or tuple(column.name for column in table.columns)
+        super().__init__(schema_header(table, self.columns), limit)
+        self.predicate = predicate
+        # Without the old row, only this shows whether a row was in the shape before its update.
+        self.members: set[str] | None = None if definition.where is None else set()
+        self._only = frozenset(self.columns)
+        self._relation = (table.schema, table.name)
+
+    @property
+    def is_evaluated_by_postgresql(self) -> bool:
+        """Return whether its condition is not compiled."""
+        return self.definition.where is not None and self.predicate is None
 
     def snapshot_message(self, cells: Sequence[str | None], names: Sequence[str]) -> bytes:
         """Return the message of a row of the snapshot."""
@@ -111,13 +131,7 @@ class Shape:
                     change.old_value,
                 )
             )
-        if not messages:
-            return True
-        # Odd: no position in a transaction equals `<end of the one before>_0`, where SSE resumes.
-        fits = self.log.append(lsn, messages, 2 * last + 1)
-        if fits:
-            self._wake()
-        return fits
+        return self.extend(lsn, messages) if messages else True
 
     def changes_of(
         self, change: Change, new: Texts | None, *, matches: bool | None = None

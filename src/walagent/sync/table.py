@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import orjson
 from psycopg import AsyncConnection
+from psycopg.postgres import types as registry
 
 from walagent import pgtypes
 from walagent.change import Row, Value
@@ -121,7 +122,7 @@ class ShapeTable:
 
     def key_of(self, values: Mapping[str, str | None]) -> str:
         """Return the key of a row, from the texts of its values."""
-        return self.prefix + "".join(_part(values[name]) for name in self.key)
+        return self.prefix + "".join(key_part(values[name]) for name in self.key)
 
     @cached_property
     def writers(self) -> Mapping[str, Callable[[Any], str]]:
@@ -152,7 +153,8 @@ def _name(text: str) -> str:
     return text.replace('"', '""').replace("/", "//").replace(".", "..")
 
 
-def _part(value: str | None) -> str:
+def key_part(value: str | None) -> str:
+    """Return the part of a key that is one value."""
     return "/_" if value is None else f'/"{value.replace("/", "//")}"'
 
 
@@ -200,6 +202,20 @@ def _float(value: float) -> str:
 def schema_header(table: ShapeTable, columns: Sequence[str]) -> str:
     """Return the header electric-schema for some columns."""
     found = {c.name: c.schema for c in table.columns if c.name in set(columns)}
+    return orjson.dumps(found).decode()
+
+
+def query_schema(types: Mapping[str, int], key: Sequence[str]) -> str:
+    """Return the header electric-schema for the columns of a query, by the OIDs of their types."""
+    found: dict[str, dict[str, Json]] = {}
+    for name, oid in types.items():
+        element = pgtypes.element_of(oid)
+        known = registry.get(element or oid)
+        found[name] = {"type": "text" if known is None else known.name}
+        if element:
+            found[name]["dims"] = 1
+        if name in key:
+            found[name] |= {"pk_index": key.index(name), "not_null": True}
     return orjson.dumps(found).decode()
 
 

@@ -1,0 +1,250 @@
+"""Shapes of queries: named on the server, read as a principal, and run again when a table changes.
+
+What a query shows depends on more than the rows of one table: on joins, on row-level security, on
+who is a member of what.  So PostgreSQL decides: after a change of a table that the query reads, it
+runs again, and the difference by key is what clients receive.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from psycopg import AsyncClientCursor, AsyncConnection
+from psycopg.sql import SQL, Identifier
+
+from walagent.message import Json
+from walagent.replication.sinks import Table
+from walagent.store.errors import translating
+from walagent.sync.messages import row_message, snapshot_end
+from walagent.sync.shape import LiveShape
+from walagent.sync.snapshot import Visible, copy_rows, read_snapshot
+from walagent.sync.table import key_part, query_schema
+
+_DEBOUNCE: Final = 0.01  # seconds in which changes share one run of the query
+_AGAIN: Final = 30.0  # seconds after which it runs without a change: roles expire
+# What row-level security reads in functions, which no plan shows.
+_ALWAYS: Final[frozenset[Table]] = frozenset(
+    ("agent", name) for name in ("tenant", "principal", "role_grant", "member")
+)
+
+Texts = Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """A query that the server offers.
+
+    Args:
+        text: with a placeholder `%(name)s` for each parameter.
+        key: the columns that tell its rows apart.
+    """
+
+    name: str
+    text: str
+    key: tuple[str, ...]
+    parameters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryDefinition:
+    """A query with its parameters, for one principal."""
+
+    query: NamedQuery
+    values: tuple[str, ...]
+    tenant: str
+    principal: str
+
+
+class Follower(Protocol):
+    """What a shape of a query needs of the engine."""
+
+    @property
+    def position(self) -> int:
+        """Up to where the stream was followed."""
+        ...
+
+    async def connect(self) -> AsyncConnection[Any]:
+        """Open a connection that reads rows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows of a query in one snapshot."""
+
+    visible: Visible
+    types: Mapping[str, int]
+    rows: Mapping[str, Texts]  # by key
+
+
+class QueryShape(LiveShape):
+    """The rows of a query, as one principal sees them."""
+
+    def __init__(
+        self, definition: QueryDefinition, found: Found, role: str | None, limit: int
+    ) -> None:
+        super().__init__(query_schema(found.types, definition.query.key), limit)
+        self._role = role
+        self.definition = definition
+        self.snapshot = [
+            b",".join(
+                [
+                    *(self._message("insert", key, row) for key, row in found.rows.items()),
+                    snapshot_end(
+                        found.visible.xmin, found.visible.xmax, sorted(found.visible.running)
+                    ),
+                ]
+            )
+        ]
+        self._found = found
+        self._touched: dict[int, int] = {}  # transaction by its 32-bit ID: commit LSN
+        self._wanted = asyncio.Event()
+        self.ready.set_result(None)
+
+    def touch(self, xid: int, lsn: int) -> None:
+        """Note that a transaction changed a table that the query reads."""
+        self._touched[xid] = lsn
+        self._wanted.set()
+
+    async def follow(self, engine: Follower) -> None:
+        """Run the query again whenever it is wanted; does not end."""
+        while True:
+            try:
+                async with asyncio.timeout(_AGAIN):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(_DEBOUNCE)
+            self._wanted.clear()
+            async with await engine.connect() as conn:
+                found = await run_query(conn, self.definition, self._role)
+            self._compare(found, engine.position)
+
+    def _compare(self, found: Found, position: int) -> None:
+        """Append the difference, as one transaction."""
+        # A commit can reach the stream before snapshots show it: then the query runs once more.
+        seen = {xid: lsn for xid, lsn in self._touched.items() if found.visible.has(xid)}
+        for xid in seen:
+            del self._touched[xid]
+        if self._touched:
+            self._wanted.set()
+        before, self._found = self._found.rows, found
+        changes: list[tuple[str, str, Texts]] = []
+        for key, row in found.rows.items():
+            old = before.get(key)
+            if old is None:
+                changes.append(("insert", key, row))
+            elif old != row:
+                names = self.definition.query.key
+                value = {n: v for n, v in row.items() if n in names or old.get(n) != v}
+                changes.append(("update", key, value))
+        for key, row in before.items():
+            if key not in found.rows:
+                changes.append(("delete", key, {n: row[n] for n in self.definition.query.key}))
+        if not changes and not seen:
+            return
+        last = self.log.last
+        lsn = max([*seen.values(), position, 0 if last is None else last.lsn + 1])
+        txids = [number for xid in seen for number in {xid, found.visible.widen(xid)}]
+        messages = [
+            self._message(
+                operation,
+                key,
+                value,
+                {"txids": txids, "lsn": str(lsn), "op_position": 2 * n}
+                | ({"last": True} if n == len(changes) - 1 else {}),
+            )
+            for n, (operation, key, value) in enumerate(changes)
+        ]
+        visible = found.visible
+        messages.append(snapshot_end(visible.xmin, visible.xmax, sorted(visible.running)))
+        if not self.extend(lsn, messages):
+            self.finish()
+
+    def _message(
+        self, operation: str, key: str, value: Texts, headers: Mapping[str, Json] | None = None
+    ) -> bytes:
+        return row_message(
+            operation, ("shape", self.definition.query.name), key, value, headers or {}
+        )
+
+
+@asynccontextmanager
+async def acting(
+    conn: AsyncConnection[Any], definition: QueryDefinition, role: str | None
+) -> AsyncGenerator[None]:
+    """Read as the principal, in one snapshot."""
+    await conn.execute("begin isolation level repeatable read, read only")
+    try:
+        await conn.execute("set local search_path = pg_catalog")
+        await conn.execute(
+            "select agent_internal.assume(%s, %s)", (definition.tenant, definition.principal)
+        )
+        if role is not None:
+            await conn.execute(SQL("set local role {}").format(Identifier(role)))
+        yield
+    finally:
+        await conn.execute("rollback")
+
+
+async def run_query(
+    conn: AsyncConnection[Any], definition: QueryDefinition, role: str | None
+) -> Found:
+    """Run a query as its principal.
+
+    Args:
+        role: see `reading_role`.
+
+    Raises:
+        WalagentError: it is invalid for these parameters, or the database is unavailable.
+    """
+    text = bound(conn, definition)
+    with translating():
+        async with acting(conn, definition, role):
+            visible = await read_snapshot(conn)
+            cursor = await conn.execute(f"select * from ({text}) as q limit 0".encode())  # noqa: S608 - of the server
+            types = {each.name: each.type_code for each in cursor.description or ()}
+            rows: dict[str, Texts] = {}
+            prefix = f'"shape"."{definition.query.name}"'
+            async for part in copy_rows(conn, text):
+                for cells in part:
+                    row = dict(zip(types, cells, strict=True))
+                    rows[prefix + "".join(key_part(row[n]) for n in definition.query.key)] = row
+    return Found(visible, types, rows)
+
+
+def bound(conn: AsyncConnection[Any], definition: QueryDefinition) -> str:
+    """Return the query with its values as literals: COPY takes no parameters."""
+    given = dict(zip(definition.query.parameters, definition.values, strict=True))
+    return AsyncClientCursor(conn).mogrify(definition.query.text.encode(), given)
+
+
+async def tables_of_query(
+    conn: AsyncConnection[Any], definition: QueryDefinition, role: str | None
+) -> frozenset[Table]:
+    """Return the tables that a query reads, with those of row-level security, as its plan says."""
+    with translating():
+        async with acting(conn, definition, role):
+            cursor = await conn.execute(
+                f"explain (verbose, format json) {bound(conn, definition)}".encode()
+            )
+            row = await cursor.fetchone()
+    # What policies read in agent_internal follows from the tables that are named in any case.
+    read = {table for table in _relations(row[0] if row else []) if table[0] != "agent_internal"}
+    return _ALWAYS | read
+
+
+def _relations(node: Any) -> Sequence[Table]:  # noqa: ANN401 - JSON of a plan
+    match node:
+        case dict():
+            plan = cast("dict[str, Any]", node)
+            found = [each for value in plan.values() for each in _relations(value)]
+            if "Relation Name" in plan:
+                found.append((str(plan.get("Schema", "")), str(plan["Relation Name"])))
+            return found
+        case list():
+            return [each for value in cast("list[Any]", node) for each in _relations(value)]
+        case _:
+            return []

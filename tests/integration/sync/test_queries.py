@@ -1,0 +1,112 @@
+"""Shapes of queries: each principal has the rows that it can see, live."""
+
+from collections.abc import AsyncIterator
+from hashlib import sha256
+
+import httpx2 as httpx
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import run_all, value
+from tests.helpers.shapes import Follower, Served, serving
+from walagent.config import Replication
+from walagent.replication.bootstrap import ensure_slot
+from walagent.sync.query import NamedQuery
+
+QUERIES = {
+    "threads": NamedQuery("threads", "select id, title, state from agent.thread", ("id",)),
+    "events": NamedQuery(
+        "events",
+        "select number, author, data ->> 'text' as text from agent.event"
+        " where thread_id = %(thread)s::uuid and type = 'text'",
+        ("number",),
+        ("thread",),
+    ),
+    "secrets": NamedQuery(
+        "secrets", "select rolname, rolsuper from pg_catalog.pg_roles", ("rolname",)
+    ),
+}
+PEOPLE = """
+insert into agent.tenant (name) values ('a'), ('b');
+insert into agent.principal (tenant, name) values ('a', 'ann'), ('a', 'amy'), ('b', 'bob');
+"""
+
+
+@pytest.fixture
+async def served(conn: AsyncConnection, dsn: str) -> AsyncIterator[Served]:
+    """A server of named queries, and people of two tenants with tokens that are their names."""
+    await run_all(conn, PEOPLE)
+    for tenant, name in (("a", "ann"), ("a", "amy"), ("b", "bob")):
+        await conn.execute(
+            "insert into agent.token (tenant, principal, digest) values (%s, %s, %s)",
+            (tenant, name, sha256(name.encode()).digest()),
+        )
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn, queries=QUERIES) as found:
+        yield found
+
+
+async def act(conn: AsyncConnection, name: str, statement: str) -> object:
+    """Execute a statement as a person."""
+    async with conn.transaction():
+        await conn.execute("select agent.act_as(%s)", (name,))
+        return await value(conn, statement)
+
+
+async def test_a_person_follows_the_threads_it_is_in(conn: AsyncConnection, served: Served) -> None:
+    """Joining and leaving are rows that come and go; another tenant sees nothing of them."""
+    ann, amy, bob = (Follower(served, path="threads", token=name) for name in ("ann", "amy", "bob"))
+    for client in (ann, amy, bob):
+        await client.catch_up()
+        assert client.rows == {}
+    thread = await act(conn, "ann", "select agent.open_thread('plans')")
+    row = {
+        f'"shape"."threads"/"{thread}"': {"id": str(thread), "title": "plans", "state": "active"}
+    }
+    await ann.until(row)
+    await act(conn, "ann", f"select agent.add_member('{thread}', 'amy')")
+    await amy.until(row)
+    events = Follower(served, path="events", token="amy", thread=str(thread))
+    await events.catch_up()
+    await act(conn, "ann", f"select agent.post('{thread}', 'hello')")
+    while not events.rows:
+        await events.step(live=events.is_up_to_date)
+    assert [each["text"] for each in events.rows.values()] == ["hello"]
+    await act(conn, "ann", f"select agent.remove_member('{thread}', 'amy')")
+    await amy.until({})
+    await events.until({})
+    other = Follower(served, path="events", token="bob", thread=str(thread))
+    for client in (bob, other):
+        await client.catch_up()
+        assert client.rows == {}
+    assert ann.refetches == amy.refetches == 0
+
+
+async def test_what_a_token_does_not_allow_is_refused(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """No token or an unknown one, an unknown name, no parameter, tables of others."""
+    for query, status in (
+        ({"path": "threads", "token": ""}, 401),
+        ({"path": "threads", "token": "nobody"}, 401),
+        ({"path": "nothing", "token": "ann"}, 404),
+        ({"path": "events", "token": "ann"}, 400),
+        ({"path": "secrets", "token": "ann"}, 400),
+    ):
+        answer = await served.get(**query, offset="-1")
+        assert answer.status_code == status, answer.text
+    await conn.execute("update agent.token set revoked_at = now() where principal = 'amy'")
+    refused = await served.get(path="threads", token="amy", offset="-1")
+    assert refused.status_code == httpx.codes.UNAUTHORIZED
+
+
+async def test_a_handle_of_another_gives_nothing(conn: AsyncConnection, served: Served) -> None:
+    """A handle is no right: with it, another principal receives its own rows from the start."""
+    await act(conn, "ann", "select agent.open_thread('hers')")
+    ann = Follower(served, path="threads", token="ann")
+    await ann.catch_up()
+    assert len(ann.rows) == 1
+    answer = await served.get(path="threads", token="bob", offset=ann.offset, handle=ann.handle)
+    assert answer.status_code == httpx.codes.CONFLICT
+    assert "hers" not in answer.text
+    assert answer.headers["electric-handle"] != ann.handle
