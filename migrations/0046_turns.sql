@@ -74,7 +74,7 @@ create function agent_internal.checked_turns(_new agent.attachment)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _known constant text[] := '{wake_function,context,format,max_context_tokens}';
+    _known constant text[] := '{wake_function,context,format,max_context_tokens,worker,lease_seconds}';
     _key text;
     _of  text;
 begin
@@ -194,7 +194,8 @@ create or replace function agent_internal.sync_queue()
 as $$
 begin
     insert into agent_internal.queue (id, kind, attachment_id, cap, paused)
-    select id, case when relation = 'agent.event'::regclass then 'turn' else 'agent' end, id, cap, paused
+    select id, case when turns ? 'worker' then 'worker'  -- 0056_own_worker.sql
+                    when relation = 'agent.event'::regclass then 'turn' else 'agent' end, id, cap, paused
       from agent.attachment where id = new.id
     on conflict (id) do update set kind = excluded.kind, cap = excluded.cap, paused = excluded.paused, queued = true;
     return null;
@@ -381,11 +382,24 @@ create function agent_internal.begin_turn(_run bigint, _lease bigint, _content j
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    return agent_internal.admit_turn(_run, _content);
+end;
+$$;
+comment on function agent_internal.begin_turn(bigint, bigint, jsonb) is 'Begin a turn, with what the model is shown as its first step';
+
+-- The same for a caller that has locked the run.
+create function agent_internal.admit_turn(_run bigint, _content jsonb)
+    returns text
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
 declare
     _turn   agent.run;
     _thread agent.thread;
 begin
-    perform agent_internal.fence(_run, _lease);
     select * into _turn from agent.run r where r.id = _run;
     select * into _thread from agent.thread t
      where t.tenant = _turn.change #>> '{new,tenant}' and t.id = (_turn.change #>> '{new,thread_id}')::uuid
@@ -408,7 +422,6 @@ begin
     return null;
 end;
 $$;
-comment on function agent_internal.begin_turn(bigint, bigint, jsonb) is 'Begin a turn, with what the model is shown as its first step';
 
 -- What follows from the end of a turn, in the transaction that ends its run: its answer, and what it has seen.
 --

@@ -114,6 +114,30 @@ as $$
       from known k
 $$;
 
+create function agent_internal.insert_approval(
+    _run agent.run, _call_id text, _tool text, _arguments jsonb, _run_as name, _ttl interval
+)
+    returns agent.approval
+    language plpgsql
+as $$
+declare
+    _agent constant text := (select v.definition ->> 'agent' from agent.attachment_version v
+                              where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version);
+    _new   agent.approval;
+begin
+    insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at, agent, risk, requested_by, four_eyes)
+    values (_run.id, _call_id, _tool, _arguments, agent_internal.call_digest(_run.id, _call_id, _tool, _arguments), _run_as,
+            agent_internal.now() + _ttl, _agent,
+            coalesce(agent_internal.tool_of_run(_run, _tool) ->> 'risk', (select t.risk from agent.tool t where t.name = _tool)),
+            agent_internal.requesters_of(_run),
+            coalesce((select bool_or(g.four_eyes) from agent.agent g
+                       where g.name = _agent and agent_internal.tenant_of(g) = coalesce(to_jsonb(_run) ->> 'tenant', agent_internal.tenant_of(g))),
+                     agent_internal.tenant_setting('four_eyes', to_jsonb(_run) ->> 'tenant')::boolean, false))
+    returning * into _new;
+    return _new;
+end;
+$$;
+
 -- Request an approval for one tool call, release the run until the decision, and notify people.
 create or replace function agent_internal.ask_approval(
     _run bigint, _lease bigint, _seq integer, _call_id text, _tool text, _arguments jsonb, _run_as name,
@@ -123,27 +147,14 @@ create or replace function agent_internal.ask_approval(
     language plpgsql
 as $$
 declare
-    _digest constant text := agent_internal.call_digest(_run, _call_id, _tool, _arguments);
-    _row    agent.run;
-    _agent  text;
-    _id     bigint;
+    _new constant agent.approval := agent_internal.insert_approval(
+        (select r from agent.run r where r.id = _run), _call_id, _tool, _arguments, _run_as, _ttl);
 begin
-    select * into _row from agent.run r where r.id = _run;
-    _agent := (select v.definition ->> 'agent' from agent.attachment_version v
-                where v.attachment_id = _row.attachment_id and v.version = _row.attachment_version);
-    insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at, agent, risk, requested_by, four_eyes)
-    values (_run, _call_id, _tool, _arguments, _digest, _run_as, agent_internal.now() + _ttl, _agent,
-            coalesce(agent_internal.tool_of_run(_row, _tool) ->> 'risk', (select t.risk from agent.tool t where t.name = _tool)),
-            agent_internal.requesters_of(_row),
-            coalesce((select bool_or(g.four_eyes) from agent.agent g
-                       where g.name = _agent and agent_internal.tenant_of(g) = coalesce(to_jsonb(_row) ->> 'tenant', agent_internal.tenant_of(g))),
-                     agent_internal.tenant_setting('four_eyes', to_jsonb(_row) ->> 'tenant')::boolean, false))
-    returning id into _id;
     perform agent_internal.record_step(_run, _lease, _seq, 'approval', jsonb_build_object(
-        'approval', _id, 'call_id', _call_id, 'tool', _tool, 'digest', _digest));
+        'approval', _new.id, 'call_id', _call_id, 'tool', _tool, 'digest', _new.digest));
     perform agent_internal.park_run(_run, _lease, 'waiting_approval', null, true, null, _tokens, _cost);
-    perform pg_notify('walagent_approvals', _id::text);
-    return _id;
+    perform pg_notify('walagent_approvals', _new.id::text);
+    return _new.id;
 end;
 $$;
 
@@ -349,7 +360,8 @@ comment on column agent.pending_approval.digest is 'Digest of run, call, tool an
 
 revoke all on function agent_internal.risk_rank(text), agent_internal.approves_risk(text, agent.attachment),
     agent_internal.tenant_setting(text, text), agent_internal.apply_tenant_policy(), agent_internal.tool_of_run(agent.run, text),
-    agent_internal.requesters_of(agent.run), agent_internal.check_edit(agent.approval, jsonb), agent_internal.is_agent(),
+    agent_internal.requesters_of(agent.run), agent_internal.insert_approval(agent.run, text, text, jsonb, name, interval),
+    agent_internal.check_edit(agent.approval, jsonb), agent_internal.is_agent(),
     agent.approve(bigint, jsonb) from public;
 select agent_internal.permit('viewer', 'execute on function agent_internal.risk_rank(text)');
 select agent_internal.permit('developer', 'execute on function agent_internal.approves_risk(text, agent.attachment)');
@@ -357,4 +369,5 @@ select agent_internal.permit('approver', 'update (edited) on agent.approval',
                              'execute on function agent.approve(bigint, jsonb), agent_internal.check_edit(agent.approval, jsonb), '
                              'agent_internal.is_agent(), agent_internal.call_digest(bigint, text, text, jsonb)');
 select agent_internal.permit('runner', 'execute on function agent_internal.risk_rank(text), agent_internal.tool_of_run(agent.run, text), '
-                                       'agent_internal.requesters_of(agent.run), agent_internal.tenant_setting(text, text)');
+                                       'agent_internal.requesters_of(agent.run), agent_internal.tenant_setting(text, text), '
+                                       'agent_internal.insert_approval(agent.run, text, text, jsonb, name, interval)');

@@ -1,0 +1,223 @@
+"""Turns that a program of one's own works over SQL."""
+
+from psycopg import AsyncConnection
+
+from tests.helpers.database import refused, role, rows, run_all, session, value
+from tests.integration.own_worker.rig import desk
+
+STEPS = "select kind from agent.step where run_id = %s order by seq"
+
+
+async def test_a_turn_from_question_to_answer(conn: AsyncConnection, dsn: str) -> None:
+    """The history has calls and results in order; the answer is an event of the agent."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start("How do I join?")
+        state = await d.call("run_turn", turn)
+        assert state["status"] == "running"
+        assert state["system_prompt"] == "You help."
+        assert (state["model"], state["parameters"]["temperature"]) == ("fake-1", 0.1)
+        assert state["messages"] == [{"role": "user", "content": "How do I join?"}]
+        assert [tool["function"]["name"] for tool in state["tools"]] == [
+            "web_search",
+            "look_up",
+            "send_letter",
+            "add_note",
+            "remember",
+        ]
+        made = await d.call("process_tool_call", turn, "look_up", b'{"query": "joins"}')
+        assert (made["status"], made["arguments"]) == ("ready", {"query": "joins"})
+        await d.call("record_tool_result", turn, "look_up", b'{"found": "a book"}')
+        done = await d.call("process_tool_call", turn, "add_note", b'{"text": "joins"}')
+        assert (done["status"], done["result"]) == ("done", "noted joins")
+        assert await rows(conn, "select text, by from note") == [("joins", d.names[2])]
+        state = await d.call("run_turn", turn)
+        assert [m["role"] for m in state["messages"]] == [
+            "user", "assistant", "tool", "assistant", "tool"
+        ]  # fmt: skip
+        asked = state["messages"][1]["tool_calls"][0]
+        assert asked["function"] == {"name": "look_up", "arguments": '{"query": "joins"}'}
+        assert state["messages"][2] == {
+            "role": "tool", "tool_call_id": asked["id"], "content": '{"found": "a book"}'
+        }  # fmt: skip
+        usage = b'{"prompt_tokens": 1000000, "completion_tokens": 10}'
+        ended = await d.call("finish_turn", turn, "Use INNER JOIN.", usage)
+        assert ended["status"] == "succeeded"
+        steps = [kind for (kind,) in await rows(conn, STEPS, turn)]
+        assert steps == [
+            "note", "reply", "intent", "result", "reply", "result", "reply"
+        ]  # fmt: skip
+        found = await rows(conn, "select state::text, tokens, result from agent.run")
+        assert found == [("succeeded", 1_000_010, "Use INNER JOIN.")]
+        turn = await d.start("And then?")
+        roles = [m["role"] for m in (await d.call("run_turn", turn))["messages"]]
+        assert roles == [
+            "user", "assistant", "tool", "assistant", "tool", "assistant", "user"
+        ]  # fmt: skip
+
+
+async def test_a_turn_answers_once(conn: AsyncConnection, dsn: str) -> None:
+    """A second finish is an error; without a new message, no turn starts."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start()
+        assert await d.call("start_turn", d.thread) == turn
+        await d.call("finish_turn", turn, "Hi.")
+        await refused(d.worker, "select agent.finish_turn(%s, 'Hi.')", turn, state="WA027")
+        await refused(
+            d.worker, "select agent.process_tool_call(%s, 'x', '{}')", turn, state="WA027"
+        )
+        assert await d.call("start_turn", d.thread) is None
+        said = "select count(*) from agent.event where author = 'helper'"
+        assert await value(conn, said) == 1
+
+
+async def test_only_calls_that_were_made_get_a_result(conn: AsyncConnection, dsn: str) -> None:
+    """Not one that was never made, was denied, awaits an approval, or has its result."""
+    async with desk(conn, dsn, approve="{send_letter}") as d:
+        turn = await d.start()
+        record = "select agent.record_tool_result(%s, %s, '\"x\"')"
+        await refused(d.worker, record, turn, "look_up", state="WA027")
+        denied = await d.call("process_tool_call", turn, "delete_table", b"{}")
+        assert denied["status"] == "denied"
+        await refused(d.worker, record, turn, "delete_table", state="WA027")
+        wrong = await d.call("process_tool_call", turn, "look_up", b'{"q": 1}')
+        assert (wrong["status"], '"q"' in wrong["reason"]) == ("denied", True)
+        await d.call("process_tool_call", turn, "look_up", b'{"query": "a"}')
+        await d.call("record_tool_result", turn, "look_up", b'"b"')
+        await refused(d.worker, record, turn, "look_up", state="WA027")
+        waiting = await d.call("process_tool_call", turn, "send_letter", b'{"to": "a"}')
+        assert waiting["status"] == "awaiting_approval"
+        await refused(d.worker, record, turn, "send_letter", state="WA027")
+        assert (await d.call("finish_turn", turn, "Bye."))["status"] == "awaiting_approval"
+        assert (await d.call("run_turn", turn))["status"] == "awaiting_approval"
+
+
+async def test_an_approval_decides_about_a_call(conn: AsyncConnection, dsn: str) -> None:
+    """Approved: with the arguments that a person edited.  Rejected: the model receives it."""
+    async with desk(conn, dsn, approve="{send_letter,add_note}") as d:
+        turn = await d.start()
+        mail = ("process_tool_call", turn, "send_letter", b'{"to": "a"}')
+        for _ in range(2):
+            assert (await d.call(*mail))["status"] == "awaiting_approval"
+        ids = await rows(conn, "select id from agent.pending_approval")
+        assert len(ids) == 1
+        await value(conn, 'select agent.approve(%s, \'{"to": "b"}\')', ids[0][0])
+        ready = await d.call(*mail)
+        assert (ready["status"], ready["arguments"]) == ("ready", {"to": "b"})
+        await d.call("record_tool_result", turn, "send_letter", b'"sent"')
+        note = ("process_tool_call", turn, "add_note", b'{"text": "x"}')
+        assert (await d.call(*note))["status"] == "awaiting_approval"
+        await run_all(conn, "select agent.reject(id, 'no') from agent.pending_approval")
+        denied = await d.call(*note)
+        assert denied == {
+            "status": "denied",
+            "call_id": denied["call_id"],
+            "reason": "a person refused this call: no",
+        }
+        messages = (await d.call("run_turn", turn))["messages"]
+        assert messages[-1]["content"] == "a person refused this call: no"
+        assert await value(conn, "select count(*) from note") == 0
+
+
+async def test_two_workers_never_share_a_turn(conn: AsyncConnection, dsn: str) -> None:
+    """After the lease, another one takes over, and the former one is refused."""
+    async with desk(conn, dsn, lease="30 minutes") as d:
+        turn = await d.start()
+        run = "select agent.run_turn(%s)"
+        await refused(d.second, run, turn, state="WA027")
+        await refused(d.second, "select agent.start_turn(%s)", d.thread, state="WA027")
+        await d.call("process_tool_call", turn, "look_up", b'{"query": "a"}')
+        await run_all(conn, "update agent.run set lease_expires_at = now() - interval '1 s'")
+        assert await d.call("start_turn", d.thread, who=d.second) == turn
+        state = await d.call("run_turn", turn, who=d.second)
+        (open_call,) = state["calls"]
+        assert open_call["arguments"] == {"query": "a"}
+        finish = "select agent.finish_turn(%s, 'x')"
+        await refused(d.worker, finish, turn, state="WA027")
+        again = ("process_tool_call", turn, "look_up", b'{"query": "a"}')
+        assert (await d.call(*again, who=d.second))["status"] == "ready"
+        await d.call("record_tool_result", turn, "look_up", b'"b"', who=d.second)
+        await d.call("finish_turn", turn, "Done.", who=d.second)
+        assert await value(conn, "select attempt from agent.run") == 2
+
+
+async def test_an_unsafe_call_of_a_dead_worker_is_reviewed(conn: AsyncConnection, dsn: str) -> None:
+    """Nobody knows whether the letter left: a person says."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start()
+        await d.call("process_tool_call", turn, "send_letter", b'{"to": "a"}')
+        await run_all(conn, "update agent.run set lease_expires_at = now() - interval '1 s'")
+        state = await d.call("run_turn", turn, who=d.second)
+        assert (state["status"], "send_letter" in state["error"]) == ("needs_review", True)
+        await value(conn, "select agent.resolve(%s, true, 'sent')", turn)
+        state = await d.call("run_turn", turn, who=d.second)
+        assert (state["status"], state["calls"]) == ("running", [])
+        assert state["messages"][-1]["content"] == "sent"
+
+
+async def test_limits_end_a_turn(conn: AsyncConnection, dsn: str) -> None:
+    """The number of replies and of tokens are those of the agent."""
+    async with desk(conn, dsn) as d:
+        await run_all(conn, "update agent.agent set max_steps = 2, max_tokens = 1000")
+        await run_all(conn, "update agent.attachment set approval_ttl = '1 day'")
+        turn = await d.start()
+        for text in ("a", "b"):
+            given = f'{{"text": "{text}"}}'.encode()
+            assert (await d.call("process_tool_call", turn, "add_note", given))["status"] == "done"
+        state = await d.call("run_turn", turn)
+        assert (state["status"], "max_steps" in state["error"]) == ("failed", True)
+        turn = await d.start()
+        spend = b'{"prompt_tokens": 1001}'
+        await d.call("process_tool_call", turn, "add_note", b'{"text": "c"}', None, spend)
+        state = await d.call("run_turn", turn)
+        assert (state["status"], "max_tokens" in state["error"]) == ("failed", True)
+
+
+async def test_who_is_not_the_worker_works_nothing(conn: AsyncConnection, dsn: str) -> None:
+    """Not a person of the thread either, nor a setting that names another worker."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start()
+        await run_all(d.person, f"set walagent.worker = '{d.names[0]}'")
+        await refused(d.person, "select agent.run_turn(%s)", turn, state="WA027")
+        await refused(d.person, "select agent.finish_turn(%s, 'x')", turn, state="WA027")
+        await refused(d.person, "select agent.start_turn(%s)", d.thread, state="WA027")
+        internal = "select agent_internal.take_turn(%s)"
+        await refused(d.worker, internal, turn, state="42501")
+
+
+async def test_an_agent_that_leaves_ends_its_turn(conn: AsyncConnection, dsn: str) -> None:
+    """Nothing is posted any more; its worker learns of it."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start()
+        await value(d.person, "select agent.remove_member(%s, 'helper')", d.thread)
+        ended = await d.call("finish_turn", turn, "Late.")
+        assert ended["status"] == "cancelled"
+        assert await value(conn, "select count(*) from agent.event where type = 'text'") == 1
+
+
+async def test_another_tenant_works_nothing(conn: AsyncConnection, dsn: str) -> None:
+    """Not even a principal of the worker's name."""
+    async with desk(conn, dsn) as d, role(conn) as login:
+        turn = await d.start()
+        await run_all(
+            conn,
+            f"""
+            insert into agent.tenant (name) values ('acme');
+            insert into agent.principal (tenant, name, login)
+            values ('acme', '{d.names[0]}', '{login}'), ('acme', 'helper', null);
+            insert into agent.role_grant (tenant, principal, role, granted_by)
+            values ('acme', '{d.names[0]}', 'admin', 'x');
+            select agent.grant_member('{login}'), agent.grant_viewer('{login}');
+            """,
+        )
+        async with session(dsn, user=login) as other:
+            assert await value(other, "select agent.current_principal()") == d.names[0]
+            for call in (
+                "run_turn(%s)",
+                "finish_turn(%s, 'x')",
+                "process_tool_call(%s, 'x', '{}')",
+            ):
+                await refused(other, f"select agent.{call}", turn, state="WA027")
+            await refused(other, "select agent.start_turn(%s)", d.thread, state="WA027")
+            own = await value(other, "select agent.open_thread('T', '{helper}')")
+            await value(other, "select agent.add_user_message(%s, 'x')", own)
+            await refused(other, "select agent.start_turn(%s)", own, state="WA027")
