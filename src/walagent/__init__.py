@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from walagent.message import ModelSpec
     from walagent.moves import Actor, Decider, Kind
     from walagent.rows.rows import ResultColumn, Rows
+    from walagent.shapes import RowChange, ShapeClient
     from walagent.store.question_runs import AnsweredQuestion, SessionSummary
     from walagent.supervisor import (
         AgentMessage,
@@ -62,9 +63,11 @@ __all__ = [
     "QuestionEvent",
     "QuestionResult",
     "ResultColumn",
+    "RowChange",
     "Rows",
     "SessionSummary",
     "SessionWaiting",
+    "ShapeClient",
     "StepDone",
     "StepResult",
     "StepStarted",
@@ -97,6 +100,7 @@ _MODULES = {
     "walagent.message": ("ModelSpec",),
     "walagent.moves": ("Actor", "Decider", "Kind"),
     "walagent.rows.rows": ("ResultColumn", "Rows"),
+    "walagent.shapes": ("RowChange", "ShapeClient"),
     "walagent.store.question_runs": ("AnsweredQuestion", "SessionSummary"),
     "walagent.supervisor": (
         "AgentMessage",

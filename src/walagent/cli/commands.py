@@ -67,6 +67,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "WAL": (
         Command("tail", "walagent.cli.tail", "Print changes as they are committed."),
+        Command("watch", "walagent.cli.watch", "Print live rows of a running daemon."),
         Command("gaps", "walagent.cli.slot", "List gaps: ranges of WAL that were lost."),
         Command("resync", "walagent.cli.resync", "Create a new slot and recover a gap's rows."),
         Command("check", "walagent.cli.slot", "Check the engine's invariants."),
