@@ -385,8 +385,11 @@ $$;
 -- left out.
 --
 -- Args: _request: signed: run, lease, seq, call, name, run_as, sql, arguments, path;
+--         given: the arguments of the call, as agent_internal.check_call() takes them;
 --         must_find: a statement that returns NULL has failed (P0002);
 --         relation: the OID of its table: the statement is then a template for agent_internal.bind_relation().
+-- Returns the content of the step; or, if nothing was executed because a person has to approve the call or policies have
+-- changed it, {"verdict": the result of agent_internal.check_call()}.
 -- Raises WA009 if the tool fails because its attachment is broken, WA016 as agent_internal.trampoline_of() does, and 42501
 -- as agent_internal.signed() does.
 create function agent_signed.call_tool(_request text, _signature bytea)
@@ -404,6 +407,7 @@ declare
     _relation constant bigint := nullif(_call -> 'relation', 'null');
     _sql     text := _call ->> 'sql';
     _is_tool boolean := _relation is not null;  -- whether an error is the tool's
+    _checked jsonb;
     _through text;
     _lost    text;
     _value   text;
@@ -417,6 +421,14 @@ begin
     perform agent_internal.begin_write(_run, _lease);
     _through := agent_internal.trampoline_of((_call ->> 'run_as')::name);
     perform agent_internal.limit_lock_waits();
+    _checked := agent_internal.check_call(_run, _call ->> 'call', _call ->> 'name', _call -> 'given');
+    if _checked ->> 'action' = 'deny' then
+        _content := agent_internal.refused_call(_call ->> 'call', _call ->> 'name', _checked ->> 'reason');
+        perform agent_internal.insert_step(_run, (_call -> 'seq')::integer, 'result', _content);
+        return _content;
+    elsif _checked ->> 'action' <> 'allow' then
+        return jsonb_build_object('verdict', _checked);
+    end if;
     begin
         if _relation is not null then
             _sql := agent_internal.bind_relation(_sql, _relation::oid, _call #> '{arguments,key}', _call #> '{arguments,set}');
@@ -434,6 +446,7 @@ begin
         -- In some languages a function without a result returns an empty text, which tells a model nothing.
         _content := jsonb_build_object('is_error', false, 'content', left(coalesce(nullif(
             case jsonb_typeof(_result) when 'string' then _result #>> '{}' else _result::text end, ''), 'done'), 65536));
+        _content := agent_internal.checked_result(_checked, _content);
     exception when others or assert_failure then
         get stacked diagnostics _state = returned_sqlstate, _message = message_text,
                                 _detail = pg_exception_detail, _hint = pg_exception_hint;
@@ -448,11 +461,19 @@ begin
             format('%s (SQLSTATE %s)', _message, _state)
             || coalesce('; detail: ' || case when _state !~ '^(23|44)' then nullif(_detail, '') end, '')
             || coalesce('; hint: ' || nullif(_hint, ''), ''), 4096));
+        if _state = 'WA022' then
+            _content := _content || jsonb_build_object('denied', _message);
+        else
+            _content := agent_internal.checked_error(_checked, _content);
+        end if;
     end;
     if clock_timestamp() - _started > interval '1 second' then
         perform agent_internal.extend_lease(_run, _lease, clock_timestamp() - _started);
     end if;
     _content := _content || jsonb_build_object('call_id', _call -> 'call', 'name', _call -> 'name');
+    if (_checked -> 'changed')::boolean then
+        _content := _content || jsonb_build_object('arguments', _call -> 'given');
+    end if;
     if not agent_internal.is_utf8(_content ->> 'content') then  -- programs could not read the step
         _content := _content || jsonb_build_object('content', encode(convert_to(_content ->> 'content', 'SQL_ASCII'), 'escape'));
     end if;
@@ -519,23 +540,31 @@ comment on function agent_signed.read_as(text, bytea, text[]) is 'Execute a stat
 
 -- Fence the run, emit the origin marker, and limit waits.
 --
--- Args: _request: signed: run, lease, call, run_as; rest: milliseconds for which the transaction may be idle.
--- Returns the idempotency key.
+-- Args: _request: signed: run, lease, seq, call, name, given, run_as; rest: milliseconds for which the transaction may be idle.
+-- Returns the result of agent_internal.check_call(), with key: the idempotency key; content: the result of a refused call, which
+-- is recorded.
 -- Raises as agent_signed.call_tool() does.
 create function agent_signed.open_step(_request text, _signature bytea)
-    returns text
+    returns jsonb
     language plpgsql
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _call constant jsonb := agent_internal.signed(_request, _signature);
+    _call    constant jsonb := agent_internal.signed(_request, _signature);
+    _checked jsonb;
 begin
     perform agent_internal.begin_write((_call -> 'run')::bigint, (_call -> 'lease')::bigint);
     perform agent_internal.trampoline_of((_call ->> 'run_as')::name);
     perform agent_internal.limit_lock_waits();
     perform set_config('idle_in_transaction_session_timeout', _call ->> 'rest', true);
-    return agent_internal.call_key((_call -> 'run')::bigint, _call ->> 'call');
+    _checked := agent_internal.check_call((_call -> 'run')::bigint, _call ->> 'call', _call ->> 'name', _call -> 'given');
+    if _checked ->> 'action' = 'deny' then
+        _checked := _checked || jsonb_build_object(
+            'content', agent_internal.refused_call(_call ->> 'call', _call ->> 'name', _checked ->> 'reason'));
+        perform agent_internal.insert_step((_call -> 'run')::bigint, (_call -> 'seq')::integer, 'result', _checked -> 'content');
+    end if;
+    return _checked || jsonb_build_object('key', agent_internal.call_key((_call -> 'run')::bigint, _call ->> 'call'));
 end;
 $$;
 comment on function agent_signed.open_step(text, bytea) is 'Begin a step whose statements are sent one by one';

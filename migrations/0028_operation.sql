@@ -1063,7 +1063,7 @@ as $$
 declare
     _key text;
 begin
-    perform agent_internal.fence(_run, _lease);
+    perform agent_internal.lock_run(_run, _lease);
     if _again then
         select s.content ->> 'idempotency_key' into _key
           from agent.step s

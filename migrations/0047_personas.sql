@@ -403,13 +403,92 @@ end;
 $$;
 comment on function agent.rollback(text, integer) is 'Make a version of an agent current again, as a new version';
 
+-- Requests of the last minute, by what limits them: an agent, a persona, or a target of egress.
+create table agent_internal.rate (
+    tenant text collate "C" not null references agent.tenant on delete cascade,
+    name   text not null,
+    taken  timestamptz[] not null default '{}',
+    primary key (tenant, name)
+);
+comment on table agent_internal.rate is 'Times of the requests that limits per minute count, oldest first';
+
+-- Count one request in each of several limits, or in none if one of them is reached.
+--
+-- No minute, wherever it begins, has more requests than the limit.
+--
+-- Returns: the seconds until there is room; NULL: counted.
+create function agent_internal.take_rate(_tenant text, _names text[], _limits integer[])
+    returns double precision
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _now  timestamptz;
+    _wait interval;
+begin
+    insert into agent_internal.rate (tenant, name) select _tenant, n from unnest(_names) n order by n on conflict do nothing;
+    perform from agent_internal.rate r where r.tenant = _tenant and r.name = any (_names) order by r.name for update;
+    _now := agent_internal.now();
+    update agent_internal.rate r
+       set taken = array(select t from unnest(r.taken) t where t > _now - interval '1 minute' order by t)
+     where r.tenant = _tenant and r.name = any (_names);
+    select max(r.taken[cardinality(r.taken) - l.most + 1] + interval '1 minute' - _now) into _wait
+      from unnest(_names, _limits) as l (name, most) join agent_internal.rate r on r.tenant = _tenant and r.name = l.name
+     where cardinality(r.taken) >= l.most;
+    if _wait is not null then
+        return greatest(extract(epoch from _wait), 0.001);
+    end if;
+    update agent_internal.rate r set taken = r.taken || _now where r.tenant = _tenant and r.name = any (_names);
+    return null;
+end;
+$$;
+comment on function agent_internal.take_rate(text, text[], integer[]) is 'Count a request in limits per minute, or return the seconds to wait';
+
+-- The same for a request of a run to its model.
+create function agent_internal.take_request(_run bigint, _lease bigint, _names text[], _limits integer[])
+    returns double precision
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    return agent_internal.take_rate(
+        (select coalesce(to_jsonb(r) ->> 'tenant', 'default') from agent.run r where r.id = _run), _names, _limits);
+end;
+$$;
+comment on function agent_internal.take_request(bigint, bigint, text[], integer[]) is 'Count a request of a run to its model in limits per minute';
+
+-- Continue a run that waits for a person before or after a call: approve what it waits for.
+--
+-- Returns the number of calls.  Raises WA003 if it waits for none.
+create function agent.resume_run(run_id bigint)
+    returns integer
+    language plpgsql
+as $$
+declare
+    _ids constant bigint[] := array(select a.id from agent.approval a
+                                     where a.run_id = resume_run.run_id and a.state = 'pending' order by a.id);
+begin
+    if _ids = '{}' then
+        raise exception 'run % does not wait for a person', resume_run.run_id using errcode = 'WA003';
+    end if;
+    perform agent.approve(i) from unnest(_ids) i;
+    return cardinality(_ids);
+end;
+$$;
+comment on function agent.resume_run(bigint) is 'Continue a run that waits for a person before or after a call';
+
 select agent_internal.isolate(t) from unnest('{agent.persona, agent.persona_version, agent.agent_version}'::regclass[]) t;
 revoke all on agent.persona, agent.persona_version, agent.agent_version from public;
 revoke all on function agent_internal.has_key(text), agent_internal.no_key(text, text), agent_internal.tenant_of(agent.agent),
     agent_internal.persona_of(agent.agent), agent_internal.persona_prompt(agent.persona), agent_internal.effective_agent(agent.agent),
     agent_internal.behavior_of(agent.agent), agent_internal.with_approvals(jsonb, agent.agent),
     agent.effective_parameters(text), agent_internal.check_persona(), agent_internal.freeze_persona(), agent_internal.touch_agents(),
-    agent_internal.check_agent(), agent_internal.freeze_agent(), agent.rollback(text, integer) from public;
+    agent_internal.check_agent(), agent_internal.freeze_agent(), agent.rollback(text, integer), agent_internal.take_rate(text, text[], integer[]),
+    agent_internal.take_request(bigint, bigint, text[], integer[]), agent.resume_run(bigint) from public;
+revoke all on agent_internal.rate from public;
 -- A role that writes a row needs the functions of its constraints.
 select agent_internal.permit(c, 'execute on function agent_internal.has_key(text), agent_internal.no_key(text, text)')
   from unnest('{runner, developer, member}'::text[]) c;
@@ -422,3 +501,5 @@ select agent_internal.permit(c, 'select on agent.persona, agent.persona_version,
   from unnest('{viewer, developer}'::text[]) c;
 select agent_internal.permit('developer', 'insert, update, delete on agent.persona',
                              'execute on function agent.rollback(text, integer)');
+select agent_internal.permit('runner', 'execute on function agent_internal.take_request(bigint, bigint, text[], integer[])');
+select agent_internal.permit('approver', 'execute on function agent.resume_run(bigint)');

@@ -3,7 +3,7 @@
 All values are frozen: a run keeps the version with which it started.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Self
@@ -56,6 +56,9 @@ class AgentSpec:
     parameters: Mapping[str, Json] = field(default_factory=dict[str, Json])
     limits: RunLimits = RunLimits()
     finish: Finish = Finish.ANSWER
+    rates: Mapping[str, int] = field(default_factory=dict[str, int])  # calls per minute, by counter
+    thinking_visible: bool = True
+    pause_after_tool: bool = False
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -70,6 +73,9 @@ class AgentSpec:
             parameters=raw["parameters"],
             limits=RunLimits.from_json(raw),
             finish=Finish(raw.get("finish", Finish.ANSWER)),
+            rates=dict(_rates(raw)),
+            thinking_visible=raw.get("thinking_visible", True),
+            pause_after_tool=raw.get("pause_after_tool", False),
         )
 
     @property
@@ -129,6 +135,13 @@ class Target:
     def as_relation(self) -> Relation:
         """Return the table in the form that changes use."""
         return Relation(self.relation_oid, self.schema, self.table)
+
+
+def _rates(raw: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    if limit := raw.get("requests_per_minute"):
+        yield f"agent {raw['agent']}", limit
+    if limit := raw.get("persona_requests_per_minute"):
+        yield f"persona {raw['persona']}", limit
 
 
 def _example(raw: Mapping[str, Any]) -> Example:

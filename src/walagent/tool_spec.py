@@ -29,13 +29,18 @@ class Effect(StrEnum):
     IDEMPOTENT = "idempotent"  # outside the database; can be repeated with the same key
     UNSAFE = "unsafe"  # outside the database; at most once, an operator resolves an unknown outcome
 
+    @property
+    def is_outside(self) -> bool:
+        """Return whether the effect is outside the database."""
+        return self in {Effect.IDEMPOTENT, Effect.UNSAFE}
+
 
 @dataclass(frozen=True, slots=True)
 class Tool:
     """A tool of an agent.  `bind` maps arguments that the model does not see to columns."""
 
     name: str
-    kind: str  # sql, python, mcp, http or builtin; other kinds of runs define their own
+    kind: str  # sql, python, mcp, http, builtin or llm; other kinds of runs define their own
     target: str
     description: str
     input_schema: Mapping[str, Json]
@@ -50,6 +55,10 @@ class Tool:
     fingerprint: str = ""  # kind mcp: of the accepted version
     role: str = ""  # builtin query: the role that reads
     http: Mapping[str, Json] = field(default_factory=dict[str, Json])  # kind http: the request
+    output_schema: Mapping[str, Json] | None = None  # of its results; None: any
+    retries: int | None = None  # of a call that may be repeated; None: by its effect
+    retry_after: float = 1.0  # seconds before it is repeated
+    prompt: str = ""  # kind llm: the message to the model that `target` names
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -71,7 +80,20 @@ class Tool:
             fingerprint=raw.get("fingerprint", ""),
             role=raw.get("role", ""),
             http=raw.get("http") or {},
+            output_schema=raw.get("output_schema"),
+            retries=raw.get("retries"),
+            retry_after=float(raw.get("retry_seconds", 1)),
+            prompt=raw.get("prompt", ""),
         )
+
+    @property
+    def repeats(self) -> int:
+        """Return how often a call is repeated; one that is unsafe never is."""
+        if self.effect is Effect.UNSAFE:
+            return 0
+        if self.retries is not None:
+            return self.retries
+        return 1 if self.effect is Effect.IDEMPOTENT else 0
 
     @property
     def spec(self) -> ToolSpec:

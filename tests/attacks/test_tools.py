@@ -447,7 +447,8 @@ async def test_a_signed_call_is_worthless_to_who_finds_it(conn: AsyncConnection,
         claim = s.bench.held
         request: dict[str, Json] = {
             "run": claim.run_id, "lease": claim.lease, "seq": 0, "call": "c", "run_as": s.clerk,
-            "name": "t", "sql": "select '1'", "arguments": {}, "path": "", "rest": "0",
+            "name": "evil_look", "sql": "select '1'", "arguments": {}, "path": "", "rest": "0",
+            "given": {},
         }  # fmt: skip
         async with (
             tool_connection(conn, dsn, s.clerk) as tools,
@@ -467,7 +468,10 @@ async def test_a_signed_call_is_worthless_to_who_finds_it(conn: AsyncConnection,
 
 
 SIGNED = (
+    "admit_call(%(request)s, %(signature)s)",
     "call_tool(%(request)s, %(signature)s)",
+    "check_result(%(request)s, %(signature)s)",
+    "decide_policy(%(request)s, %(signature)s)",
     "read_as(%(request)s, %(signature)s)",
     "open_step(%(request)s, %(signature)s)",
     "execute_as(%(request)s, %(signature)s)",
@@ -507,7 +511,9 @@ async def test_what_is_signed_is_all_that_each_role_can_call(conn: AsyncConnecti
          where p.pronamespace::regnamespace::text ~ '^agent' and a.grantee = 0 order by 1
     """
     assert await column(conn, granted) == [
+        "agent_signed.admit_call(text,bytea)",
         "agent_signed.call_tool(text,bytea)",
+        "agent_signed.check_result(text,bytea)",
         "agent_signed.close_step(text,bytea)",
         "agent_signed.decide_policy(text,bytea)",
         "agent_signed.execute_as(text,bytea)",

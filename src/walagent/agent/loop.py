@@ -36,6 +36,8 @@ def next_move(steps: Sequence[Step], agent: AgentSpec, check: Check) -> Move:
     after = () if at is None else steps[at + 1 :]
     if reply is not None and reply.stop in _CUT and not _has_note(after):
         return _refuse_cut(reply, after, recent, agent)
+    if reply is not None and (pause := _pause_after(reply, after, agent)) is not None:
+        return pause
     if reply is not None and _is_done(reply, after, agent):
         return succeed(reply.text)
     if reason := _used_up(recent, agent):
@@ -159,7 +161,9 @@ def _next_call(
         if reason := _what_is_wrong(call, agent, check):
             if corrections(recent) >= agent.limits.max_corrections:
                 return fail(f"the model did not correct itself: {reason}")
-            return refuse(call, reason)
+            note = refuse(call, reason)
+            unknown = agent.tool(call.name) is None  # a refusal, which the audit has
+            return replace(note, content={**note.content, "denied": reason}) if unknown else note
         tool = agent.tool(call.name)
         assert tool is not None  # noqa: S101 - _what_is_wrong has just found it
         return _start(call, tool, after, check)
@@ -171,10 +175,10 @@ def _start(call: ToolCall, tool: Tool, after: Sequence[Step], check: Check) -> M
     if is_question(tool):
         decision = _of_call(after, StepKind.DECISION, call)
         return Wait("approval", call, tool) if decision is None else _answered(call, decision)
-    if tool.approval:
-        decision = _of_call(after, StepKind.DECISION, call)
-        if decision is None:
-            return Wait("approval", call, tool)
+    decision = _of_call(after, StepKind.DECISION, call)
+    if tool.approval and decision is None:
+        return Wait("approval", call, tool)
+    if decision is not None:  # also one that a policy required
         if decision.content["decision"] != "approved":
             return refuse(call, _refusal(decision.content), correction=False)
         call = as_decided(call, decision.content)
@@ -193,6 +197,23 @@ def as_decided(call: ToolCall, decision: Mapping[str, Json]) -> ToolCall:
     """Return a call with the arguments that were approved, if a person edited them."""
     edited = decision.get("edited")
     return call if edited is None else replace(call, arguments=edited)
+
+
+def _pause_after(reply: Reply, after: Sequence[Step], agent: AgentSpec) -> Move | None:
+    """Wait after an executed call until a person continues the run; None: no need to."""
+    if not agent.pause_after_tool:
+        return None
+    for call in reply.calls:
+        tool, result = agent.tool(call.name), _of_call(after, StepKind.RESULT, call)
+        if tool is None or result is None or {"correction", "denied"} & result.content.keys():
+            continue
+        later = [step for step in after if step.seq > result.seq]
+        decision = _of_call(later, StepKind.DECISION, call)
+        if decision is None:
+            return Wait("approval", call, tool)
+        if decision.content["decision"] != "approved":
+            return fail(f"stopped after {call.name}: {_refusal(decision.content)}")
+    return None
 
 
 def is_question(tool: Tool) -> bool:

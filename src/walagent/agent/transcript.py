@@ -4,7 +4,8 @@ The messages only ever grow at their end, so the prefix of a run's requests stay
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import orjson
 
@@ -23,6 +24,9 @@ from walagent.message import (
 from walagent.run import Step, StepKind
 
 _NOTHING = "(an empty answer)"
+# Of a provider's reasoning: what it needs to read it back, and what people can read.
+_OPAQUE = frozenset({"signature", "data", "extra_content"})
+_READABLE = frozenset({"thinking", "text", "reasoning", "reasoning_content", "summary"})
 # Said after a retry to a model that has said its last words: providers want the user to speak last.
 _AGAIN = "That did not end this task. Try again."
 
@@ -35,6 +39,21 @@ def reply_to_json(reply: Reply) -> dict[str, Json]:
         "model": reply.model,
     }
     return {**content, "note": reply.note} if reply.note else content
+
+
+def without_thinking(reply: Reply) -> Reply:
+    """Leave the readable reasoning out; what only the provider can read stays, to be sent back."""
+    parts = (_unread(part) for part in reply.parts)
+    return replace(reply, parts=tuple(part for part in parts if part is not None))
+
+
+def _unread(part: Text | Thinking | ToolCall) -> Text | Thinking | ToolCall | None:
+    if not isinstance(part, Thinking):
+        return part
+    raw = cast("dict[str, Json]", part.raw) if isinstance(part.raw, dict) else {}
+    if not _OPAQUE & raw.keys():
+        return None
+    return Thinking(part.provider, {**raw, **dict.fromkeys(_READABLE & raw.keys(), "")})
 
 
 def reply_from_json(content: Mapping[str, Any]) -> Reply:

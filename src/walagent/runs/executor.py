@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from walagent import faults, metrics
 from walagent.agent.model import Model
 from walagent.agent.models.cost import cost_of
-from walagent.agent.transcript import reply_to_json, request_to_json
+from walagent.agent.transcript import reply_to_json, request_to_json, without_thinking
 from walagent.backoff import pause_after
 from walagent.errors import (
     DatabaseLostError,
@@ -42,6 +42,7 @@ from walagent.moves import (
     fail,
 )
 from walagent.run import RunSpec, RunState, Step, StepKind
+from walagent.runs.admission import ApprovalNeeded
 from walagent.runs.metering import count_usage, counting
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
@@ -135,6 +136,7 @@ class Executor:
         """Ask, then record.  The last reply is recorded with the end of the run."""
         model = self._resources.model_of(self._run.agent.model)
         self._watch(Asking(prompt))
+        await self._pace()
         request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
         reserved = await self.reservations.reserve(number, model.spec, request)
         request = reserved.request
@@ -154,6 +156,8 @@ class Executor:
     def _content(
         self, prompt: Prompt, request: Request, reply: Reply, model: ModelSpec
     ) -> dict[str, Json]:
+        if not self._run.agent.thinking_visible:
+            reply = without_thinking(reply)
         content = {
             **reply_to_json(reply),
             "registered": model.name,
@@ -163,6 +167,22 @@ class Executor:
         if prompt.keep:
             content["request"] = request_to_json(request)
         return content
+
+    async def _pace(self) -> None:
+        """Count a call of a model in the limits of agent and persona, of all processes together.
+
+        Raises:
+            ModelLimitedError: one of them is reached; the run waits, and no attempt counts.
+        """
+        if not (rates := self._run.agent.rates):
+            return
+        async with self._resources.pool.connection() as conn:
+            wait = await runs.take_request(conn, self._run.claim, rates)
+        if wait is not None:
+            named = " and ".join(f'"{name}"' for name in rates)
+            raise ModelLimitedError(
+                f"requests_per_minute of {named} reached", retry_after=wait, sent=False
+            )
 
     async def _answer(self, model: Model, request: Request) -> Reply:
         """Ask; if a person waits and the provider is busy or unreachable, repeat."""
@@ -221,7 +241,10 @@ class Executor:
                 return await self._end(fail(reason))
         self._watch(Acting(call))
         before = len(self.log.steps)
-        await self._kind.actor.carry_out(self._run, call, self.log)
+        try:
+            await self._kind.actor.carry_out(self._run, call, self.log)
+        except ApprovalNeeded:
+            return await self._wait(Wait("approval", call.call, call.tool))
         done = next(
             step
             for step in self.log.steps[before:]

@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -39,6 +40,17 @@ from walagent.guard.query import ReadLimits
 from walagent.message import Json, ToolCall
 from walagent.moves import Call, RunLog
 from walagent.run import RunSpec, StepKind
+from walagent.runs.admission import (
+    ADMITTED,
+    REFUSED,
+    Admission,
+    ArgumentsChanged,
+    RefusedResult,
+    check_output,
+    denied,
+    judged,
+    make_trampolines,
+)
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.builtin_tools import OUTSIDE, Services
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
@@ -58,6 +70,7 @@ C = TypeVar("C")
 _PATIENCE = 2.0
 _MARGIN = 5.0  # seconds beyond a tool's timeout for which its transaction can be idle
 _STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
+_MOST_CHANGES = 3  # of the arguments of a call, by policies
 _MOST_TEXT = 65_536  # characters of a result that are kept
 
 
@@ -104,18 +117,40 @@ class Toolbox:
             BrokenAttachmentError: the attachment is broken.
         """
         work = _Work(run, call, log.seq)
-        try:
-            steps = await self._dispatch(work)
-        except TimeoutError:
-            text = (
-                f"{call.tool.name} did not end within {call.tool.timeout:g} s and was rolled back"
-            )
-            steps = [await self._record(work, result_to_json(call.call, text, is_error=True))]
-        except ToolFailedError as error:
-            content = result_to_json(call.call, str(error), is_error=True)
-            steps = [await self._record(work, content)]
-        for step in steps:
+        for step in await self._persist(work):
             log.append(step.recorded)
+
+    async def _persist(self, work: "_Work") -> list[NewStep]:
+        """Execute a call; after a timeout that rolled it back, repeat it if its tool says so."""
+        tool = work.tool
+        for tried in count():
+            try:
+                return await self._admitted(work)
+            except TimeoutError:
+                if tried >= tool.repeats or tool.effect.is_outside:
+                    return [await self._timed_out(work)]
+            await asyncio.sleep(tool.retry_after)
+        raise AssertionError("count() has no end")
+
+    async def _timed_out(self, work: "_Work") -> NewStep:
+        text = f"{work.tool.name} did not end within {work.tool.timeout:g} s and was rolled back"
+        return await self._record(work, result_to_json(work.call, text, is_error=True))
+
+    async def _admitted(self, work: "_Work") -> list[NewStep]:
+        """Execute a call with the arguments that policies make of it."""
+        for _ in range(_MOST_CHANGES):
+            try:
+                return await self._dispatch(work)
+            except ArgumentsChanged as changed:
+                work = work.changed(changed.arguments)
+            except ToolFailedError as error:
+                content = result_to_json(work.call, str(error), is_error=True)
+                return [await self._record(work, content)]
+            except RefusedResult as refused:
+                return [await self._record(work, refused.content)]
+        text = "policies changed the arguments again and again"
+        content = {**result_to_json(work.call, text, is_error=True), "denied": text}
+        return [await self._record(work, content)]
 
     async def _dispatch(self, work: "_Work") -> list[NewStep]:
         tool = work.tool
@@ -124,6 +159,11 @@ class Toolbox:
         outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
         if tool.kind in {"mcp", "http"} or (tool.kind in {"python", "builtin"} and outside):
             return await self._outside(work)
+        if tool.kind == "builtin" and tool.target != "update_row":
+            admission = await self._admit(work, intent=False)
+            if admission.refused is not None:
+                return [NewStep(work.seq, StepKind.RESULT, admission.refused)]
+            work = replace(work, admission=admission)
         return [await self._insist(work, min(_PATIENCE, tool.timeout / 2))]
 
     async def _inside_call(self, work: "_Work") -> NewStep:
@@ -157,7 +197,7 @@ class Toolbox:
                 text = _text(show_result(name, result, claim.run_id))
                 content = result_to_json(work.call, text, is_error=False)
             faults.hit("tool.done")
-            step = NewStep(work.seq, StepKind.RESULT, content)
+            step = NewStep(work.seq, StepKind.RESULT, await self._judge(work, content))
             await runs.record_step(conn, claim, step)
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
@@ -189,9 +229,43 @@ class Toolbox:
                 (conn, tools), work.tool, work.call, work.arguments, bounds
             )
         faults.hit("tool.done")
-        return await self._record(work, content)
+        return await self._record(work, await self._judge(work, content))
+
+    async def _admit(self, work: "_Work", *, intent: bool, again: bool = False) -> Admission:
+        """Let the database decide about a call, and record its refusal or its intent."""
+        for attempt in count(1):
+            try:
+                async with self.calls.connection() as conn:
+                    verdict = await tool_calls.admit_call(
+                        conn, work.run.claim, work.seq, work.call, intent=intent, again=again
+                    )
+            except Error as error:
+                if error.sqlstate != tool_calls.TRAMPOLINE_LOST or attempt > 1:
+                    raise
+                await make_trampolines(self._pool, work.run.authority.run_as)
+            else:
+                return Admission.of(verdict)
+        raise AssertionError("count() has no end")
+
+    async def _judge(self, work: "_Work", content: Mapping[str, Json]) -> Mapping[str, Json]:
+        """Return a result as its schema and policies leave it.
+
+        Raises:
+            ToolFailedError: the output schema refuses it.
+            RefusedResult: a policy denies it.
+        """
+        if not content["is_error"]:
+            check_output(work.tool, str(content["content"]))
+        try:
+            return await judged(self.calls, work.admission, content)
+        except Error as error:
+            if error.sqlstate != REFUSED:
+                raise
+            raise RefusedResult(denied(content, error)) from error
 
     async def _record(self, work: "_Work", content: Mapping[str, Json]) -> NewStep:
+        if work.is_changed:
+            content = {**content, "arguments": dict(work.call.arguments or {})}
         step = NewStep(work.seq, StepKind.RESULT, content)
         async with self._pool.connection() as conn:
             await runs.record_step(conn, work.run.claim, step)
@@ -208,8 +282,7 @@ class Toolbox:
                 step = await self._inside_call(work)
             except Error as error:
                 if error.sqlstate == tool_calls.TRAMPOLINE_LOST and attempt == 1:
-                    async with self._pool.connection() as conn:
-                        await tool_calls.make_trampoline(conn, work.run.authority.run_as)
+                    await make_trampolines(self._pool, work.run.authority.run_as)
                     continue
                 if not is_conflict(error):
                     raise
@@ -252,7 +325,7 @@ class Toolbox:
             _check_fits(conn.conn, parameter)
             faults.hit("tool.started")
             content = await tool_calls.call_tool(
-                conn, work.run.claim, work.seq, work.call, statement
+                conn, work.run.claim, work.seq, work.call, statement, partial(_check_content, tool)
             )
         faults.hit("tool.committed")  # planted: two-transactions-sql/caller
         return NewStep(work.seq, StepKind.RESULT, content)
@@ -266,9 +339,13 @@ class Toolbox:
         ):
             faults.hit("tool.started")
             rest, started = work.tool.timeout + _MARGIN, time.monotonic()
-            key = await tool_calls.open_step(transaction, claim, work.call, role, rest)
+            opened = await tool_calls.open_step(transaction, claim, work.seq, work.call, role, rest)
+            admission = Admission.of(opened)
+            if admission.refused is not None:
+                return NewStep(work.seq, StepKind.RESULT, admission.refused)
             session = StepSession(transaction, role, path)
-            content = await self._inside(session, work, function, key)
+            content = await self._inside(session, work, function, admission.key)
+            content = await self._judge(replace(work, admission=admission), content)
             faults.hit("tool.done")
             step = NewStep(work.seq, StepKind.RESULT, content)
             took = time.monotonic() - started
@@ -336,7 +413,11 @@ class Toolbox:
         """
         claim, call, again, steps = work.run.claim, work.call, work.again, list[NewStep]()
         callee = await self._prepared(work)
-        key = await self._announce(work)
+        admission = await self._announce(work)
+        if admission.refused is not None:
+            return [NewStep(work.seq, StepKind.RESULT, admission.refused)]
+        work = replace(work, admission=admission)
+        key = admission.key
         if not again:
             content = {"call_id": call.id, "name": call.name, "idempotency_key": key}
             steps.append(NewStep(work.seq, StepKind.INTENT, content))
@@ -357,23 +438,31 @@ class Toolbox:
         except Error as error:  # of a connection of the tool
             raise ToolBrokenError(f"{work.tool.name} raised {_said(error)}") from error
         faults.hit("tool.done")
-        steps.append(await self._record(replace(work, seq=work.seq + len(steps)), result))
+        work = replace(work, seq=work.seq + len(steps))
+        try:
+            result = await self._judge(work, result)
+        except ToolFailedError as error:
+            result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
+        except RefusedResult as refused:
+            result = refused.content
+        steps.append(await self._record(work, result))
         return steps
 
-    async def _announce(self, work: "_Work") -> str:
-        """Record the intent of a call outside the database; return its idempotency key.
+    async def _announce(self, work: "_Work") -> Admission:
+        """Check a call outside the database, and record its intent or its refusal.
 
         A process that was suspended since the statement was sent checks its lease again: another
         worker might have the run, or a person might have resolved the call.
         """
         again = work.again
         while True:
-            async with self._pool.connection() as conn:
-                sent = _clock()
-                key = await runs.begin_call(conn, work.run.claim, work.seq, work.call, again=again)
+            sent = _clock()
+            admission = await self._admit(work, intent=True, again=again)
+            if admission.refused is not None:
+                return admission
             faults.hit("tool.started")
             if _clock() - sent < _STALE:
-                return key
+                return admission
             again = True
 
 
@@ -384,6 +473,13 @@ class _Work:
     run: RunSpec
     of: Call
     seq: int
+    admission: Admission = ADMITTED
+    is_changed: bool = False
+
+    def changed(self, arguments: Mapping[str, Json]) -> "_Work":
+        """Return the same with other arguments."""
+        call = replace(self.of.call, arguments=arguments)
+        return replace(self, of=replace(self.of, call=call), is_changed=True)
 
     @property
     def call(self) -> ToolCall:
@@ -400,6 +496,19 @@ class _Work:
     @property
     def arguments(self) -> dict[str, Json]:
         return bound(self.tool, self.call, self.run.claim.change)
+
+
+def _check_content(tool: Tool, content: Mapping[str, Json]) -> None:
+    """Check what agent_signed.call_tool() returned, before it commits.
+
+    Raises:
+        ApprovalNeeded, ArgumentsChanged: nothing was executed.
+        ToolFailedError: the output schema refuses the result.
+    """
+    if "verdict" in content:
+        Admission.of(content["verdict"])
+    elif not content["is_error"]:
+        check_output(tool, str(content["content"]))
 
 
 def _check_fits(conn: AsyncConnection[Any], parameter: Json) -> None:

@@ -130,6 +130,21 @@ def _step(raw: dict[str, Any]) -> Step:
     return Step(raw["seq"], kind, raw["content"], raw["tokens"], cost and float(cost))
 
 
+async def take_request(conn: Connection, claim: Claim, rates: Mapping[str, int]) -> float | None:
+    """Count one request in each of *rates*, or in none; return the seconds to wait, else None.
+
+    Args:
+        rates: requests per minute, by counter.
+    """
+    cursor = await conn.execute(
+        "select agent_internal.take_request(_run => %(run)s, _lease => %(lease)s,"
+        " _names => %(names)s, _limits => %(limits)s)",
+        {**_held(claim), "names": list(rates), "limits": list(rates.values())},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 async def record_step(
     conn: Connection,
     claim: Claim,
@@ -154,25 +169,6 @@ async def record_step(
         " _cost => %(step_cost)s::numeric, _duration_ms => %(duration_ms)s, _call => %(call)s)",
         {**_held(claim), **step.values, "call": _call(step, reserved, call)},
     )
-
-
-async def begin_call(
-    conn: Connection, claim: Claim, seq: int, call: ToolCall, *, again: bool
-) -> str:
-    """Record the intent of a call outside the database; return its idempotency key.
-
-    Args:
-        again: the intent is recorded already.
-
-    Raises: as `record_step`.
-    """
-    cursor = await conn.execute(
-        "select agent_internal.begin_call(_run => %(run)s, _lease => %(lease)s, _seq => %(seq)s,"
-        " _call_id => %(call)s, _name => %(name)s, _again => %(again)s)",
-        {**_held(claim), "seq": seq, "call": call.id, "name": call.name, "again": again},
-    )
-    row = await cursor.fetchone()
-    return row[0] if row else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Write-back transactions: tool calls as the role of their run, and what that role can see."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,18 @@ class ToolStatement:
     relation: int | None = None
 
 
-async def call_tool(
-    conn: ToolConnection, claim: Claim, seq: int, call: ToolCall, statement: ToolStatement
+async def call_tool(  # noqa: PLR0913, PLR0917 - who, which step, what, and how it may end
+    conn: ToolConnection,
+    claim: Claim,
+    seq: int,
+    call: ToolCall,
+    statement: ToolStatement,
+    check: Callable[[Mapping[str, Json]], None] = lambda _: None,
 ) -> Mapping[str, Json]:
     """Execute a SQL tool and record its result, in one statement; return the step's content.
+
+    Args:
+        check: raises if the content is refused; the transaction is then rolled back.
 
     Raises (as PostgreSQL errors, see `store.errors`):
         LeaseLostError, RunCancelledError, StepTakenError: leave the run.
@@ -49,6 +57,7 @@ async def call_tool(
         "seq": seq,
         "call": call.id,
         "name": call.name,
+        "given": call.arguments,
         "run_as": statement.authority.run_as,
         "sql": statement.text,
         "arguments": statement.parameter,
@@ -57,7 +66,39 @@ async def call_tool(
         "relation": statement.relation,
     }
     async with conn.transaction() as transaction:
-        return await transaction.call("call_tool", request)
+        content: Mapping[str, Json] = await transaction.call("call_tool", request)
+        check(content)
+        return content
+
+
+async def admit_call(  # noqa: PLR0913 - who, which step, what
+    conn: ToolConnection, claim: Claim, seq: int, call: ToolCall, *, intent: bool, again: bool
+) -> Mapping[str, Json]:
+    """Check a call, and record its refusal or its intent; return what agent_signed returns.
+
+    Args:
+        intent: whether it acts outside the database.
+        again: the intent is recorded already.
+
+    Raises: as `call_tool`.
+    """
+    request: dict[str, Json] = {
+        "run": claim.run_id,
+        "lease": claim.lease,
+        "seq": seq,
+        "call": call.id,
+        "name": call.name,
+        "arguments": call.arguments,
+        "intent": intent,
+        "again": again,
+    }
+    async with conn.transaction() as transaction:
+        return await transaction.call("admit_call", request)
+
+
+async def make_policy_trampolines(conn: Connection) -> None:
+    """Create the functions through which policies are evaluated, as the worker."""
+    await conn.execute("select agent_internal.make_policy_trampolines()")
 
 
 async def make_trampoline(conn: Connection, role: str) -> None:
@@ -69,10 +110,10 @@ async def make_trampoline(conn: Connection, role: str) -> None:
     await conn.execute("select agent_internal.make_trampoline(_role => %(role)s)", {"role": role})
 
 
-async def open_step(
-    conn: ToolTransaction, claim: Claim, call: ToolCall, role: str, rest: float
-) -> str:
-    """Begin a step whose statements are sent one by one; return the idempotency key of the call.
+async def open_step(  # noqa: PLR0913, PLR0917 - who, which step, what
+    conn: ToolTransaction, claim: Claim, seq: int, call: ToolCall, role: str, rest: float
+) -> Mapping[str, Json]:
+    """Begin a step whose statements are sent one by one; return agent_signed.open_step()'s result.
 
     Args:
         rest: seconds for which it may be idle before the server ends it.
@@ -82,7 +123,10 @@ async def open_step(
     request: dict[str, Json] = {
         "run": claim.run_id,
         "lease": claim.lease,
+        "seq": seq,
         "call": call.id,
+        "name": call.name,
+        "given": call.arguments,
         "run_as": role,
         "rest": str(round(rest * 1000)),
     }

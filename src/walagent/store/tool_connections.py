@@ -23,7 +23,16 @@ from walagent.store.errors import translating
 from walagent.tenant import Actor
 
 Connection = AsyncConnection[Any]
-SignedFunction = Literal["call_tool", "read_as", "open_step", "execute_as", "close_step"]
+SignedFunction = Literal[
+    "admit_call",
+    "call_tool",
+    "check_result",
+    "close_step",
+    "decide_policy",
+    "execute_as",
+    "open_step",
+    "read_as",
+]
 
 # DISCARD ALL without the plans, which code of others cannot change: settings first, for they can
 # hide the functions that follow; last, those that each connection has.

@@ -54,7 +54,7 @@ BUGS = (
                 'await conn.conn.execute("commit; begin")\n'
                 "from walagent.store.tool_connections import name_transaction\n"
                 "transaction = replace(transaction, name=await name_transaction(conn.conn))\n"
-                "await tool_calls.open_step(transaction, claim, work.call, role, rest)",
+                "await tool_calls.open_step(transaction, claim, work.seq, work.call, role, rest)",
             ),
         ),
         (

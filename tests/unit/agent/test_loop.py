@@ -1,6 +1,7 @@
 """What a run does next, move by move, from its recorded steps alone."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -127,13 +128,17 @@ def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
     """The model may have misspelled it."""
     call = wants("refnd")
     found = move(Steps().reply(call))
-    assert found == refuse(call, 'there is no tool "refnd"; the tools are: refund, escalate')
+    reason = 'there is no tool "refnd"; the tools are: refund, escalate'
+    wanted = refuse(call, reason)
+    assert found == replace(wanted, content={**wanted.content, "denied": reason})
 
 
 def test_a_tool_of_a_run_without_tools_is_refused() -> None:
     """No text grants a tool: what the attachment does not list is not carried out."""
     found = move(Steps().reply(CALL), attachment())
-    assert found == refuse(CALL, 'there is no tool "refund"; the tools are: none')
+    reason = 'there is no tool "refund"; the tools are: none'
+    wanted = refuse(CALL, reason)
+    assert found == replace(wanted, content={**wanted.content, "denied": reason})
 
 
 def test_a_long_unknown_name_is_cut() -> None:
