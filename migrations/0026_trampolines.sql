@@ -372,6 +372,10 @@ create function agent_internal.seal(_durable text)
 as $$
 begin
     execute 'close all';
+    if exists (select from agent_internal.audit_entry) then  -- of a refusal: numbered while this can write
+        set constraints agent_internal.mark_audit_entry immediate;
+        set constraints agent_internal.append_audit immediate;
+    end if;
     perform set_config('synchronous_commit', _durable, true), set_config('transaction_read_only', 'on', true);
 end;
 $$;

@@ -379,8 +379,9 @@ create function agent.rollback(agent text, version integer)
 as $$
 #variable_conflict use_column
 declare
-    _old jsonb;
-    _new integer;
+    _old     jsonb;
+    _new     integer;
+    _columns text;
 begin
     select v.definition into _old from agent.agent_version v 
      where v.tenant = coalesce(agent.current_tenant(), 'default') and v.agent = rollback.agent and v.version = rollback.version;
@@ -388,16 +389,14 @@ begin
         raise exception 'agent "%" has no version %', rollback.agent, rollback.version
             using errcode = 'WA021', hint = 'The versions are in agent.agent_version.';
     end if;
-    update agent.agent g
-       set (model, system_prompt, tools, tool_choice, examples, parameters, max_steps, max_tokens, max_cost, max_seconds, max_attempts,
-            max_output_tokens, finish, persona, persona_version, requests_per_minute, thinking_visible,
-            pause_before_tool, pause_after_tool, approve_from, four_eyes, version)
-         = (select r.model, r.system_prompt, r.tools, r.tool_choice, r.examples, r.parameters, r.max_steps, r.max_tokens, r.max_cost,
-                   r.max_seconds, r.max_attempts, r.max_output_tokens, r.finish, r.persona, r.persona_version, r.requests_per_minute,
-                   r.thinking_visible, r.pause_before_tool, r.pause_after_tool, r.approve_from, r.four_eyes, g.version + 1
-              from jsonb_populate_record(g, _old) r)
-     where g.name = rollback.agent and agent_internal.tenant_of(g) = coalesce(agent.current_tenant(), 'default')
-    returning g.version into _new;
+    select string_agg(quote_ident(a.attname), ', ') into _columns
+      from pg_catalog.pg_attribute a
+     where a.attrelid = 'agent.agent'::regclass and a.attnum > 0 and not a.attisdropped and a.attgenerated = ''
+       and a.attname not in ('tenant', 'name', 'version', 'updated_at');
+    execute format(
+        'update agent.agent g set (%1$s, version) = (select %1$s, g.version + 1 from jsonb_populate_record(g, $1)) '
+        'where g.name = $2 and agent_internal.tenant_of(g) = $3 returning g.version', _columns)
+       into _new using _old, rollback.agent, coalesce(agent.current_tenant(), 'default');
     return _new;
 end;
 $$;

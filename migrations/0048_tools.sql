@@ -265,12 +265,14 @@ $$;
 
 create function agent_internal.is_approved(_run bigint, _call_id text, _tool text, _arguments jsonb)
     returns boolean
-    language sql
+    language plpgsql
     stable
 as $$
-    select exists (select from agent.approval a
+begin
+    return exists (select from agent.approval a
                     where a.run_id = _run and a.call_id = _call_id and a.state = 'approved'
-                      and a.digest = agent_internal.call_digest(_run, _call_id, _tool, _arguments))
+                      and coalesce(a.edited_digest, a.digest) = agent_internal.call_digest(_run, _call_id, _tool, _arguments));
+end;
 $$;
 
 create function agent_internal.tenant_of_run(_run agent.run)

@@ -40,6 +40,7 @@ async def refund(
         or "insert into refund values (1, ($1 ->> 'amount')::numeric)"
         " returning to_jsonb('paid'::text)",
         "arguments": {"amount": 7},
+        "given": {"amount": 7},
         "path": "public",
     }
     async with tools.transaction() as transaction:

@@ -56,7 +56,9 @@ select id, id, version, 1, '0/10', 1,
        '{"op": "insert", "new": {"id": 1}}', '1', 'a', 'pending', 1, 1
   from agent.attachment;
 insert into agent.step (run_id, seq, kind, content)
-values (1, 0, 'reply', '{"text": "", "calls": []}');
+values (1, 0, 'reply', '{"stop": "tool", "parts": [
+    {"call": "c1", "name": "close_ticket", "arguments": {"ticket_id": 1}},
+    {"call": "c2", "name": "update_row", "arguments": {"status": "seen"}}]}');
 """
 FILTERED = """
 create sequence noted;
