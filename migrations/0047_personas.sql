@@ -144,12 +144,11 @@ comment on column agent.agent_version.definition is 'The row of agent.agent, wit
 comment on column agent.agent_version.made_by is 'Principal that made it';
 comment on column agent.agent_version.made_at is 'Time of the change';
 
--- The tenant of an agent.
 create function agent_internal.tenant_of(_agent agent.agent)
     returns text
     language sql
     stable
-as $$ select coalesce(to_jsonb(_agent) ->> 'tenant', agent.current_tenant(), 'default') $$;
+as $$ select _agent.tenant $$;
 
 -- The persona of an agent, as of the version that the agent keeps, or the latest; all columns are NULL without one.
 --
@@ -161,7 +160,7 @@ create function agent_internal.persona_of(_agent agent.agent)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _tenant  constant text := agent_internal.tenant_of(_agent);
+    _tenant  constant text := _agent.tenant;
     _persona agent.persona;
 begin
     if _agent.persona is null then
@@ -212,10 +211,7 @@ begin
         raise exception 'neither agent "%" nor its persona "%" has a model', _agent.name, _persona.name
             using errcode = 'WA014', hint = 'Set the column model of one of them.';
     end if;
-    _agent.parameters := coalesce((select m.parameters from agent.model m
-                                    where m.name = _agent.model
-                                      and coalesce(to_jsonb(m) ->> 'tenant', '') in ('', agent_internal.tenant_of(_agent))
-                                    order by to_jsonb(m) ->> 'tenant' nulls last limit 1), '{}')
+    _agent.parameters := coalesce((agent_internal.model_of(_agent.tenant, _agent.model)).parameters, '{}')
                          || coalesce(_persona.parameters, '{}') || _agent.parameters;
     if _persona.name is not null then
         _agent.system_prompt := concat_ws(E'\n\n', nullif(agent_internal.persona_prompt(_persona), ''), nullif(_agent.system_prompt, ''));
@@ -262,7 +258,7 @@ create function agent.effective_parameters(agent text)
     stable
 as $$
     select (agent_internal.effective_agent(g)).parameters from agent.agent g
-     where g.name = effective_parameters.agent and agent_internal.tenant_of(g) = coalesce(agent.current_tenant(), 'default')
+     where g.name = effective_parameters.agent and g.tenant = coalesce(agent.current_tenant(), 'default')
 $$;
 comment on function agent.effective_parameters(text) is 'Parameters that are sent with each call of an agent: of its model, its persona and itself';
 
@@ -283,7 +279,7 @@ begin
         new.version := 1;
         return new;
     elsif tg_op = 'DELETE' or new.name <> old.name or new.tenant <> old.tenant then
-        select g.name into _user from agent.agent g where g.persona = old.name and agent_internal.tenant_of(g) = old.tenant limit 1;
+        select g.name into _user from agent.agent g where g.persona = old.name and g.tenant = old.tenant limit 1;
         if found then
             raise exception 'persona "%" is used by agent "%"', old.name, _user using errcode = 'WA021';
         end if;
@@ -325,7 +321,7 @@ create function agent_internal.touch_agents()
 as $$
 begin
     update agent.agent g set version = g.version + 1
-     where g.persona = new.name and agent_internal.tenant_of(g) = new.tenant and g.persona_version is null;
+     where g.persona = new.name and g.tenant = new.tenant and g.persona_version is null;
     return null;
 end;
 $$;
@@ -354,11 +350,11 @@ create function agent_internal.freeze_agent()
 as $$
 begin
     if tg_op = 'DELETE' then
-        delete from agent.agent_version v where v.tenant = agent_internal.tenant_of(old) and v.agent = old.name;
+        delete from agent.agent_version v where v.tenant = old.tenant and v.agent = old.name;
         return null;
     end if;
     insert into agent.agent_version (tenant, agent, version, definition)
-    values (agent_internal.tenant_of(new), new.name, new.version, to_jsonb(new) || jsonb_build_object('persona_version', (agent_internal.persona_of(new)).version));
+    values (new.tenant, new.name, new.version, to_jsonb(new) || jsonb_build_object('persona_version', (agent_internal.persona_of(new)).version));
     return null;
 end;
 $$;
@@ -367,7 +363,7 @@ create trigger freeze_agent after insert or delete on agent.agent
 create trigger freeze_change after update on agent.agent
     for each row when (old.version <> new.version) execute function agent_internal.freeze_agent();
 
-insert into agent.agent_version (tenant, agent, version, definition) select agent_internal.tenant_of(g), g.name, g.version, to_jsonb(g) from agent.agent g;
+insert into agent.agent_version (tenant, agent, version, definition) select g.tenant, g.name, g.version, to_jsonb(g) from agent.agent g;
 
 -- Make a version of an agent current again: a new version that equals it, with the persona as it was.
 --
@@ -395,7 +391,7 @@ begin
        and a.attname not in ('tenant', 'name', 'version', 'updated_at');
     execute format(
         'update agent.agent g set (%1$s, version) = (select %1$s, g.version + 1 from jsonb_populate_record(g, $1)) '
-        'where g.name = $2 and agent_internal.tenant_of(g) = $3 returning g.version', _columns)
+        'where g.name = $2 and g.tenant = $3 returning g.version', _columns)
        into _new using _old, rollback.agent, coalesce(agent.current_tenant(), 'default');
     return _new;
 end;
@@ -454,7 +450,7 @@ as $$
 begin
     perform agent_internal.fence(_run, _lease);
     return agent_internal.take_rate(
-        (select coalesce(to_jsonb(r) ->> 'tenant', 'default') from agent.run r where r.id = _run), _names, _limits);
+        (select r.tenant from agent.run r where r.id = _run), _names, _limits);
 end;
 $$;
 comment on function agent_internal.take_request(bigint, bigint, text[], integer[]) is 'Count a request of a run to its model in limits per minute';
@@ -481,8 +477,7 @@ comment on function agent.resume_run(bigint) is 'Continue a run that waits for a
 
 select agent_internal.isolate(t) from unnest('{agent.persona, agent.persona_version, agent.agent_version}'::regclass[]) t;
 revoke all on agent.persona, agent.persona_version, agent.agent_version from public;
-revoke all on function agent_internal.has_key(text), agent_internal.no_key(text, text), agent_internal.tenant_of(agent.agent),
-    agent_internal.persona_of(agent.agent), agent_internal.persona_prompt(agent.persona), agent_internal.effective_agent(agent.agent),
+revoke all on function agent_internal.has_key(text), agent_internal.no_key(text, text), agent_internal.tenant_of(agent.agent),     agent_internal.persona_of(agent.agent), agent_internal.persona_prompt(agent.persona), agent_internal.effective_agent(agent.agent),
     agent_internal.behavior_of(agent.agent), agent_internal.with_approvals(jsonb, agent.agent),
     agent.effective_parameters(text), agent_internal.check_persona(), agent_internal.freeze_persona(), agent_internal.touch_agents(),
     agent_internal.check_agent(), agent_internal.freeze_agent(), agent.rollback(text, integer), agent_internal.take_rate(text, text[], integer[]),

@@ -49,15 +49,15 @@ create function agent_internal.count_tool_version()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    new.version := case when tg_op = 'INSERT' then 1 else old.version + 1 end;
+    new.version := case
+        when tg_op = 'INSERT' then 1
+        when to_jsonb(old) - '{enabled,version,scope}'::text[] = to_jsonb(new) - '{enabled,version,scope}'::text[] then old.version
+        else old.version + 1 end;
     return new;
 end;
 $$;
 -- After check_http_tool, which completes the row.
-create trigger count_version before insert on agent.tool for each row execute function agent_internal.count_tool_version();
-create trigger count_change before update on agent.tool
-    for each row when (to_jsonb(old.*) - 'enabled' is distinct from to_jsonb(new.*) - 'enabled')
-    execute function agent_internal.count_tool_version();
+create trigger count_version before insert or update on agent.tool for each row execute function agent_internal.count_tool_version();
 
 create function agent_internal.freeze_tool()
     returns trigger
@@ -67,18 +67,18 @@ create function agent_internal.freeze_tool()
 as $$
 begin
     if tg_op = 'DELETE' then
-        delete from agent.tool_version v where v.scope = coalesce(to_jsonb(old) ->> 'tenant', '') and v.tool = old.name;
+        delete from agent.tool_version v where v.scope = old.scope and v.tool = old.name;
         return null;
     end if;
     insert into agent.tool_version (tenant, tool, version, definition)
-    values (to_jsonb(new) ->> 'tenant', new.name, new.version, to_jsonb(new));
+    values (new.tenant, new.name, new.version, to_jsonb(new));
     return null;
 end;
 $$;
 create trigger freeze_version after insert or delete on agent.tool for each row execute function agent_internal.freeze_tool();
 create trigger freeze_change after update on agent.tool
     for each row when (old.version <> new.version) execute function agent_internal.freeze_tool();
-insert into agent.tool_version (tenant, tool, version, definition) select to_jsonb(t) ->> 'tenant', t.name, t.version, to_jsonb(t) from agent.tool t;
+insert into agent.tool_version (tenant, tool, version, definition) select t.tenant, t.name, t.version, to_jsonb(t) from agent.tool t;
 
 create table agent.role_tool (
     tenant  text collate "C" not null default agent.current_tenant() references agent.tenant,
@@ -206,7 +206,7 @@ declare
     _reason    text;
 begin
     select * into _run from agent.run r where r.id = _run_id;
-    _tenant := agent_internal.tenant_of_run(_run);
+    _tenant := _run.tenant;
     select v.definition into _def from agent.attachment_version v
      where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version;
     select s.content into _made from agent.step s where s.run_id = _run_id and s.kind = 'reply' order by s.seq desc limit 1;
@@ -274,12 +274,6 @@ begin
                       and coalesce(a.edited_digest, a.digest) = agent_internal.call_digest(_run, _call_id, _tool, _arguments));
 end;
 $$;
-
-create function agent_internal.tenant_of_run(_run agent.run)
-    returns text
-    language sql
-    immutable
-as $$ select coalesce(to_jsonb(_run) ->> 'tenant', 'default') $$;
 
 -- What the model receives instead of the result of a refused call.
 create function agent_internal.refused_call(_call_id text, _name text, _reason text)
@@ -399,9 +393,9 @@ begin
     select * into _run from agent.run r where r.id = new.run_id;
     select v.definition ->> 'agent' into _agent from agent.attachment_version v
      where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version;
-    perform agent_internal.assume(agent_internal.tenant_of_run(_run), coalesce(_agent, 'walagent'));
+    perform agent_internal.assume(_run.tenant, coalesce(_agent, 'walagent'));
     perform agent_internal.audit('tool.refused', coalesce(new.content ->> 'name', ''), jsonb_build_object(
-        'run', new.run_id, 'call', new.content -> 'call_id', 'reason', new.content -> 'denied'), agent_internal.tenant_of_run(_run));
+        'run', new.run_id, 'call', new.content -> 'call_id', 'reason', new.content -> 'denied'), _run.tenant);
     perform set_config('walagent.identity', _identity, true);
     return null;
 end;
@@ -416,18 +410,26 @@ create function agent_internal.set_enabled(_tool text, _version integer, _enable
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
+declare
+    _scope constant text := (agent_internal.tool_of(agent.current_tenant(), _tool)).scope;
 begin
     if not agent.has_role('developer') then
         raise exception 'principal "%" may not change tools', agent.current_principal()
             using errcode = '42501', hint = 'A principal needs the role developer.';
     end if;
-    update agent.tool_version v set enabled = _enabled where v.tool = _tool and (_version is null or v.version = _version);
+    if _scope = '' and not agent_internal.all_tenants() then
+        raise exception 'tool "%" is shared by all tenants', _tool
+            using errcode = '42501', hint = 'The owner of the schema changes it; grants and policies refuse its calls in one tenant.';
+    end if;
+    update agent.tool_version v set enabled = _enabled
+     where v.scope = _scope and v.tool = _tool and (_version is null or v.version = _version);
     if not found then
         raise exception 'tool "%"% does not exist', _tool, coalesce(' of version ' || _version, '')
             using errcode = 'WA022', hint = agent_internal.suggest(_tool, (select array_agg(t.name) from agent.tool t));
     end if;
     if _version is null or _enabled then
-        update agent.tool t set enabled = _enabled where t.name = _tool and (_version is null or t.version = _version);
+        update agent.tool t set enabled = _enabled
+         where t.scope = _scope and t.name = _tool and (_version is null or t.version = _version);
     end if;
     perform agent_internal.audit(case when _enabled then 'tool.enabled' else 'tool.disabled' end, _tool,
                                  jsonb_build_object('version', _version));
@@ -469,7 +471,7 @@ create function agent_internal.check_llm_tool()
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    if not exists (select from agent.model m where m.name = new.target and m.enabled) then
+    if (agent_internal.model_of(new.tenant, new.target)).enabled is not true then
         raise exception 'tool "%": model "%" does not exist or is not enabled', new.name, new.target
             using errcode = 'WA014',
                   hint = agent_internal.suggest(new.target, (select array_agg(distinct m.name) from agent.model m where m.enabled));
@@ -482,6 +484,9 @@ $$;
 create trigger check_llm_tool before insert or update on agent.tool
     for each row when (new.kind = 'llm') execute function agent_internal.check_llm_tool();
 
+-- They execute what is signed, also in trampolines.
+select agent_internal.keep_rights(f) from unnest(array['agent_signed.admit_call(text,bytea)', 'agent_signed.check_result(text,bytea)',
+    'agent_internal.set_enabled(text,integer,boolean)']::regprocedure[]) f;
 select agent_internal.isolate('agent.role_tool'), agent_internal.isolate('agent.tool_version', true);
 revoke all on agent.tool_version, agent.role_tool from public;
 revoke all on all functions in schema agent_signed from public;
@@ -489,8 +494,7 @@ grant execute on all functions in schema agent_signed to public;
 revoke all on function agent_internal.count_tool_version(), agent_internal.freeze_tool(), agent_internal.fits_allowed(jsonb, jsonb),
     agent_internal.fits_denied(jsonb, jsonb), agent_internal.grant_refusal(text, name, boolean, text, jsonb),
     agent_internal.acting_for(agent.run, jsonb), agent_internal.check_call(bigint, text, text, jsonb),
-    agent_internal.is_approved(bigint, text, text, jsonb), agent_internal.tenant_of_run(agent.run),
-    agent_internal.refused_call(text, text, text), agent_internal.checked_result(jsonb, jsonb),
+    agent_internal.is_approved(bigint, text, text, jsonb), agent_internal.refused_call(text, text, text), agent_internal.checked_result(jsonb, jsonb),
     agent_internal.checked_error(jsonb, jsonb), agent_internal.audit_refusal(),
     agent_internal.set_enabled(text, integer, boolean), agent.disable_tool(text, integer), agent.enable_tool(text, integer),
     agent_internal.check_role_tool(), agent_internal.check_llm_tool() from public;

@@ -200,6 +200,7 @@ begin
 end;
 $$;
 comment on function agent_signed.decide_policy(text, bytea) is 'What the policies of a tenant decide about a call, for a worker';
+select agent_internal.keep_rights('agent_signed.decide_policy(text, bytea)');
 
 -- Create the trampolines of the policies' roles, as the worker.  A role that it cannot become gets none, and its policies
 -- deny.
