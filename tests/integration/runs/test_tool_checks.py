@@ -307,8 +307,7 @@ async def test_a_disabled_version_is_refused(conn: AsyncConnection, dsn: str) ->
     """Also by runs that are pinned to it; another version can be called."""
     await run_all(
         conn,
-        DESK
-        + "insert into agent.tool (name, kind, target) values ('refund_user', 'sql', 'refund_user')",
+        DESK + REGISTER,
     )
     async with daemon(conn, dsn, [*PAY, *PAY]) as d:
         await attach(conn, "tools=[refund_user]")
@@ -344,8 +343,7 @@ async def test_output_that_does_not_fit_is_an_error(
     """The model receives it as one, and a transaction is rolled back."""
     await run_all(
         conn,
-        DESK
-        + "insert into agent.tool (name, kind, target) values ('refund_user', 'sql', 'refund_user')",
+        DESK + REGISTER,
     )
     await conn.execute(
         "update agent.tool set output_schema = %s where kind = 'sql'", [Jsonb(schema)]
