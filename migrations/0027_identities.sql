@@ -42,7 +42,10 @@ as $$
         (select format('the replica identity of %s does not include column "%s", which the condition reads from old', _relation, o)
            from jsonb_array_elements_text(_definition -> 'old_columns') o
           where o <> all (agent_internal.identity_columns(_relation))
-          limit 1))
+          limit 1),
+        (select format('the replica identity of %s does not include column "%s", which names the tenant of deleted rows', _relation, t)
+           from (select _definition ->> 'tenant_column') as d (t)
+          where _definition -> 'ops' ? 'delete' and t <> all (agent_internal.identity_columns(_relation))))
 $$;
 -- Add the relation to the publication that its requests need, or remove it.  Updates are not published if they would
 -- fail, whatever is requested.

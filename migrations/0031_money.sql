@@ -412,7 +412,8 @@ drop function agent.attach(regclass, text, text, text[], text, text[], text, tex
 
 -- Attach an agent, with named arguments.  Creates or changes the agent that has the name of the attachment.
 --
--- Args: replace: change an attachment of this name and table that was made in SQL, instead of raising WA013.
+-- Args: tenant: a column of the table whose text names the tenant of each row; NULL: all runs are of the caller's.
+-- replace: change an attachment of this name and table that was made in SQL, instead of raising WA013.
 create function agent.attach(
     target        regclass,
     model         text,
@@ -443,7 +444,8 @@ create function agent.attach(
     query_as      name default null,
     finish        text default null,
     max_output_tokens integer default null,
-    replace       boolean default false
+    replace       boolean default false,
+    tenant        text default null
 )
     returns bigint
     language plpgsql
@@ -488,16 +490,17 @@ begin
            finish = excluded.finish, max_output_tokens = excluded.max_output_tokens;
     if _old.id is not null then
         update agent.attachment
-           set (agent, ops, condition, columns, writes, bind, approve, run_as, query_as, ordering_key, debounce, cap, backfill, server_filter, max_depth)
+           set (agent, ops, condition, columns, writes, bind, approve, run_as, query_as, ordering_key, debounce, cap, backfill, server_filter, max_depth,
+                tenant_column)
              = row (_name, attach.ops, attach.condition, attach.columns, attach.writes, attach.bind, attach.approve, attach.run_as, attach.query_as,
-                    attach.ordering_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
+                    attach.ordering_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth, attach.tenant)
          where id = _old.id;
         return _old.id;
     end if;
     insert into agent.attachment (name, agent, relation, ops, condition, columns, writes, bind, approve,
-                                  run_as, query_as, ordering_key, debounce, cap, backfill, server_filter, max_depth)
+                                  run_as, query_as, ordering_key, debounce, cap, backfill, server_filter, max_depth, tenant_column)
     values (_name, _name, attach.target, attach.ops, attach.condition, attach.columns, attach.writes, attach.bind,
-            attach.approve, attach.run_as, attach.query_as, attach.ordering_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth)
+            attach.approve, attach.run_as, attach.query_as, attach.ordering_key, attach.debounce, attach.cap, attach.backfill, attach.server_filter, attach.max_depth, attach.tenant)
     returning id into _id;
     return _id;
 exception when others then
@@ -524,7 +527,7 @@ end;
 $$;
 
 comment on function agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[],
-    interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer, boolean)
+    interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer, boolean, text)
     is 'Attach an agent to a table, with named arguments';
 
 -- Attach an agent by a spec: agent.attach('tickets', 'model=gpt-4o, system_prompt="...", tools=[a, b]').
@@ -537,7 +540,7 @@ as $$
 declare
     _known constant text[] := '{model,system_prompt,tools,name,on,when,columns,writes,bind,approve,run_as,query_as,ordering_key,'
         'debounce,cap,backfill,server_filter,tool_choice,max_depth,max_steps,max_tokens,max_cost,max_seconds,max_attempts,'
-        'finish,max_output_tokens,replace}';
+        'finish,max_output_tokens,replace,tenant}';
     _lists constant text[] := '{tools,on,columns,writes,bind,approve,ordering_key}';
     _spec  jsonb;
     _table regclass := to_regclass(target);
@@ -599,7 +602,8 @@ begin
         max_attempts  => agent_internal.spec_cast(_spec, 'max_attempts', 'integer', '5')::integer,
         finish        => _spec ->> 'finish',
         max_output_tokens => agent_internal.spec_cast(_spec, 'max_output_tokens', 'integer', null)::integer,
-        replace       => agent_internal.spec_cast(_spec, 'replace', 'boolean', 'false')::boolean);
+        replace       => agent_internal.spec_cast(_spec, 'replace', 'boolean', 'false')::boolean,
+        tenant        => _spec ->> 'tenant');
 exception when others then
     -- Raised again from here: psql would print the stack of PL/pgSQL functions.
     get stacked diagnostics _state = returned_sqlstate, _message = message_text,
@@ -625,7 +629,7 @@ declare
 begin
     for _new, _like in
         select * from (values
-            ('agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[], interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer, boolean)'::regprocedure, 'agent.detach(text)'::regprocedure),
+            ('agent.attach(regclass, text, text, text[], text, text[], text, text[], text[], jsonb, text[], name, text[], interval, integer, boolean, boolean, jsonb, jsonb, text, integer, integer, bigint, numeric, integer, integer, name, text, integer, boolean, text)'::regprocedure, 'agent.detach(text)'::regprocedure),
             ('agent_internal.check_model(agent.agent, jsonb)', 'agent_internal.check_model(text)'),
             ('agent_internal.json_schema_of(text, jsonb)', 'agent_internal.json_schema_of(oid, integer)')) as f (new, alike)
     loop

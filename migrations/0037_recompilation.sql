@@ -17,6 +17,7 @@ declare
 begin
     if _op = 'UPDATE' then
         new.id := old.id;
+        new.tenant := old.tenant;
         new.attached_by := old.attached_by;
         new.attached_at := old.attached_at;
         if not agent_internal.may_change(old.attached_by) then
@@ -68,6 +69,15 @@ begin
     perform agent_internal.check_streamed(new.relation, new.columns, 'columns');
     perform agent_internal.check_streamed(new.relation, new.ordering_key, 'ordering_key');
     perform agent_internal.check_streamed(new.relation, array(select value from jsonb_each_text(new.bind)), 'bind');
+    if new.tenant_column is not null then
+        perform agent_internal.check_columns(new.relation, array[new.tenant_column], 'tenant');
+        perform agent_internal.check_streamed(new.relation, array[new.tenant_column], 'tenant');
+        if 'delete' = any (new.ops) and new.tenant_column <> all (agent_internal.identity_columns(new.relation)) then
+            raise exception 'tenant: the WAL has no column "%" of deleted rows of %: its replica identity does not include it',
+                new.tenant_column, new.relation
+                using errcode = 'WA013', hint = format('alter table %s replica identity full', new.relation);
+        end if;
+    end if;
     if new.backfill and agent_internal.key_columns(new.relation) = '{}' then
         raise exception 'backfill requires a primary key on %', new.relation using errcode = 'WA013';
     end if;

@@ -64,7 +64,9 @@ alter table agent.attachment
     add foreign key (tenant, agent) references agent.agent;
 comment on column agent.agent.tenant is 'Tenant that it belongs to';
 comment on column agent.agent.model_scope is 'Scope of its model, set by a trigger';
+alter table agent.attachment add column tenant_column text;
 comment on column agent.attachment.tenant is 'Tenant that it belongs to';
+comment on column agent.attachment.tenant_column is 'Column of the table whose text names the tenant of each row; NULL: all runs are of the tenant of the attachment';
 
 alter table agent.budget
     add column tenant text collate "C" not null default 'default' references agent.tenant;
@@ -517,6 +519,25 @@ begin
          where q.tenant = agent.current_tenant() and q.session_id = _session and r.queue_id = _queue and r.state = 'running'
         having count(*) > 0;
 end;
+$$;
+
+create or replace function agent_internal.column_drift(_relation regclass, _definition jsonb)
+    returns text
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select format('column "%s" of %s does not exist; it is used by %s', n.name, _relation, n.use)
+      from (select jsonb_array_elements_text(_definition -> 'key_columns'), 'the primary key'
+            union all select jsonb_array_elements_text(_definition -> 'condition_columns'), 'the condition'
+            union all select jsonb_array_elements_text(nullif(_definition -> 'columns', 'null')), 'columns'
+            union all select jsonb_array_elements_text(nullif(_definition -> 'ordering_key', 'null')), 'the ordering key'
+            union all select _definition ->> 'tenant_column', 'tenant' where _definition ->> 'tenant_column' is not null
+            union all select jsonb_array_elements_text(_definition -> 'writes'), 'writes'
+            union all select b.value, format('argument "%s" of tool "%s"', b.key, t ->> 'name')
+                        from jsonb_array_elements(_definition -> 'tools') t, jsonb_each_text(t -> 'bind') b) as n (name, use)
+     where not exists (select from pg_attribute where attrelid = _relation and attname = n.name and attnum > 0 and not attisdropped)
+     limit 1
 $$;
 
 create or replace view agent.budget_overview with (security_invoker = on) as

@@ -72,6 +72,7 @@ class Attachment:
     queueing: Queueing = Queueing()
     turns: Mapping[str, Any] | None = None  # how the agent takes part in threads
     tenant: str = DEFAULT_TENANT
+    tenant_column: str | None = None  # whose text names the tenant of each row
 
     @property
     def actor(self) -> Actor:
@@ -92,4 +93,5 @@ class Attachment:
             Queueing.from_json(raw),
             raw.get("turns"),
             raw.get("tenant", DEFAULT_TENANT),  # without one: stored before there were tenants
+            raw.get("tenant_column"),
         )

@@ -150,3 +150,4 @@ class NewRun:
     principal: str | None = None  # of a turn: its agent
     delay: float | None = None  # seconds until a turn can start
     tenant: str = DEFAULT_TENANT
+    row_tenant: str | None = None  # that the row names, "": none; None: not asked

@@ -64,6 +64,7 @@ def wanted_attachment(
         "ordering_key": None if entry.ordering_key is None else list(entry.ordering_key),
         "debounce": None if entry.debounce is None else entry.debounce.total_seconds(),
         "cap": entry.cap,
+        "tenant_column": entry.tenant,
         "backfill": entry.backfill,
         "server_filter": entry.server_filter,
         "max_depth": entry.max_depth,

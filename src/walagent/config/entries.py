@@ -142,6 +142,9 @@ class Attach(Part):
     """Changes of an ordering key within this time become one run."""
     cap: Positive | None = None
     """Maximum concurrent runs, across all workers."""
+    tenant: Name | None = None
+    """A column of the table whose text names the tenant of each row.  Default: all runs are of the
+    tenant in which the file is applied."""
     backfill: bool = False
     """Also run the agent on existing rows."""
     server_filter: bool = False

@@ -23,6 +23,7 @@ from walagent.change import Change, Op, Row
 from walagent.errors import BrokenAttachmentError
 from walagent.intake.conditions import Deferred, Evaluator, Verdict, match_of
 from walagent.intake.new_runs import state_of
+from walagent.intake.placement import place_rows
 from walagent.log import log
 from walagent.lsn import Lsn
 from walagent.matching import document
@@ -148,8 +149,9 @@ class Backfill:
         attachment = job.attachment
         seen = await backfills.seen(self._conn, job, [row.key for row in rows])
         new = [row for row in rows if row.key not in seen]
-        runs = await runs_of(self._evaluate, attachment, new, self._limits)
+        found = await runs_of(self._evaluate, attachment, new, self._limits)
         async with self._conn.transaction():
+            runs = await place_rows(self._conn, found)
             await backfills.insert_runs(self._conn, attachment, job.generation, runs)
             await backfills.wake(self._conn, attachment.id)
             await backfills.move(self._conn, job, rows[-1].cursor, len(rows), len(runs))
@@ -187,6 +189,7 @@ def _new_run(
         "key": rows[match.change.ordinal].key,
         "change": document.document(match.change, attachment, limits),
         "ordering_key": document.ordering_key_of(match.change, attachment),
+        "row_tenant": document.tenant_of(match.change, attachment),
         "state": state.value,
         "error": error,
     }

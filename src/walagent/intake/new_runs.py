@@ -41,6 +41,7 @@ def new_run(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits = SIZE_LI
         error=error,
         deferred=deferred,
         tenant=attachment.tenant,
+        row_tenant=document.tenant_of(change, attachment),
     )
 
 
@@ -77,6 +78,7 @@ def _new_turn(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits) -> New
         state=state,
         error=error,
         kind="turn",
+        tenant=attachment.tenant,
         principal=attachment.agent.name,
         delay=attachment.queueing.debounce,
     )

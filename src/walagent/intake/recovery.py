@@ -16,6 +16,7 @@ from walagent.intake.backfill import PresentRow, present_row, runs_of
 from walagent.intake.conditions import Evaluator, open_evaluator
 from walagent.intake.gap_plan import SKIP, GapPlan, check_choice
 from walagent.intake.known_rows import RowTime, is_known
+from walagent.intake.placement import place_rows
 from walagent.replication.resync import Renewal
 from walagent.store import backfills, resyncing, tables
 from walagent.store import checkpoint as checkpoints
@@ -146,7 +147,8 @@ class _Rows:
             async for texts in portions:
                 portion = [present_row(attachment, columns, text, extra=2) for text in texts]
                 found = await self._missed(attachment, column, portion)
-                await backfills.insert_runs(self._conn, attachment, generation, found)
+                placed = await place_rows(self._conn, found)
+                await backfills.insert_runs(self._conn, attachment, generation, placed)
                 if unfinished:  # a running backfill would also read them
                     seen = [(attachment.id, row.key) for row in portion]
                     await checkpoints.record_seen(self._conn, generation, seen)

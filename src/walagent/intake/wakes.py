@@ -12,6 +12,7 @@ from walagent.intake.conditions import Evaluator
 from walagent.matching.match import Candidates, Posted
 from walagent.store import turns
 from walagent.store.turns import EventPlace, Listeners
+from walagent.tenant import Actor
 
 
 async def candidates_of(evaluator: Evaluator, posted: Sequence[Posted]) -> list[list[Candidates]]:
@@ -49,9 +50,11 @@ def _candidates(
     posted: Posted, events: Sequence[tuple[Change, Listeners | None]]
 ) -> Iterator[Candidates]:
     """Group the events by the attachment that they concern."""
-    by_agent: dict[str, list[Change]] = {}
+    by_agent: dict[Actor, list[Change]] = {}
     for change, listeners in events:
-        for agent in listeners.agents if listeners else ():
+        tenant = str((change.new or {}).get("tenant"))
+        for name in listeners.agents if listeners else ():
+            agent = Actor(tenant, name)
             attachment = posted.attachments.get(agent)
             if attachment is not None and listeners and _may_wake(attachment, change, listeners):
                 by_agent.setdefault(agent, []).append(change)

@@ -7,6 +7,7 @@ from psycopg import AsyncConnection
 
 from walagent import faults
 from walagent.intake.batching import Batch, Position
+from walagent.intake.placement import place
 from walagent.run import Claim, NewRun
 from walagent.store import checkpoint as checkpoints
 from walagent.store.checkpoint import Checkpoint, Start
@@ -48,6 +49,7 @@ class Writer:
         Raises:
             FencedError: a newer reader holds the checkpoint; nothing was written.
         """
+        runs = await place(self.conn, runs)
         special = batch.effects or batch.seen or any(map(_is_special, runs))
         if not special:  # planted: runs-first/path
             return await self._write_plain(runs, position)
@@ -95,6 +97,7 @@ class Writer:
 
     async def write_piece(self, runs: Sequence[NewRun]) -> None:
         """Insert runs of a piece."""
+        runs = await place(self.conn, runs)
         await self._insert(runs)
         if self._large is not None:
             self._large.update(_queues(runs))

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -88,6 +88,7 @@ def document(
 ) -> dict[str, Any]:
     """Convert a change to its run's JSON, with only the columns that the agent can see."""
     form = _form_of(attachment, change.relation)
+    change = without_former_tenant(change, attachment)
     shown: dict[str, Any] = {"op": change.op.value, **form.head}
     truncated: dict[str, int] = {}
     stray: set[str] = set()
@@ -220,6 +221,28 @@ def is_found(change: Change, attachment: Attachment, limits: SizeLimits = SIZE_L
     return True
 
 
+def tenant_of(change: Change, attachment: Attachment) -> str | None:
+    """Return the tenant that a row names, "" if none; None: the attachment does not ask."""
+    column, row = attachment.tenant_column, row_of(change)
+    if column is None or not row:
+        return None
+    value = row.get(column)
+    if value is UNCHANGED:  # TOAST
+        value = (change.old or {}).get(column)
+    return "" if value is None or value is UNCHANGED else readable(str(value))
+
+
+def without_former_tenant(change: Change, attachment: Attachment) -> Change:
+    """Return an update without its old row, unless that names the same tenant as the new one."""
+    column = attachment.tenant_column
+    if column is None or change.old is None or change.op is not Op.UPDATE:
+        return change
+    new, old = (change.new or {}).get(column), change.old.get(column)
+    if old is not None and (new is UNCHANGED or new == old):
+        return change
+    return replace(change, old=None)
+
+
 def row_of(change: Change) -> Row:
     """Return the side of a change that identifies its row: old for a delete, else new."""
     return (change.old if change.op is Op.DELETE else change.new) or {}
@@ -241,6 +264,7 @@ def ordering_key_of(change: Change, attachment: Attachment) -> str | None:
         if attachment.queueing.ordering_key is None
         else attachment.queueing.ordering_key
     )
+    change = without_former_tenant(change, attachment)
     row = row_of(change)
     if change.op is Op.UPDATE and change.old and all(name in change.old for name in columns):
         row = change.old

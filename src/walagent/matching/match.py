@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op
 from walagent.matching.origin import Origin
+from walagent.tenant import Actor
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Posted:
         attachments: of agents in threads, by agent, in effect at this position.
     """
 
-    attachments: Mapping[str, Attachment]
+    attachments: Mapping[Actor, Attachment]
     changes: Sequence[Change]
     origin: Origin | None
 

@@ -15,6 +15,7 @@ from walagent.attachment import Attachment
 from walagent.change import UNCHANGED, Change, Op, Relation
 from walagent.errors import DecodeError
 from walagent.matching.drift import lack
+from walagent.tenant import Actor
 
 K = TypeVar("K")
 _OWN = ("agent", "attachment")
@@ -80,7 +81,7 @@ class Registry:
         # What attachments lack, by the identity of the relation's description: all changes of one
         # description share one object.
         self._lacks: dict[tuple[int, Op], tuple[Relation, Mapping[int, str]]] = {}
-        self._in_threads: Mapping[str, Attachment] = {}  # by agent; replaced, never changed
+        self._in_threads: Mapping[Actor, Attachment] = {}  # replaced, never changed
         self.described = False  # whether an attached table was described since the last check
         for attachment in attachments:
             self.put(attachment)
@@ -94,7 +95,7 @@ class Registry:
         self._by_oid.setdefault(attachment.target.relation_oid, []).append(attachment)
         self._by_name.setdefault(attachment.target.relation, []).append(attachment)
         if attachment.turns is not None:
-            self._in_threads = {**self._in_threads, attachment.agent.name: attachment}
+            self._in_threads = {**self._in_threads, attachment.actor: attachment}
         self._lacks.clear()
         return True
 
@@ -105,12 +106,12 @@ class Registry:
             _take_out(self._by_name, former.target.relation, attachment_id)
             if former.turns is not None:
                 self._in_threads = {
-                    name: one for name, one in self._in_threads.items() if one is not former
+                    actor: one for actor, one in self._in_threads.items() if one is not former
                 }
             self._lacks.clear()
 
     @property
-    def in_threads(self) -> Mapping[str, Attachment]:
+    def in_threads(self) -> Mapping[Actor, Attachment]:
         """Return the attachments on events of threads, by agent, as they are now."""
         return self._in_threads
 

@@ -119,6 +119,7 @@ async def insert_runs(
     `wake` lets workers have them, in the same transaction and as late as can be: it holds a lock.
     """
     pinned = {
+        "tenant": attachment.tenant,
         "attachment_id": attachment.id,
         "attachment_version": attachment.version,
         "max_attempts": attachment.queueing.max_attempts,
