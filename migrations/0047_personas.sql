@@ -482,6 +482,7 @@ revoke all on function agent_internal.has_key(text), agent_internal.no_key(text,
     agent.effective_parameters(text), agent_internal.check_persona(), agent_internal.freeze_persona(), agent_internal.touch_agents(),
     agent_internal.check_agent(), agent_internal.freeze_agent(), agent.rollback(text, integer), agent_internal.take_rate(text, text[], integer[]),
     agent_internal.take_request(bigint, bigint, text[], integer[]), agent.resume_run(bigint) from public;
+select agent_internal.isolate('agent_internal.rate');
 revoke all on agent_internal.rate from public;
 -- A role that writes a row needs the functions of its constraints.
 select agent_internal.permit(c, 'execute on function agent_internal.has_key(text), agent_internal.no_key(text, text)')
