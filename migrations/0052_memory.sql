@@ -454,19 +454,16 @@ $$;
 -- Built-in tools that work inside the database: the worker executes them on its own connection, because none of them
 -- executes code of others, and records the result in the same transaction.
 
--- The tenant, agent and thread of a run, which its tools act for.
-create function agent_internal.scope_of(_run bigint, out tenant text, out agent name, out thread_id uuid)
+-- The tenant and agent of a run, which its tools act for.
+create function agent_internal.scope_of(_run bigint, out tenant text, out agent name)
     language plpgsql
     stable
     security definer
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    select coalesce(case when r.kind = 'turn' then r.change #>> '{new,tenant}' end, to_jsonb(r) ->> 'tenant', 'default'),
-           coalesce(case when r.kind = 'turn' then r.principal end, v.definition ->> 'agent'),
-           case when r.change ->> 'schema' = 'agent' and r.change ->> 'table' = 'event'
-                then (r.change #>> '{new,thread_id}')::uuid end
-      into tenant, agent, thread_id
+    select r.tenant, coalesce(case when r.kind = 'turn' then r.principal end, v.definition ->> 'agent')
+      into tenant, agent
       from agent.run r
            left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
      where r.id = _run;
@@ -475,7 +472,26 @@ begin
     end if;
 end;
 $$;
-comment on function agent_internal.scope_of(bigint) is 'Tenant, agent and thread that the tools of a run act for';
+comment on function agent_internal.scope_of(bigint) is 'Tenant and agent that the tools of a run act for';
+
+-- The same, and the thread, within the transaction of a built-in tool: who acts, which no argument can change.  The
+-- attachment can belong to another tenant than the run.
+create function agent_internal.acting_scope(_run bigint, out tenant text, out agent name, out thread_id uuid)
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    tenant := agent.current_tenant();
+    agent := agent.current_principal();
+    select case when r.change ->> 'schema' = 'agent' and r.change ->> 'table' = 'event' then (r.change #>> '{new,thread_id}')::uuid end
+      into thread_id from agent.run r where r.id = _run and r.tenant = agent.current_tenant();
+    if not found then
+        raise exception 'run % is not of tenant "%"', _run, tenant using errcode = 'WA024';
+    end if;
+end;
+$$;
 
 -- Begin the transaction of a built-in tool: fence, origin marker, and the identity of the run's agent.
 --
@@ -510,7 +526,7 @@ create function agent_internal.builtin_remember(_run bigint, _arguments jsonb)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _scope constant record := agent_internal.scope_of(_run);
+    _scope constant record := agent_internal.acting_scope(_run);
     _new   agent.memory;
 begin
     _new.tenant := _scope.tenant;
@@ -548,7 +564,7 @@ create function agent_internal.builtin_recall(_run bigint, _arguments jsonb)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _scope constant record := agent_internal.scope_of(_run);
+    _scope constant record := agent_internal.acting_scope(_run);
 begin
     return (select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object(
                        'id', r.id, 'kind', r.kind, 'key', r.key, 'value', r.value, 'about', r.principal, 'trust', r.trust,
@@ -570,7 +586,7 @@ create function agent_internal.builtin_post_event(_run bigint, _arguments jsonb)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _scope constant record := agent_internal.scope_of(_run);
+    _scope constant record := agent_internal.acting_scope(_run);
     _event agent.event;
 begin
     if _scope.thread_id is null then
@@ -592,17 +608,9 @@ create function agent.answer(id bigint, text text)
     returns void
     language plpgsql
 as $$
-declare
-    _tools jsonb;
 begin
-    select v.definition -> 'tools' into _tools
-      from agent.approval p
-           join agent.run r on r.id = p.run_id
-           left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
-     where p.id = answer.id
-       and exists (select from jsonb_array_elements(v.definition -> 'tools') t
-                    where t ->> 'name' = p.tool and t ->> 'kind' = 'builtin' and t ->> 'target' = 'ask_human');
-    if not found then
+    if not exists (select from agent.approval p join agent.tool t on t.name = p.tool and t.kind = 'builtin' and t.target = 'ask_human'
+                    where p.id = answer.id) then
         raise exception 'approval % is not a question', answer.id
             using errcode = 'WA005', hint = 'Use agent.approve or agent.reject.';
     elsif btrim(coalesce(answer.text, '')) = '' then
@@ -646,7 +654,7 @@ revoke all on function
     agent_internal.recall_memories(text, name, text, text, integer, uuid, name, double precision[], text, boolean),
     agent.recall(name, text, text, integer, uuid, name, double precision[], text), agent.correct(uuid, jsonb), agent.dispute(uuid, boolean),
     agent.retract(uuid), agent.forget(uuid), agent.prune_memory(interval), agent_internal.scope_of(bigint),
-    agent_internal.begin_builtin(bigint, bigint), agent_internal.end_builtin(), agent_internal.builtin_remember(bigint, jsonb),
+    agent_internal.acting_scope(bigint), agent_internal.begin_builtin(bigint, bigint), agent_internal.end_builtin(), agent_internal.builtin_remember(bigint, jsonb),
     agent_internal.builtin_recall(bigint, jsonb), agent_internal.builtin_post_event(bigint, jsonb), agent.answer(bigint, text)
 from public;
 select agent_internal.permit('viewer', 'select on agent.memory');

@@ -124,7 +124,7 @@ create function agent_internal.queue_documents(_tenant text)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _queue constant bigint := agent_internal.queue_of('embedding', _tenant);
+    _queue constant bigint := agent_internal.queue_of('embedding', 'documents', _tenant);
     _most  constant integer := (agent_internal.embedding_setting_of(_tenant)).max_queue;
     _room  integer;
     _count integer;
@@ -140,8 +140,8 @@ begin
         update agent.document d set queued_version = d.version from due where d.tenant = _tenant and d.id = due.id
         returning d.id
     )
-    insert into agent.run (kind, reason, queue_id, change, key)
-    select 'embedding', 'manual', _queue,
+    insert into agent.run (tenant, kind, reason, queue_id, change, key)
+    select _tenant, 'embedding', 'manual', _queue,
            jsonb_build_object('op', 'insert', 'schema', 'agent', 'table', 'document',
                               'new', jsonb_build_object('tenant', _tenant, 'id', m.id)), m.id::text
       from marked m;

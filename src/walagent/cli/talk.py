@@ -24,7 +24,7 @@ from walagent.store.threads import Row
 
 _POLL = 0.3  # seconds between looks for new events
 _QUIET = 3.0  # seconds without events or turns after which a piped conversation has ended
-_HELP = "/members, /facts, /leave, /quit; anything else is posted"
+_HELP = "/answer TEXT, /members, /facts, /leave, /quit; anything else is posted"
 
 
 @click.command("talk")
@@ -82,8 +82,7 @@ class Conversation:
         for call in approvals:
             if call["id"] not in self.asked:
                 self.asked.add(call["id"])
-                given = ", ".join(f"{k}={cell(v)}" for k, v in call["arguments"].items())
-                say(clean(f"{call['agent']} asks to call {call['tool']}({given}); approve? y/n"))
+                say(clean(_asked(call)))
         self.active = bool(turns)
         if events or turns:
             self.changed_at = time.monotonic()
@@ -109,9 +108,18 @@ class Conversation:
             say(f"error: {error}")
             return True
 
+    async def _decide(self, conn: Connection, approval: int, line: str) -> bool:
+        """Decide or answer what an agent waits for; return whether the line did."""
+        if line.startswith("/answer "):
+            await threads.answer(conn, approval, line.removeprefix("/answer "))
+        elif line.lower() in {"y", "yes", "n", "no"}:
+            await threads.decide(conn, approval, approved=line.lower().startswith("y"))
+        else:
+            return False
+        return True
+
     async def _take(self, conn: Connection, line: str) -> bool:
-        if self.asking and line.lower() in {"y", "yes", "n", "no"}:
-            await threads.decide(conn, self.asking[0]["id"], approved=line.lower().startswith("y"))
+        if self.asking and await self._decide(conn, self.asking[0]["id"], line):
             return True
         match line:
             case "":
@@ -185,3 +193,11 @@ async def _converse(
             await following
         following.cancel()
     await talk.look(conn)
+
+
+def _asked(call: Row) -> str:
+    """Return the line that asks for a decision, or for the answer to a question."""
+    if call["tool"] == "ask_human":
+        return f"{call['agent']} asks: {call['arguments'].get('question')}  (/answer TEXT)"
+    given = ", ".join(f"{name}={cell(value)}" for name, value in call["arguments"].items())
+    return f"{call['agent']} asks to call {call['tool']}({given}); approve? y/n"

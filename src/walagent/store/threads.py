@@ -124,6 +124,11 @@ async def decide(conn: Connection, approval: int, *, approved: bool) -> None:
         await conn.execute("select agent.reject(%(id)s, null)", {"id": approval})
 
 
+async def answer(conn: Connection, approval: int, text: str) -> None:
+    """Answer the question of an agent."""
+    await conn.execute("select agent.answer(%(id)s, %(text)s)", {"id": approval, "text": text})
+
+
 async def act_as(conn: Connection, token: str) -> None:
     """Act as the principal of a token until the end of the transaction."""
     await conn.execute("select agent.act_as(%(token)s)", {"token": token})

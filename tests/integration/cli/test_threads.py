@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import role, rows, run_all, session
+from tests.helpers.database import role, rows, run_all, session, value
 from tests.integration.cli.user import User
 from walagent.agent.models.scripted.model import call
 from walagent.cli.talk import Conversation
@@ -113,3 +113,36 @@ select agent.attach_to_threads('sarah', approve => '{note}');
             await d.until("select count(*) = 1 from agent.run where state = 'succeeded'")
             await talk.look(own)
             assert "sarah: Noted." in capsys.readouterr().out
+
+
+async def test_a_question_is_answered_in_the_conversation(
+    conn: AsyncConnection, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The next line with /answer is what the model receives."""
+    await run_all(
+        conn,
+        """
+insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');
+insert into agent.agent (name, model, tools) values ('sarah', 'fake', '{ask_human}');
+select agent.attach_to_threads('sarah');
+""",
+    )
+    script = [call("ask_human", question="Which color?"), "Blue it is."]
+    async with role(conn) as ann, daemon(conn, dsn, script) as d:
+        await run_all(
+            conn, f"select agent.grant_member('{ann}'); select agent.grant_approver('{ann}')"
+        )
+        async with session(dsn, user=ann) as own:
+            talk = Conversation(None)
+            given = {"title": "Talk", "members": ["sarah"]}
+            talk.thread = await threads.call(own, "open_thread", given)
+            await talk.take(own, "Paint it.")
+            await d.until("select exists (select from agent.approval where state = 'pending')")
+            await talk.look(own)
+            assert "sarah asks: Which color?" in capsys.readouterr().err
+            await talk.take(own, "/answer Blue.")
+            await d.until("select count(*) = 1 from agent.run where state = 'succeeded'")
+    assert (
+        await value(conn, "select content ->> 'content' from agent.step where kind = 'result'")
+        == "Blue."
+    )

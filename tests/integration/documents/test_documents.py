@@ -285,7 +285,7 @@ async def test_an_embedder_that_cannot_run_is_reported(conn: AsyncConnection, ds
     assert "not installed" in await value(conn, "select result from agent.run")
 
 
-async def test_tenants_do_not_share_documents(conn: AsyncConnection) -> None:
+async def test_tenants_do_not_share_documents(conn: AsyncConnection, dsn: str) -> None:
     """Neither by search, retrieval, links nor names."""
     await run_all(
         conn,
@@ -301,8 +301,12 @@ async def test_tenants_do_not_share_documents(conn: AsyncConnection) -> None:
         async with conn.transaction():
             await conn.execute("select agent_internal.assume(%s, %s)", [tenant, name])
             ids[tenant] = await add(conn, f"secret {tenant}", f"The secret of {tenant}.")
-    queues = "select name from agent_internal.queue where kind = 'embedding' order by 1"
+    queues = "select tenant from agent_internal.queue where kind = 'embedding' order by 1"
     assert await column(conn, queues) == ["a", "b"]
+    async with daemon(conn, dsn, services=SERVICES, parts=("worker",)):
+        await indexed(conn)
+    assert await column(conn, "select tenant from agent.document_chunk order by 1") == ["a", "b"]
+    assert await column(conn, "select tenant from agent.step order by 1") == 2 * ["a"] + 2 * ["b"]
     async with role(conn) as login:
         await run_all(
             conn,

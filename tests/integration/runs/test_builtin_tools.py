@@ -254,6 +254,27 @@ async def test_a_memory_of_a_turn_keeps_its_thread_to_itself(
     assert await rows(conn, where) == [("known everywhere", False), ("said here", True)]
 
 
+async def test_a_run_keeps_and_finds_what_is_of_its_tenant(conn: AsyncConnection, dsn: str) -> None:
+    """An agent of the same name in another tenant has other memories, documents and files."""
+    await run_all(conn, DESK + "insert into agent.tenant (name) values ('b');")
+    async with bench(conn, dsn, "name=desk, tools=[remember, recall, retrieve]") as b:
+        await run_all(
+            conn,
+            "select agent.remember('desk', '\"secret of default\"');"
+            "insert into agent.document (title, body) values ('secret', 'of default');"
+            "insert into agent.document (tenant, title, body) values ('b', 'secret', 'of b');"
+            "update agent.run set tenant = 'b' where kind = 'agent'",
+        )
+        await b.answer("remember", value="secret of b")
+        (memory,) = memories(await b.answer("recall", query="secret"))
+        assert memory["value"] == "secret of b"
+        shown = await b.answer("retrieve", query="secret")
+        assert "of b" in shown
+        assert "of default" not in shown
+    kept = "select tenant, value #>> '{}' from agent.memory order by 1"
+    assert await rows(conn, kept) == [("b", "secret of b"), ("default", "secret of default")]
+
+
 async def test_many_at_once_store_a_key_once(conn: AsyncConnection, dsn: str) -> None:
     """Concurrent stores of one agent follow one another."""
     async with open_pool(dsn, size=8, application="test") as pool:
