@@ -425,8 +425,9 @@ $$;
 
 -- What follows from the end of a turn, in the transaction that ends its run: its answer, and what it has seen.
 --
+-- Args: _bytes: beyond this size of events, older ones are to be summarized, which is a run of its own.
 -- Raises WA002 if the agent has left the thread.
-create function agent_internal.end_turn(_run bigint, _text text, _seen bigint)
+create function agent_internal.end_turn(_run bigint, _text text, _seen bigint, _bytes bigint default null)
     returns void
     language plpgsql
     security definer
@@ -449,9 +450,84 @@ begin
     if not found and _text is not null then
         raise exception 'agent "%" has left the thread', _turn.principal using errcode = 'WA002';
     end if;
+    if _bytes is not null then
+        perform agent_internal.request_summary(_turn, _thread, _bytes);
+    end if;
 end;
 $$;
-comment on function agent_internal.end_turn(bigint, text, bigint) is 'Post the answer of a turn, and record what its agent has seen';
+comment on function agent_internal.end_turn(bigint, text, bigint, bigint) is 'Post the answer of a turn, and record what its agent has seen';
+
+-- Queue a run that summarizes the older events of a thread, if they are too large for a prompt and none is queued.
+create function agent_internal.request_summary(_turn agent.run, _thread uuid, _bytes bigint)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _tenant constant text := _turn.change #>> '{new,tenant}';
+begin
+    if (select coalesce(sum(octet_length(e.data::text) + 100), 0)
+          from agent.thread t
+               join agent.event e on e.tenant = t.tenant and e.thread_id = t.id and e.number > t.summary_upto
+         where t.tenant = _tenant and t.id = _thread) <= _bytes
+       or exists (select from agent.run r
+                   where r.queue_id = _turn.queue_id and r.ordering_key = 'summary ' || _thread
+                     and r.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')) then
+        return;
+    end if;
+    insert into agent.run (tenant, kind, reason, queue_id, principal, attachment_id, attachment_version, change, key, ordering_key,
+                           max_attempts, cause_run)
+    values (_turn.tenant, 'turn', 'summary', _turn.queue_id, _turn.principal, _turn.attachment_id, _turn.attachment_version,
+            _turn.change, _turn.key, 'summary ' || _thread, _turn.max_attempts, _turn.id);
+    perform agent_internal.wake_queues(array[_turn.queue_id]);
+end;
+$$;
+comment on function agent_internal.request_summary(agent.run, uuid, bigint) is 'Queue a run that summarizes older events';
+
+-- What a summary is made from: the summary before, and the events after it but for the latest.
+--
+-- Args: _bytes: size of the events that a prompt has room for; half of it stays as it is.
+create function agent_internal.look_summary(_run bigint, _bytes bigint)
+    returns jsonb
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _look constant jsonb := agent_internal.look_turn(_run, 0);
+begin
+    return _look || jsonb_build_object('events', (
+        select jsonb_agg(jsonb_build_object(
+                   'number', x.number, 'id', x.id, 'type', x.type, 'author', p.name, 'author_id', p.id, 'author_kind', p.kind,
+                   'data', x.data, 'run_id', x.run_id, 'created_at', x.created_at) order by x.number)
+          from (select e.*, sum(octet_length(e.data::text) + 100) over (order by e.number desc) as newer,
+                       sum(octet_length(e.data::text) + 100) over (order by e.number) as older
+                  from agent.event e
+                 where e.tenant = _look #>> '{thread,tenant}' and e.thread_id = (_look #>> '{thread,id}')::uuid
+                   and e.number > (_look #>> '{thread,summary_upto}')::bigint) x
+               join agent.principal p on p.tenant = x.tenant and p.name = x.author
+         where x.newer > _bytes / 2 and x.older <= _bytes * 4));
+end;
+$$;
+comment on function agent_internal.look_summary(bigint, bigint) is 'What a summary of a thread is made from';
+
+-- Store a summary, in the transaction that ends its run.  One that covers more is kept.
+create function agent_internal.store_summary(_run bigint, _text text, _upto bigint)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    update agent.thread t set summary = _text, summary_upto = _upto
+      from agent.run r
+     where r.id = _run and t.tenant = r.change #>> '{new,tenant}' and t.id = (r.change #>> '{new,thread_id}')::uuid
+       and t.summary_upto < _upto;
+end;
+$$;
+comment on function agent_internal.store_summary(bigint, text, bigint) is 'Store the summary of a thread';
 
 -- Post the call of a tool in a turn, and its result if it says more than that it succeeded, with the step of the result.
 -- Facts that the call stored point to the event of the call.

@@ -91,7 +91,7 @@ def _scalar(value: Json) -> str:
     match value:
         case str():
             text = without_control(value).translate(_ENTITIES)
-            if _PLAIN.fullmatch(text) and not _OTHER.fullmatch(text):
+            if text and _PLAIN.fullmatch(text) and not _OTHER.fullmatch(text):
                 return text
             return json.dumps(text, ensure_ascii=False)
         case None:

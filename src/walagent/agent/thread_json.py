@@ -41,6 +41,16 @@ def render_json(view: ThreadView, mark: str) -> str:
     ])  # fmt: skip
 
 
+def render_for_summary(view: ThreadView, mark: str) -> str:
+    """Render the events that a summary is to replace."""
+    parts = [framed("summary", view.summary, mark)] if view.summary else []
+    return "\n\n".join([
+        *parts,
+        framed("events", "\n".join(_lines(view.shown)), mark),
+        "Write the summary that replaces all of this.",
+    ])  # fmt: skip
+
+
 def _lines(events: Sequence[ThreadEvent]) -> list[str]:
     return [_line(_event(event)) for event in events]
 

@@ -29,6 +29,12 @@ _ENDS = {
 }
 
 
+SUMMARIZER = """\
+You summarize a thread, a conversation of people and agents, for its agents, who will not see these \
+events any more. Keep who said, asked, decided and did what, names and IDs that will be needed, and \
+what is open. Leave out greetings. Write plain sentences, at most 300 words."""
+
+
 def takes_one_call(agent: AgentSpec) -> bool:
     """Whether a turn of the agent is exactly one call of a tool."""
     return agent.tool_choice != "auto" and agent.finish is Finish.AFTER_CALL
@@ -73,5 +79,7 @@ def pinned_of(steps: Sequence[Step]) -> Mapping[str, Any]:
 
 
 def _system(agent: AgentSpec, instructions: Sequence[str]) -> str:
+    if agent.system_prompt == SUMMARIZER:
+        return f"{SUMMARIZER} {RULE}"
     parts = [agent.system_prompt, _RULES + _ENDS[agent.finish], *instructions]
     return "\n\n".join(part for part in parts if part)

@@ -13,17 +13,19 @@ from psycopg import Error
 
 from walagent.agent.loop import since_retry
 from walagent.agent.thread_burn import render_burn
-from walagent.agent.thread_json import render_json
+from walagent.agent.thread_json import render_for_summary, render_json
 from walagent.agent.transcript import reply_from_json
-from walagent.agent.turn_decider import TurnDecider, pinned_of
+from walagent.agent.turn_decider import SUMMARIZER, TurnDecider, pinned_of
 from walagent.agent.untrusted import marker
+from walagent.agent_spec import Finish
 from walagent.errors import LeaseLostError
 from walagent.message import Json
 from walagent.moves import Connection, End, Kind
 from walagent.run import RunSpec, RunState, Step, StepKind
 from walagent.runs.toolbox import Toolbox
-from walagent.store import tool_calls, turns
+from walagent.store import runs, tool_calls, turns
 from walagent.store.connections import Pool
+from walagent.store.runs import NewStep
 from walagent.thread import ThreadView
 
 _TOKENS = 24_000  # of the events in a prompt
@@ -67,10 +69,11 @@ class _Turns:
                 run.agent, limits=replace(run.agent.limits, max_corrections=_CORRECTIONS)
             ),
         )
+        if run.claim.reason == "summary":
+            return await self._open_summary(run)
         if run.claim.steps:
             return run
-        how = run.turns or {}
-        size = int(how.get("max_context_tokens", _TOKENS)) * _BYTES
+        how, size = run.turns or {}, _size(run)
         async with self._pool.connection() as conn:
             view = ThreadView.from_json(await turns.look(conn, run.claim, size))
         if view is None or view.seen is None:
@@ -97,10 +100,45 @@ class _Turns:
     async def end(self, conn: Connection, run: RunSpec, steps: Sequence[Step], end: End) -> None:
         """Post the answer, and store what the agent has seen."""
         seen = end.about.get("seen")
-        if end.state is RunState.SUCCEEDED:
-            await turns.end(conn, run.claim, _answer(steps), pinned_of(steps)["upto"])
+        if end.state is RunState.SUCCEEDED and run.claim.reason == "summary":
+            upto = pinned_of(steps)["upto"]
+            await turns.store_summary(conn, run.claim, _answer(steps) or "", upto)
+        elif end.state is RunState.SUCCEEDED:
+            upto = pinned_of(steps)["upto"]
+            await turns.end(conn, run.claim, _answer(steps), upto, _size(run))
         elif seen is not None:
             await turns.end(conn, run.claim, None, int(str(seen)))
+
+    async def _open_summary(self, run: RunSpec) -> RunSpec | End:
+        """Let the agent's model summarize older events: without tools, as an agent of its own."""
+        agent = replace(
+            run.agent,
+            system_prompt=SUMMARIZER,
+            tools=(),
+            tool_choice="auto",
+            examples=(),
+            finish=Finish.ANSWER,
+        )
+        run = replace(run, agent=agent)
+        if run.claim.steps:
+            return run
+        async with self._pool.connection() as conn:
+            view = ThreadView.from_json(await turns.look_summary(conn, run.claim, _size(run)))
+        if view is None or not view.events:
+            return _skipped("the events are summarized, or gone")
+        context = render_for_summary(view, marker(self._secret, run.run_id))
+        content: dict[str, Json] = {
+            "turn": {
+                "context": context,
+                "instructions": [],
+                "seen": view.summary_upto,
+                "upto": view.events[-1].number,
+            }
+        }
+        step = NewStep(0, StepKind.NOTE, content)
+        async with self._pool.connection() as conn:
+            await runs.record_step(conn, run.claim, step)
+        return replace(run, claim=replace(run.claim, steps=(step.recorded,)))
 
     async def _is_woken(self, run: RunSpec, how: Mapping[str, Any], view: ThreadView) -> bool:
         condition, function = how.get("condition"), how.get("wake_function")
@@ -136,6 +174,11 @@ class _Turns:
                     async with self._pool.connection() as own:
                         await tool_calls.make_trampoline(own, role)
         raise AssertionError("a trampoline that was just made is there")
+
+
+def _size(run: RunSpec) -> int:
+    """Bytes of the events that a prompt has room for."""
+    return int((run.turns or {}).get("max_context_tokens", _TOKENS)) * _BYTES
 
 
 def _rows(view: ThreadView, run: RunSpec) -> list[dict[str, Json]]:

@@ -64,17 +64,43 @@ async def begin(conn: Connection, claim: Claim, content: Mapping[str, Json]) -> 
     return row[0] if row else None
 
 
-async def end(conn: Connection, claim: Claim, text: str | None, seen: int) -> None:
+async def end(
+    conn: Connection, claim: Claim, text: str | None, seen: int, size: int | None = None
+) -> None:
     """Post the answer of a turn, if it has one, in the transaction that ends its run.
+
+    Args:
+        size: bytes of events beyond which older ones are to be summarized.
 
     Raises (as a PostgreSQL error, see `store.errors`):
         RunCancelledError: the agent has left the thread.
     """
     await conn.execute(
-        "select agent_internal.end_turn(_run => %(run)s, _text => %(text)s, _seen => %(seen)s)",
+        "select agent_internal.end_turn(_run => %(run)s, _text => %(text)s, _seen => %(seen)s,"
+        " _bytes => %(size)s)",
         {
             "run": claim.run_id,
             "text": None if text is None else LossyText(text),
             "seen": seen,
+            "size": size,
         },
+    )
+
+
+async def look_summary(conn: Connection, claim: Claim, size: int) -> Mapping[str, Any]:
+    """Read what a summary is made from: all but the latest events."""
+    cursor = await conn.execute(
+        "select agent_internal.look_summary(_run => %(run)s, _bytes => %(size)s)",
+        {"run": claim.run_id, "size": size},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else {}
+
+
+async def store_summary(conn: Connection, claim: Claim, text: str, upto: int) -> None:
+    """Store a summary, in the transaction that ends its run."""
+    await conn.execute(
+        "select agent_internal.store_summary(_run => %(run)s, _text => %(text)s,"
+        " _upto => %(upto)s)",
+        {"run": claim.run_id, "text": LossyText(text), "upto": upto},
     )

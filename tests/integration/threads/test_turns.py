@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DEADLINE, role, rows, run_all, value
+from tests.helpers.database import DEADLINE, refused, role, rows, run_all, session, value
 from tests.helpers.queue import set_clock
 from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, call, in_turn
 from walagent.message import Reply, Request, Stop, Text, ToolCall
@@ -320,3 +320,68 @@ async def test_a_provider_that_fails_delays_the_answer(conn: AsyncConnection, ds
         await d.until("select count(*) > 0 from agent.event where author = 'sarah'")
         first, second, *_ = model.requests
         assert shown(first) == shown(second)
+
+
+async def test_agents_of_two_tenants_can_have_one_name(conn: AsyncConnection, dsn: str) -> None:
+    """An event wakes the agent of its own tenant, which reads nothing of the other one."""
+    await run_all(conn, AGENT + "insert into agent.tenant (name) values ('b')")
+    model = ScriptedModel(["Hello."])
+    async with role(conn) as other, daemon(conn, dsn, {"fake": model}) as d:
+        await run_all(
+            conn,
+            f"select agent.grant_member('{other}'), agent.grant_developer('{other}');"
+            f"insert into agent.principal (tenant, name, login) values ('b', 'bob', '{other}');"
+            "insert into agent.role_grant (tenant, principal, role, granted_by)"
+            " values ('b', 'bob', 'developer', 'test');",
+        )
+        async with session(dsn, user=other) as bob:
+            await run_all(
+                bob,
+                "insert into agent.agent (name, model, system_prompt)"
+                " values ('sarah', 'fake', 'You are the other Sarah.');"
+                "select agent.attach_to_threads('sarah');",
+            )
+            mine, theirs = await value(conn, THREAD), await value(bob, THREAD)
+            await refused(bob, "WA019", "select agent.join_thread(%s)", mine)
+            await value(bob, POST, theirs, "Hi from b!")
+            await d.until(f"select count(*) = 1 from {TURNS} and state = 'succeeded'")
+            await value(conn, POST, mine, "Hi!")
+            await d.until(f"select count(*) = 2 from {TURNS} and state = 'succeeded'")
+        tenants = await rows(conn, f"select tenant from {TURNS} order by id")
+        assert tenants == [("b",), ("default",)]
+        first, second = model.requests
+        assert first.system.startswith("You are the other Sarah.")
+        assert "from b" not in shown(second)
+        await run_all(conn, "delete from agent.thread; delete from agent.attachment")
+
+
+async def test_older_events_are_summarized_by_a_run(conn: AsyncConnection, dsn: str) -> None:
+    """What does not fit into a prompt leaves it, and is in the summary that follows."""
+    await run_all(
+        conn,
+        MODEL + "insert into agent.agent (name, model) values ('sarah', 'fake');"
+        "select agent.attach_to_threads('sarah', max_context_tokens => 500)",
+    )
+
+    def answer(request: Request) -> Answer:
+        return "They counted." if request.system.startswith("You summarize") else "Noted."
+
+    model = ScriptedModel([answer])
+    async with daemon(conn, dsn, {"fake": model}) as d:
+        thread = await value(conn, THREAD)
+        for n in range(12):
+            await value(conn, POST, thread, f"number {n} " + "x" * 200)
+            await d.until("select count(*) > %s from agent.event where author = 'sarah'", n)
+        await d.until("select summary is not null from agent.thread")
+        await d.caught_up()
+        await value(conn, POST, thread, "And now?")
+        await d.until(f"select bool_and(agent_internal.is_final(state)) from {TURNS}")
+        await d.until("select count(*) = 13 from agent.event where author = 'sarah'")
+        last = shown(model.requests[-1])
+        if last.startswith("<summary"):  # a summary can follow each turn
+            last = shown(model.requests[-2])
+        assert "They counted." in last
+        assert "number 0" not in last
+        assert "And now?" in last
+        summaries = f"select count(*) from {TURNS} and reason = 'summary' and state = 'succeeded'"
+        assert await value(conn, summaries) >= 1
