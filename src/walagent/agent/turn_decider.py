@@ -31,8 +31,8 @@ _ENDS = {
 
 SUMMARIZER = """\
 You summarize a thread, a conversation of people and agents, for its agents, who will not see \
-these events any more. Keep who said, asked, decided and did what, names and IDs that will be needed, \
-and what is open. Leave out greetings. Write plain sentences, at most 300 words."""
+these events any more. Keep who said, asked, decided and did what, names and IDs that will be \
+needed, and what is open. Leave out greetings. Write plain sentences, at most 300 words."""
 
 
 def takes_one_call(agent: AgentSpec) -> bool:
