@@ -81,7 +81,6 @@ def _new_turn(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits) -> New
         tenant=attachment.tenant,
         principal=attachment.agent.name,
         delay=attachment.queueing.debounce,
-        tenant=attachment.tenant,
     )
 
 
