@@ -271,7 +271,7 @@ begin
         _tool := agent_internal.query_tool(_name, coalesce(_attachment.query_as, 'walagent_analyst'));
     elsif _row.kind = 'http' then
         _tool := jsonb_build_object('http', _row.http, 'input_schema', agent_internal.json_schema_of(_row.target, _row.http));
-    elsif _row.kind in ('builtin', 'python', 'mcp', 'llm') then
+    elsif _row.kind in ('builtin', 'python', 'mcp') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else
         if _row.kind = 'sql' and _row.target like '%(%)' then
@@ -302,7 +302,7 @@ begin
             'description', nullif(_row.description, ''), 'input_schema', _row.input_schema,
             'effect', case when _row.kind = 'sql' then _tool ->> 'effect' else _row.effect end,
             'fingerprint', _row.fingerprint, 'risk', _row.risk, 'version', _row.version, 'scope', to_jsonb(_row) ->> 'scope',
-            'output_schema', _row.output_schema, 'retries', _row.retries, 'retry_seconds', _row.retry_seconds, 'prompt', _row.prompt,
+            'output_schema', _row.output_schema, 'retries', _row.retries, 'retry_seconds', _row.retry_seconds,
             'timeout', _row.timeout_seconds));
     end if;
 

@@ -7,22 +7,14 @@
 -- Without rows of agent.role_tool a tenant has no grants to check.
 
 alter table agent.tool
-    drop constraint tool_kind_check,
-    add constraint tool_kind_check check (kind in ('sql', 'python', 'mcp', 'http', 'builtin', 'llm')),
     add version integer not null default 1,
     add output_schema jsonb check (jsonb_typeof(output_schema) = 'object'),
     add retries integer check (retries between 0 and 10),
-    add retry_seconds numeric not null default 1 check (retry_seconds between 0 and 60),
-    add prompt text,
-    add constraint asks_with_prompt check ((kind = 'llm') = (prompt is not null)),
-    add constraint prompt_holds_no_key check (agent_internal.no_key(prompt, 'prompt'));
-comment on column agent.tool.kind is 'sql, python, mcp, http, builtin or llm';
-comment on column agent.tool.target is 'sql: a function; python: module:function; mcp: server.tool; http: a URL; builtin: its name; llm: a model';
+    add retry_seconds numeric not null default 1 check (retry_seconds between 0 and 60);
 comment on column agent.tool.version is 'Incremented by each change';
 comment on column agent.tool.output_schema is 'JSON Schema of the result; what does not fit is an error that the model receives. NULL: any result';
 comment on column agent.tool.retries is 'How often a call is repeated: an idempotent one with an unknown outcome, another one after a timeout; never an unsafe one. NULL: 1 if idempotent, else 0';
 comment on column agent.tool.retry_seconds is 'Seconds before a call is repeated';
-comment on column agent.tool.prompt is 'llm: the message to the model; {argument} is replaced';
 
 create table agent.tool_version (
     tenant     text collate "C" references agent.tenant,
@@ -185,7 +177,7 @@ $$;
 --
 -- Args: _name, _given: the tool and the arguments that the worker has.  If a model has replied, its reply must have the call; a
 --       step of a workflow can call a tool without one.
--- Returns action: allow; deny, with reason; require, a person has to approve; transform, with the arguments that policies made
+-- Returns action: allow; deny, with reason; require, a person has to approve; wait, for so many seconds; transform, with the arguments that policies made
 --         of it: the worker asks again with those; changed: whether it has.  call: what policies saw.  after: whether policies ask about the result.
 create function agent_internal.check_call(_run_id bigint, _call_id text, _name text, _given jsonb)
     returns jsonb
@@ -204,6 +196,7 @@ declare
     _call      jsonb;
     _verdict   jsonb;
     _reason    text;
+    _egress    jsonb;
 begin
     select * into _run from agent.run r where r.id = _run_id;
     _tenant := _run.tenant;
@@ -236,6 +229,18 @@ begin
     _reason := agent_internal.grant_refusal(_tenant, _who.principal, _who.named, _made ->> 'name', _arguments);
     if _reason is not null then
         _verdict := jsonb_build_object('action', 'deny', 'reason', _reason);
+    elsif _tool ->> 'kind' = 'http' then
+        _egress := agent_internal.check_egress(_run.tenant, _tool ->> 'target', _tool #>> '{http,method}',
+                                               jsonb_build_object('run', _run_id, 'agent', _def -> 'agent', 'tool', _made -> 'name'));
+        if _egress ->> 'action' = 'require' and agent_internal.is_approved(_run_id, _call_id, _made ->> 'name', _arguments) then
+            _egress := _egress || '{"action": "allow"}';
+        end if;
+        if _egress ->> 'action' <> 'allow' then
+            _verdict := _egress;
+        end if;
+    end if;
+    if _verdict is not null then
+        null;
     elsif exists (select from agent.policy p where p.tenant = _tenant and p.point = 'tool' and p.enabled) then
         _call := jsonb_build_object(
             'tenant', _tenant, 'run', _run_id, 'agent', _def -> 'agent', 'persona', _def -> 'persona', 'principal', _who.principal,
@@ -259,7 +264,8 @@ begin
         _verdict := jsonb_build_object('action', 'transform', 'arguments', _arguments);
     end if;
     perform set_config('walagent.identity', _identity, true);
-    return coalesce(_verdict, '{"action": "allow"}') || jsonb_build_object('changed', _given is distinct from _made -> 'arguments');
+    return coalesce(_verdict, '{"action": "allow"}') || jsonb_build_object(
+        'changed', _given is distinct from _made -> 'arguments', 'max_bytes', _egress -> 'max_bytes');
 end;
 $$;
 
@@ -464,26 +470,6 @@ $$;
 create trigger check_role_tool before insert or update or delete on agent.role_tool
     for each row execute function agent_internal.check_role_tool();
 
--- A model that is asked by a tool exists.
-create function agent_internal.check_llm_tool()
-    returns trigger
-    language plpgsql
-    set search_path = pg_catalog, pg_temp
-as $$
-begin
-    if (agent_internal.model_of(new.tenant, new.target)).enabled is not true then
-        raise exception 'tool "%": model "%" does not exist or is not enabled', new.name, new.target
-            using errcode = 'WA014',
-                  hint = agent_internal.suggest(new.target, (select array_agg(distinct m.name) from agent.model m where m.enabled));
-    end if;
-    new.input_schema := coalesce(new.input_schema, agent_internal.json_schema_of('', jsonb_build_object('body', new.prompt)));
-    new.effect := 'read';
-    return new;
-end;
-$$;
-create trigger check_llm_tool before insert or update on agent.tool
-    for each row when (new.kind = 'llm') execute function agent_internal.check_llm_tool();
-
 -- They execute what is signed, also in trampolines.
 select agent_internal.keep_rights(f) from unnest(array['agent_signed.admit_call(text,bytea)', 'agent_signed.check_result(text,bytea)',
     'agent_internal.set_enabled(text,integer,boolean)']::regprocedure[]) f;
@@ -497,7 +483,7 @@ revoke all on function agent_internal.count_tool_version(), agent_internal.freez
     agent_internal.is_approved(bigint, text, text, jsonb), agent_internal.refused_call(text, text, text), agent_internal.checked_result(jsonb, jsonb),
     agent_internal.checked_error(jsonb, jsonb), agent_internal.audit_refusal(),
     agent_internal.set_enabled(text, integer, boolean), agent.disable_tool(text, integer), agent.enable_tool(text, integer),
-    agent_internal.check_role_tool(), agent_internal.check_llm_tool() from public;
+    agent_internal.check_role_tool() from public;
 select agent_internal.permit(c, 'select on agent.tool_version, agent.role_tool') from unnest('{viewer, developer}'::text[]) c;
 select agent_internal.permit('runner', 'select on agent.tool_version, agent.role_tool');
 select agent_internal.permit('developer', 'insert, update, delete on agent.role_tool',

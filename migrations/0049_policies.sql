@@ -107,7 +107,7 @@ $$;
 --
 -- Args: _call: what is about to happen, or has: see docs/tools.md.
 --       _tenant: NULL: that of the caller.
--- Returns: action: allow, deny, require (a person has to approve); reason, policy: of that action, NULL for allow;
+-- Returns: action: allow, deny, require (a person has to approve); reason, policy: of that action, NULL if no policy has allowed it;
 --          call: as changed by policies.
 -- Raises WA016 if the role of a policy has no trampoline: the worker makes it, and asks again.
 create function agent_internal.decide_policy(_point text, _phase text, _call jsonb, _tenant text default null)
@@ -167,7 +167,11 @@ begin
             continue;
         end if;
         case _policy.action
-            when 'allow' then exit;
+            when 'allow' then
+                if _verdict ->> 'action' = 'allow' then
+                    _verdict := _verdict || jsonb_build_object('policy', _policy.name);
+                end if;
+                exit;
             when 'transform' then _call := _found::jsonb;
             else
                 _verdict := jsonb_build_object('action', 'require', 'reason', _reason, 'policy', _policy.name);
@@ -223,13 +227,82 @@ end;
 $$;
 comment on function agent_internal.make_policy_trampolines() is 'Create the functions as which policies are evaluated';
 
-select agent_internal.isolate('agent.policy');
-revoke all on agent.policy from public;
+-- Egress: where requests may go.
+
+create table agent.egress_rule (
+    tenant              text collate "C" not null default agent.current_tenant() references agent.tenant,
+    scheme              text not null default 'https' check (scheme in ('http', 'https')),
+    host                text not null check (host ~ '^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])$'),
+    port                integer not null default 443 check (port between 1 and 65535),
+    methods             text[] not null default '{GET}'
+                            check (methods <@ '{GET,HEAD,POST,PUT,PATCH,DELETE}' and cardinality(methods) > 0),
+    max_bytes           integer not null default 1048576 check (max_bytes between 1 and 1048576),
+    requests_per_minute integer not null default 60 check (requests_per_minute between 1 and 6000),
+    primary key (tenant, scheme, host, port)
+);
+comment on table agent.egress_rule is 'Targets of requests that a tenant allows; without rows, those that the configuration of the worker allows';
+comment on column agent.egress_rule.tenant is 'Tenant';
+comment on column agent.egress_rule.scheme is 'http or https';
+comment on column agent.egress_rule.host is 'Exact host, in lower case; no pattern';
+comment on column agent.egress_rule.port is 'Exact port';
+comment on column agent.egress_rule.methods is 'Methods that are allowed';
+comment on column agent.egress_rule.max_bytes is 'Maximum size of a request''s body, and of what is read of the answer';
+comment on column agent.egress_rule.requests_per_minute is 'Maximum requests in any minute, by all processes together';
+
+-- Whether a request may be sent, by the rules and policies of a tenant; it is then counted.
+--
+-- The worker also requires that its own configuration allows the host, and that the address is public: no row here allows more.
+--
+-- Args: _about: what else policies see.
+-- Returns action: allow, with max_bytes; deny or require, with reason; wait, with seconds, until there is room in the limit.
+create function agent_internal.check_egress(_tenant text, _url text, _method text, _about jsonb default '{}')
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _parts   constant text[] := regexp_match(_url, '^(https?)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?([/?].*)?$');
+    _scheme  constant text := _parts[1];
+    _host    constant text := rtrim(lower(_parts[2]), '.');
+    _port    constant integer := coalesce(_parts[3]::integer, case _parts[1] when 'https' then 443 else 80 end);
+    _named   constant text := format('%s://%s:%s', _scheme, _host, _port);
+    _rule    agent.egress_rule;
+    _ruled   constant boolean := exists (select from agent.egress_rule r where r.tenant = _tenant);
+    _verdict jsonb;
+    _wait    double precision;
+begin
+    if _parts is null or _method is null or _tenant is null then
+        return jsonb_build_object('action', 'deny', 'reason', 'the target of the request is not a plain URL');
+    end if;
+    select * into _rule from agent.egress_rule r
+     where r.tenant = _tenant and r.scheme = _scheme and r.host = _host and r.port = _port and upper(_method) = any (r.methods);
+    _verdict := agent_internal.decide_policy('egress', 'before', _about || jsonb_build_object(
+        'scheme', _scheme, 'host', _host, 'port', _port, 'method', upper(_method), 'listed', _rule.host is not null), _tenant);
+    if _verdict ->> 'action' <> 'allow' then
+        return _verdict - 'call';
+    elsif _ruled and _rule.host is null and _verdict ->> 'policy' is null then
+        return jsonb_build_object('action', 'deny', 'reason', format('%s %s is not among the egress rules', upper(_method), _named));
+    end if;
+    if _rule.host is not null then
+        _wait := agent_internal.take_rate(_tenant, array['egress ' || _named], array[_rule.requests_per_minute]);
+        if _wait is not null then
+            return jsonb_build_object('action', 'wait', 'seconds', _wait, 'reason', format('requests_per_minute of %s reached', _named));
+        end if;
+    end if;
+    return jsonb_build_object('action', 'allow', 'max_bytes', _rule.max_bytes);
+end;
+$$;
+comment on function agent_internal.check_egress(text, text, text, jsonb) is 'Whether a request may be sent, by the rules and policies of a tenant';
+select agent_internal.keep_rights('agent_internal.check_egress(text, text, text, jsonb)');
+
+select agent_internal.isolate('agent.policy'); select agent_internal.isolate('agent.egress_rule');
+revoke all on agent.policy, agent.egress_rule from public;
 revoke all on function agent_internal.checked_policy(text, agent.policy, agent.policy, name[]), agent_internal.check_policy(),
     agent_internal.evaluate(agent.policy, text, jsonb), agent_internal.decide_policy(text, text, jsonb, text),
-    agent_internal.make_policy_trampolines() from public;
-select agent_internal.permit(c, 'select on agent.policy') from unnest('{viewer, developer}'::text[]) c;
-select agent_internal.permit('developer', 'insert, update, delete on agent.policy',
+    agent_internal.make_policy_trampolines(), agent_internal.check_egress(text, text, text, jsonb) from public;
+select agent_internal.permit(c, 'select on agent.policy, agent.egress_rule') from unnest('{viewer, developer}'::text[]) c;
+select agent_internal.permit('developer', 'insert, update, delete on agent.policy, agent.egress_rule',
                              'execute on function agent_internal.checked_policy(text, agent.policy, agent.policy, name[])');
-select agent_internal.permit('runner', 'select on agent.policy',
+select agent_internal.permit('runner', 'select on agent.policy, agent.egress_rule', 'execute on function agent_internal.check_egress(text, text, text, jsonb)',
                              'execute on function agent_internal.decide_policy(text, text, jsonb, text), agent_internal.make_policy_trampolines()');

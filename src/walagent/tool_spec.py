@@ -40,7 +40,7 @@ class Tool:
     """A tool of an agent.  `bind` maps arguments that the model does not see to columns."""
 
     name: str
-    kind: str  # sql, python, mcp, http, builtin or llm; other kinds of runs define their own
+    kind: str  # sql, python, mcp, http or builtin; other kinds of runs define their own
     target: str
     description: str
     input_schema: Mapping[str, Json]
@@ -58,7 +58,6 @@ class Tool:
     output_schema: Mapping[str, Json] | None = None  # of its results; None: any
     retries: int | None = None  # of a call that may be repeated; None: by its effect
     retry_after: float = 1.0  # seconds before it is repeated
-    prompt: str = ""  # kind llm: the message to the model that `target` names
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
@@ -83,7 +82,6 @@ class Tool:
             output_schema=raw.get("output_schema"),
             retries=raw.get("retries"),
             retry_after=float(raw.get("retry_seconds", 1)),
-            prompt=raw.get("prompt", ""),
         )
 
     @property

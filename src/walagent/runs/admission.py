@@ -8,7 +8,7 @@ import orjson
 from psycopg import Error
 
 from walagent.agent.arguments import misfit_of
-from walagent.errors import ToolFailedError
+from walagent.errors import ModelLimitedError, ToolFailedError
 from walagent.message import Json
 from walagent.store import tool_calls
 from walagent.store.connections import Pool
@@ -60,16 +60,26 @@ class Admission:
 
         Raises:
             ApprovalNeeded, ArgumentsChanged: not yet.
+            ModelLimitedError: a limit per minute is reached; the run waits.
         """
         match verdict["action"]:
             case "require":
                 raise ApprovalNeeded(verdict["reason"])
             case "transform":
                 raise ArgumentsChanged(verdict["arguments"])
+            case "wait":
+                raise ModelLimitedError(
+                    verdict["reason"], retry_after=verdict["seconds"], sent=False
+                )
             case "deny":
                 return cls(verdict["content"])
             case _:
                 return cls(None, verdict.get("key", ""), verdict)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """The maximum size of a request's body and of its answer; None: no egress rule."""
+        return self.checked.get("max_bytes")
 
     @property
     def is_followed(self) -> bool:

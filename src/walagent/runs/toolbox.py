@@ -25,6 +25,7 @@ from psycopg import AsyncConnection, Error
 from walagent import faults
 from walagent.agent.tools.builtin import show_result
 from walagent.agent.tools.callee import Callee, NoServers, Servers
+from walagent.agent.tools.http import HttpCallee
 from walagent.agent.tools.python import PythonTool, ToolContext
 from walagent.agent.tools.statements import bound, statement_of
 from walagent.agent.transcript import result_to_json
@@ -417,6 +418,7 @@ class Toolbox:
         if admission.refused is not None:
             return [NewStep(work.seq, StepKind.RESULT, admission.refused)]
         work = replace(work, admission=admission)
+        _limit(callee, admission)
         key = admission.key
         if not again:
             content = {"call_id": call.id, "name": call.name, "idempotency_key": key}
@@ -496,6 +498,12 @@ class _Work:
     @property
     def arguments(self) -> dict[str, Json]:
         return bound(self.tool, self.call, self.run.claim.change)
+
+
+def _limit(callee: Callee, admission: Admission) -> None:
+    """Limit a request as the egress rule of its target says."""
+    if isinstance(callee, HttpCallee):
+        callee.most_bytes = admission.most_bytes
 
 
 def _check_content(tool: Tool, content: Mapping[str, Json]) -> None:

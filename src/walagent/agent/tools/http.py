@@ -131,6 +131,7 @@ class HttpCallee:
     secret: Callable[[str], str] = field(repr=False)
     tls: SSLContext | None = None
     addresses: Sequence[Address] = ()
+    most_bytes: int | None = None  # of a request's body and of its answer, by an egress rule
 
     async def prepare(self) -> None:
         """Resolve the host, and find the secrets.
@@ -156,7 +157,14 @@ class HttpCallee:
         from walagent.agent.tools.http_exchange import send  # noqa: PLC0415
 
         request = self.request(context, arguments)
-        limits = Limits(self.made.max_bytes, self.tool.timeout)
+        most = self.made.max_bytes
+        if self.most_bytes is not None:
+            most = min(most, self.most_bytes)
+            if len(request.body or b"") > self.most_bytes:
+                raise ToolFailedError(
+                    f"the body of the request exceeds {self.most_bytes:,} bytes (egress rule)"
+                )
+        limits = Limits(most, self.tool.timeout)
         said = await send(request, self.addresses, limits, self.tls)
         host = host_of(self.made.url)
         # What nobody sees is left out first: it could stand within a secret.
