@@ -132,3 +132,23 @@ async def make_trampolines(pool: Pool, role: str) -> None:
     async with pool.connection() as conn:
         await tool_calls.make_trampoline(conn, role)
         await tool_calls.make_policy_trampolines(conn)
+
+
+async def retrieval(
+    calls: ToolConnections, tenant: str, phase: str, call: Mapping[str, Json]
+) -> Mapping[str, Json]:
+    """Return what is searched for, or was found, as the policies of a tenant leave it.
+
+    Args:
+        phase: before, with the arguments of the call, or after, also with its result.
+
+    Raises:
+        ToolFailedError: a policy denies it; for the model.
+        and (as a PostgreSQL error): TRAMPOLINE_LOST: repeat it after `make_trampolines`.
+    """
+    asked = {"point": "retrieval", "phase": phase, "call": dict(call), "tenant": tenant}
+    async with calls.connection() as conn, conn.transaction() as transaction:
+        verdict = await transaction.call("decide_policy", asked)
+    if verdict["action"] != "allow":
+        raise ToolFailedError(str(verdict["reason"]), sqlstate=REFUSED)
+    return verdict["call"]

@@ -51,6 +51,7 @@ from walagent.runs.admission import (
     denied,
     judged,
     make_trampolines,
+    retrieval,
 )
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.builtin_tools import OUTSIDE, Services
@@ -181,16 +182,24 @@ class Toolbox:
 
     async def _builtin_call(self, work: "_Work") -> NewStep:
         """Execute a built-in tool as the agent of the run, and record its result."""
-        claim, name = work.run.claim, work.tool.target
-        arguments = await self.services.with_embedding(work.tool, work.arguments)
+        claim, name, given = work.run.claim, work.tool.target, work.arguments
+        if name in builtins.RETRIEVING:
+            given = (await self._retrieval(work, "before"))["arguments"]
+        arguments = await self.services.with_embedding(work.tool, given)
         async with self._within(work, self._pool.connection()) as conn, conn.transaction():
             _check_fits(conn, work.arguments)
             faults.hit("tool.started")
             try:
                 async with conn.transaction(), builtins.acting(conn, claim):
                     result = await builtins.call(conn, claim, name, arguments)
+                if name in builtins.RETRIEVING:
+                    result = (await self._retrieval(work, "after", result))["result"]
             except Error as error:
-                if is_passing(error) or (error.sqlstate or "") in builtins.FENCED:
+                if (
+                    error.sqlstate == tool_calls.TRAMPOLINE_LOST
+                    or is_passing(error)
+                    or (error.sqlstate or "") in builtins.FENCED
+                ):
                     raise
                 content = result_to_json(work.call, _said(error), is_error=True)
                 content["sqlstate"] = error.sqlstate
@@ -203,6 +212,17 @@ class Toolbox:
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
         return step
+
+    async def _retrieval(self, work: "_Work", phase: str, *result: Json) -> Mapping[str, Json]:
+        """Let the policies of the tenant decide about a search, or what it found."""
+        call = {
+            "tool": work.tool.name,
+            "agent": work.run.agent.name,
+            "run": work.run.run_id,
+            "arguments": work.arguments,
+            **({"result": result[0]} if result else {}),
+        }
+        return await retrieval(self.calls, work.run.claim.tenant, phase, call)
 
     async def _read_outside(self, work: "_Work") -> NewStep:
         """Execute a built-in tool that reads outside the database, and record its result."""

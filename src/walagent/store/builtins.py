@@ -25,6 +25,7 @@ _FUNCTIONS: Final = {
 }
 
 NAMES: Final = frozenset(_FUNCTIONS)
+RETRIEVING: Final = frozenset({"recall", "retrieve"})  # policies decide about what is found
 # The run is no longer this worker's: lost, cancelled, or the step is recorded already.
 FENCED: Final = frozenset({"WA001", "WA002", "WA004"})
 

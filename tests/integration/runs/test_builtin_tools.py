@@ -275,6 +275,35 @@ async def test_a_run_keeps_and_finds_what_is_of_its_tenant(conn: AsyncConnection
     assert await rows(conn, kept) == [("b", "secret of b"), ("default", "secret of default")]
 
 
+async def test_policies_decide_what_is_searched_for_and_found(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """At the point retrieval: one denies, one leaves out what is not trusted; failing denies."""
+    await run_all(conn, DESK)
+    async with bench(conn, dsn, TOOLS) as b:
+        agent = b.attachment.agent.name
+        await b.answer("remember", value="tea of an agent")
+        await run_all(conn, f"select agent.remember('{agent}', '\"tea of a person\"')")
+        assert len(memories(await b.answer("recall", query="tea"))) == 2
+        await run_all(
+            conn,
+            """
+insert into agent.policy (name, point, action, condition, message)
+values ('salaries', 'retrieval', 'deny', $$call #>> '{arguments,query}' ~ 'salary'$$,
+        'not salaries');
+insert into agent.policy (name, point, phase, action, expression)
+values ('trusted', 'retrieval', 'after', 'transform', $$jsonb_set(call, '{result}',
+    jsonb_path_query_array(call, '$.result[*] ? (@.trust == "trusted")'))$$);
+""",
+        )
+        assert "not salaries" in await b.error("recall", query="salary of ann")
+        (kept,) = memories(await b.answer("recall", query="tea"))
+        assert kept["value"] == "tea of a person"
+        broken = "update agent.policy set condition = '1/0 = 1' where name = 'salaries'"
+        await run_all(conn, broken)
+        await b.error("recall", query="tea")
+
+
 async def test_many_at_once_store_a_key_once(conn: AsyncConnection, dsn: str) -> None:
     """Concurrent stores of one agent follow one another."""
     async with open_pool(dsn, size=8, application="test") as pool:
