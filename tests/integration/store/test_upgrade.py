@@ -11,7 +11,7 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.catalog import catalog
-from tests.helpers.database import column, role, rows, run_all, value
+from tests.helpers.database import column, refused, role, rows, run_all, session, value
 from tests.helpers.queue import claim, finish, ids, states
 from tests.integration.cli.user import empty_database
 from tests.integration.runs.test_toolbox import Bench
@@ -149,6 +149,40 @@ async def test_a_login_that_could_ask_can_delete_its_sessions_after_the_upgrade(
         await upgrade.migrate(old)
         may = f"select has_function_privilege('{login}', 'agent.delete_session(text)', 'execute')"
         assert await value(old, may)
+
+
+async def test_what_was_there_is_of_one_tenant_after_the_upgrade(
+    databases: Sequence[AsyncConnection],
+) -> None:
+    """It is called default; who could read and attach can do so, and sees all of it."""
+    old, _ = databases
+    for migration in find_migrations():
+        if migration.name <= FIRST:
+            async with old.transaction():
+                await apply_migration(old, migration)
+    await run_all(old, IN_FLIGHT)
+    async with role(old) as login, role(old) as reads:
+        await run_all(
+            old,
+            f"select agent.grant_viewer('{login}'), agent.grant_developer('{login}');"
+            f"grant select, insert on ticket to {login};"
+            f"grant usage on schema agent to {reads}; grant select on agent.run to {reads}",
+        )
+        await upgrade.migrate(old)
+        for table in ("agent.run", "agent.step", "agent.agent", "agent.attachment_version"):
+            found = await rows(old, f"select distinct tenant from {table}")
+            assert found == [("default",)], table
+        async with session(old.info.dsn, user=login) as viewer:
+            assert await value(viewer, "select count(*) from agent.run") == 4
+            assert await value(viewer, "select count(*) from agent.model") > 10
+            await refused(
+                viewer, "select agent.attach('ticket', 'name=mine, model=nobody')", state="WA014"
+            )
+        async with session(old.info.dsn, user=reads) as other:
+            assert await value(other, "select count(*) from agent.run") == 4
+    kept = "insert into agent.run (queue_id, attachment_id, attachment_version, reason, change)"
+    await run_all(old, f"{kept} select id, id, version, 'manual', '{{}}' from agent.attachment")
+    assert await value(old, "select tenant from agent.run order by id desc limit 1") == "default"
 
 
 async def test_a_run_from_before_the_upgrade_calls_its_tools(
