@@ -63,6 +63,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "Knowledge": (
         Command("memory", "walagent.cli.memory", "List and change what agents remember."),
+        Command("persona", "walagent.cli.persona", "List personas and their versions."),
+        Command("policy", "walagent.cli.policy", "List policies, and let them apply or not."),
+        Command("tool", "walagent.cli.tool", "List, disable and grant tools."),
         Command("document", "walagent.cli.document", "Add, search and remove documents."),
     ),
     "WAL": (

@@ -1,0 +1,73 @@
+"""`walagent policy`: what a tenant allows where agents act."""
+
+import click
+
+from walagent.cli.output import json_option, print_json, say
+from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import print_rows
+from walagent.errors import ConfigError
+from walagent.store import definitions
+
+
+@click.group("policy")
+def policy_() -> None:
+    """List policies, and let them apply or not.
+
+    \b
+      list     policies, in the order of evaluation
+      show     one policy
+      enable   let it apply
+      disable  let it not apply
+    """  # noqa: D301 - click's mark for lines that are not wrapped
+
+
+@policy_.command("list")
+@json_option()
+@where_options
+def list_(where: Where, *, as_json: bool) -> None:
+    """List policies."""
+    rows = ask(where, lambda conn: definitions.list_all(conn, "policies"))
+    print_rows(
+        rows,
+        ["name", "point", "phase", "action", "priority", "enabled", "condition"],
+        as_json=as_json,
+        empty="no policies",
+    )
+
+
+@policy_.command("show")
+@click.argument("name")
+@json_option()
+@where_options
+def show_(where: Where, name: str, *, as_json: bool) -> None:
+    """Show a policy."""
+    row = ask(where, lambda conn: definitions.show(conn, "policy", name))
+    if row is None:
+        raise ConfigError(f'policy "{name}" does not exist')
+    if as_json:
+        print_json(row)
+        return
+    parts = [{"column": key, "value": value} for key, value in row.items() if value is not None]
+    print_rows(parts, ["column", "value"], as_json=False, empty="")
+
+
+@policy_.command("enable")
+@click.argument("name")
+@where_options
+def enable_(where: Where, name: str) -> None:
+    """Let a policy apply."""
+    _set(where, name, enabled=True)
+
+
+@policy_.command("disable")
+@click.argument("name")
+@where_options
+def disable_(where: Where, name: str) -> None:
+    """Let a policy not apply."""
+    _set(where, name, enabled=False)
+
+
+def _set(where: Where, name: str, *, enabled: bool) -> None:
+    if not ask(where, lambda conn: definitions.enable_policy(conn, name, enabled=enabled)):
+        raise ConfigError(f'policy "{name}" does not exist')
+    say(f"{'enabled' if enabled else 'disabled'} {name}")

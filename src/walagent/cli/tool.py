@@ -1,0 +1,127 @@
+"""`walagent tool`: tools, their versions, and who may have them called."""
+
+import json
+from typing import Any, Final, cast
+
+import click
+
+from walagent.cli.output import json_option, print_json, say
+from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import print_rows
+from walagent.errors import ConfigError
+from walagent.store import definitions
+
+
+@click.group("tool")
+def tool_() -> None:
+    """List, disable and grant tools.
+
+    \b
+      list      tools
+      show      one tool, with its grants
+      versions  its versions, the latest first
+      enable    allow its calls, or those of a version, again
+      disable   refuse its calls, or those of a version
+      grant     let agents call it for principals with a role
+      deny      withdraw a grant, or deny arguments of it
+    """  # noqa: D301 - click's mark for lines that are not wrapped
+
+
+@tool_.command("list")
+@json_option()
+@where_options
+def list_(where: Where, *, as_json: bool) -> None:
+    """List tools."""
+    rows = ask(where, lambda conn: definitions.list_all(conn, "tools"))
+    print_rows(
+        rows,
+        ["name", "kind", "effect", "risk", "version", "enabled", "target"],
+        as_json=as_json,
+        empty="no tools",
+    )
+
+
+@tool_.command("show")
+@click.argument("name")
+@json_option()
+@where_options
+def show_(where: Where, name: str, *, as_json: bool) -> None:
+    """Show a tool."""
+    row = ask(where, lambda conn: definitions.show(conn, "tool", name))
+    if row is None:
+        raise ConfigError(f'tool "{name}" does not exist')
+    if as_json:
+        print_json(row)
+        return
+    parts = [{"column": key, "value": value} for key, value in row.items() if value is not None]
+    print_rows(parts, ["column", "value"], as_json=False, empty="")
+
+
+@tool_.command("versions")
+@click.argument("name")
+@json_option()
+@where_options
+def versions_(where: Where, name: str, *, as_json: bool) -> None:
+    """List the versions of a tool, the latest first."""
+    rows = ask(where, lambda conn: definitions.versions(conn, "tool", name))
+    print_rows(
+        rows, ["version", "enabled", "made_at", "definition"], as_json=as_json, empty="no versions"
+    )
+
+
+_ROLES: Final = click.Choice(["admin", "developer", "approver", "auditor", "agent", "viewer"])
+
+
+@tool_.command("enable")
+@click.argument("name")
+@click.option("--version", type=click.IntRange(1), help="Only this version.")
+@where_options
+def enable_(where: Where, name: str, version: int | None) -> None:
+    """Allow the calls of a tool again."""
+    ask(where, lambda conn: definitions.enable_tool(conn, name, version, enabled=True))
+    say(f"enabled {name}")
+
+
+@tool_.command("disable")
+@click.argument("name")
+@click.option("--version", type=click.IntRange(1), help="Only this version.")
+@where_options
+def disable_(where: Where, name: str, version: int | None) -> None:
+    """Refuse the calls of a tool, also those of runs in progress."""
+    ask(where, lambda conn: definitions.enable_tool(conn, name, version, enabled=False))
+    say(f"disabled {name}")
+
+
+@tool_.command("grant")
+@click.argument("role", type=_ROLES)
+@click.argument("name")
+@click.option("--allowed", metavar="JSON", help="Only these arguments: true, or a list of values.")
+@where_options
+def grant_(where: Where, role: str, name: str, allowed: str | None) -> None:
+    """Let agents call a tool for principals with ROLE."""
+    ask(where, lambda conn: definitions.grant_tool(conn, role, name, _object(allowed)))
+    say(f"granted {name} to {role}")
+
+
+@tool_.command("deny")
+@click.argument("role", type=_ROLES)
+@click.argument("name")
+@click.option("--denied", metavar="JSON", help="Only these arguments: true, or a list of values.")
+@where_options
+def deny_(where: Where, role: str, name: str, denied: str | None) -> None:
+    """Withdraw the grant of a tool from ROLE, or deny arguments of it."""
+    if not ask(where, lambda conn: definitions.deny_tool(conn, role, name, _object(denied))):
+        raise ConfigError(f'role "{role}" has no grant for "{name}"')
+    say(f"denied {name} to {role}")
+
+
+def _object(text: str | None) -> dict[str, Any] | None:
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"expected a JSON object: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError("expected a JSON object of arguments")
+    return cast("dict[str, Any]", value)
