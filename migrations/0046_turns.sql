@@ -268,22 +268,32 @@ alter type agent.new_run add attribute kind text, add attribute principal name, 
 -- The cost is that of the members of these threads, however many threads and agents there are.
 --
 -- Args: _events: [[n, tenant, thread, number], ...].
+--
+-- Each lookup is by a primary key: the planner could otherwise begin with all agents of the tenant, or with all events.
 create function agent_internal.agents_of_events(_events jsonb)
     returns table (n integer, agents name[], by_agent boolean)
-    language sql
+    language plpgsql
     stable
+    set enable_seqscan = off
 as $$
-    select g.n, a.agents, w.kind = 'agent'
-      from (select (x ->> 0)::integer as n, x ->> 1 as tenant, (x ->> 2)::uuid as thread, (x ->> 3)::bigint as number
-              from jsonb_array_elements(_events) x) g
-           left join agent.event e on e.tenant = g.tenant and e.thread_id = g.thread and e.number = g.number
-           left join agent.principal w on w.tenant = e.tenant and w.name = e.author
-           left join lateral (
-               select array_agg(m.principal) as agents
-                 from agent.member m
-                      join agent.principal p on p.tenant = m.tenant and p.name = m.principal and p.kind = 'agent' and p.active
-                where e.number is not null and m.tenant = g.tenant and m.thread_id = g.thread) a on true
-     where e.number is not null
+declare
+    _place jsonb;
+    _event record;
+begin
+    for _place in select x from jsonb_array_elements(_events) x loop
+        select e.tenant, e.thread_id, e.author into _event
+          from agent.event e
+         where e.tenant = _place ->> 1 and e.thread_id = (_place ->> 2)::uuid and e.number = (_place ->> 3)::bigint;
+        continue when not found;
+        n := (_place ->> 0)::integer;
+        agents := array(select m.principal from agent.member m
+                         where m.tenant = _event.tenant and m.thread_id = _event.thread_id
+                           and (select p.kind = 'agent' and p.active from agent.principal p
+                                 where p.tenant = m.tenant and p.name = m.principal));
+        by_agent := (select p.kind = 'agent' from agent.principal p where p.tenant = _event.tenant and p.name = _event.author);
+        return next;
+    end loop;
+end;
 $$;
 comment on function agent_internal.agents_of_events(jsonb) is 'The agents in the threads of events';
 

@@ -1,0 +1,132 @@
+"""Many threads at once, and what an event costs beside many others."""
+
+import asyncio
+from collections.abc import Callable
+from statistics import median
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.daemon import daemon
+from tests.helpers.database import DESK, attach, rows, run_all, session, value
+
+pytestmark = pytest.mark.slow
+THREADS, MEMBERS = 1000, 10
+AGENT = """
+insert into agent.agent (name, model) values ('sarah', 'fake');
+select agent.attach_to_threads('sarah');
+"""
+MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');"
+PEOPLE = """
+insert into agent.principal (tenant, name) select 'default', 'p' || n from generate_series(1, 10) n;
+select agent.open_thread('t' || n, '{sarah,p1,p2,p3,p4,p5,p6,p7,p8,p9,p10}')
+  from generate_series(1, 1000) n;
+"""
+# Threads of others, without the events that triggers would write.
+OTHERS = """
+set session_replication_role = replica;
+with made as (
+    insert into agent.thread (title, last_number)
+    select 'other', 1 from generate_series(1, {count}) returning id
+), joined as (
+    insert into agent.member (thread_id, principal, role)
+    select id, p, 'member' from made, unnest('{{sarah,p1}}'::name[]) p
+    returning thread_id, principal
+)
+insert into agent_internal.participation (tenant, principal, thread_id)
+select 'default', principal, thread_id from joined;
+reset session_replication_role;
+analyze agent.thread; analyze agent.member; analyze agent_internal.participation;
+"""
+DELAY = """
+select percentile_cont(0.5) within group (order by extract(epoch from started_at - committed_at))
+  from agent.run where kind = %s and started_at is not null
+"""
+
+
+async def _post_in_all(dsn: str, name: str, threads: list[str]) -> None:
+    async with session(dsn) as conn:
+        for thread in threads:
+            async with conn.transaction():
+                await value(conn, "select agent_internal.assume('default', %s)", name)
+                await value(conn, "select agent.post(%s, %s)", thread, f"I am {name}")
+
+
+async def test_a_thousand_threads_in_which_ten_members_write_at_once(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Each event is there once and numbered, and each thread costs few turns."""
+    await run_all(conn, MODEL + AGENT + PEOPLE)
+    threads = [thread for (thread,) in await rows(conn, "select id from agent.thread")]
+    async with daemon(conn, dsn, ["Noted."]) as d:
+        await asyncio.gather(*(_post_in_all(dsn, f"p{n}", threads) for n in range(1, MEMBERS + 1)))
+        async with asyncio.timeout(300):
+            while not await value(
+                conn,
+                "select bool_and(m.seen >= (select max(e.number) from agent.event e"
+                " where e.thread_id = m.thread_id and e.type = 'text' and e.run_id is null))"
+                " from agent.member m where m.principal = 'sarah'",
+            ):
+                d.check()
+                await asyncio.sleep(0.2)
+    texts = "select count(*) from agent.event where type = 'text' and run_id is null"
+    assert await value(conn, texts) == THREADS * MEMBERS
+    gaps = "select count(*) from agent.thread t where last_number <> (select count(*)"
+    gaps += " from agent.event e where e.thread_id = t.id)"
+    assert await value(conn, gaps) == 0
+    wrong = "select count(*) from agent.run where state not in ('succeeded', 'skipped', 'pending')"
+    assert await value(conn, wrong) == 0
+    most = "select max(n) from (select count(*) as n from agent.run group by ordering_key) r"
+    assert await value(conn, most) <= MEMBERS
+
+
+async def _buffers_of(conn: AsyncConnection, query: str, *parameters: object) -> int:
+    """Return the pages that a statement touches, those of its functions included."""
+    pages = list[int]()
+    for _ in range(20):
+        ((plan,),) = await rows(
+            conn, f"explain (analyze, buffers, format json) {query}", *parameters
+        )
+        pages.append(plan[0]["Plan"]["Shared Hit Blocks"] + plan[0]["Plan"]["Shared Read Blocks"])
+    return int(median(pages))
+
+
+async def test_an_event_costs_the_same_beside_a_hundred_thousand_threads(
+    conn: AsyncConnection,
+) -> None:
+    """Posting it, and looking up whom it may wake: indexes have a level or two more."""
+    await run_all(conn, MODEL + AGENT)
+    await run_all(conn, "insert into agent.principal (tenant, name) values ('default', 'p1')")
+    thread = await value(conn, "select agent.open_thread('mine', '{sarah,p1}')")
+    place = f'[[0, "default", "{thread}", 1]]'
+    post, look = "select agent.post(%s, 'hi')", "select * from agent_internal.agents_of_events(%s)"
+
+    async def cost() -> tuple[int, int]:
+        return await _buffers_of(conn, post, thread), await _buffers_of(conn, look, place)
+
+    await run_all(conn, OTHERS.format(count=10))
+    few = await cost()
+    await run_all(conn, OTHERS.format(count=100_000))
+    many = await cost()
+    assert many[0] - few[0] < 40, (few, many)
+    assert many[1] - few[1] < 20, (few, many)
+
+
+async def test_a_turn_is_claimed_about_as_fast_as_a_run_of_a_change(
+    conn: AsyncConnection, dsn: str, record_property: Callable[[str, object], None]
+) -> None:
+    """From the commit to the claim, one at a time."""
+    await run_all(conn, DESK + AGENT)
+    await attach(conn, "tools=[]")
+    thread = await value(conn, "select agent.open_thread('mine', '{sarah}')")
+    async with daemon(conn, dsn, ["Done."]) as d:
+        for n in range(1, 151):
+            await run_all(conn, "insert into support_tickets (issue) values ('x')")
+            await value(conn, "select agent.post(%s, 'hi')", thread)
+            await d.until(
+                "select count(*) = %s from agent.run where agent_internal.is_final(state)", 2 * n
+            )
+    change, turn = await value(conn, DELAY, "agent"), await value(conn, DELAY, "turn")
+    record_property("ratio", turn / change)
+    print(f"turn {turn * 1000:.2f} ms, change {change * 1000:.2f} ms: {turn / change:.2f}")  # noqa: T201
+    assert turn / change < 3  # on a busy machine
