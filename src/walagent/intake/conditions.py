@@ -279,8 +279,10 @@ class Evaluator:
             return False
         with suppress(TimeoutError):
             async with asyncio.timeout(_VISIBLE):
-                while await tables.is_ending(self._conn, xid):  # noqa: ASYNC110 - there is no event
-                    await asyncio.sleep(0.01)
+                pause = 0.0005  # as a rule, it is visible within a millisecond
+                while await tables.is_ending(self._conn, xid):
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, 0.01)
         return True
 
     async def why_not_at_all(self, match: Match) -> str:
