@@ -688,7 +688,8 @@ begin
         if not found then
             insert into agent_internal.cancel_request (run_id, reason) values (cancel.run_id, cancel.reason)
             on conflict do nothing;
-            perform agent_internal.audit('run.cancelled', cancel.run_id::text);
+            perform agent_internal.audit('run.cancelled', cancel.run_id::text,
+                                         _tenant => (select r.tenant from agent.run r where r.id = cancel.run_id));
             perform pg_notify('walagent_cancel', cancel.run_id::text);
             return 'running';
         end if;
@@ -700,7 +701,7 @@ begin
     elsif agent_internal.is_final(_run.state) then
         raise exception 'run % is already %', _run.id, _run.state using errcode = 'WA003';
     end if;
-    perform agent_internal.audit('run.cancelled', _run.id::text, _tenant => to_jsonb(_run) ->> 'tenant');
+    perform agent_internal.audit('run.cancelled', _run.id::text, _tenant => _run.tenant);
     if _run.state = 'running' then
         update agent.run set cancel_requested = true, error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
          where id = _run.id;
@@ -792,7 +793,7 @@ begin
                      and not exists (select from agent.attachment a where a.id = q.attachment_id)) then
         raise exception 'run % cannot be retried: its attachment was detached while paused', _run.id using errcode = 'WA003';
     end if;
-    perform agent_internal.audit('run.retried', _run.id::text, _tenant => to_jsonb(_run) ->> 'tenant');
+    perform agent_internal.audit('run.retried', _run.id::text, _tenant => _run.tenant);
     perform agent_internal.prevent_starts();
     perform agent_internal.insert_step(_run.id, null, 'note', jsonb_build_object(
         'retry', true, 'by', agent.current_principal()));

@@ -39,7 +39,7 @@ create function agent_internal.tenant_setting(_name text, _tenant text)
     stable
     security definer
     set search_path = pg_catalog, pg_temp
-as $$ select t.settings -> _name from agent.tenant t where t.name = coalesce(_tenant, agent.current_tenant(), 'default') $$;
+as $$ select t.settings -> _name from agent.tenant t where t.name = _tenant $$;
 
 -- Whether the policy of the agent or of its tenant requires an approval of calls of tools with this risk.
 create function agent_internal.approves_risk(_risk text, _attachment agent.attachment)
@@ -50,11 +50,10 @@ create function agent_internal.approves_risk(_risk text, _attachment agent.attac
     set search_path = pg_catalog, pg_temp
 as $$
     select coalesce(bool_or(agent_internal.risk_rank(_risk) >= agent_internal.risk_rank(p.least)), false)
-      from (select agent_internal.tenant_setting('approve_from', to_jsonb(_attachment) ->> 'tenant') #>> '{}'
+      from (select agent_internal.tenant_setting('approve_from', _attachment.tenant) #>> '{}'
              union all
             select g.approve_from from agent.agent g
-             where g.name = _attachment.agent
-               and agent_internal.tenant_of(g) = coalesce(to_jsonb(_attachment) ->> 'tenant', agent_internal.tenant_of(g))) as p (least)
+             where g.tenant = _attachment.tenant and g.name = _attachment.agent) as p (least)
      where p.least is not null
 $$;
 
@@ -279,7 +278,7 @@ begin
         'approval.' || new.state, new.id::text,
         jsonb_build_object('run', new.run_id, 'agent', new.agent, 'tool', new.tool, 'digest', coalesce(new.edited_digest, new.digest),
                            'requested_digest', case when new.edited is not null then new.digest end),
-        to_jsonb(new) ->> 'tenant');
+        new.tenant);
     select * into _run from agent.run where id = new.run_id for no key update;
     if _run.state <> 'waiting_approval' then
         return null;  -- cancelled meanwhile
@@ -329,7 +328,7 @@ begin
         'content', case when happened then coalesce(nullif(note, ''), 'done')
                         else 'this did not happen' || coalesce(': ' || nullif(note, ''), '') end,
         'reviewed_by', agent.current_principal()));
-    perform agent_internal.audit('run.resolved', _run.id::text, jsonb_build_object('happened', happened), to_jsonb(_run) ->> 'tenant');
+    perform agent_internal.audit('run.resolved', _run.id::text, jsonb_build_object('happened', happened), _run.tenant);
     update agent.run set state = 'pending', error = null where id = _run.id;
 end;
 $$;
@@ -363,6 +362,8 @@ revoke all on function agent_internal.risk_rank(text), agent_internal.approves_r
     agent_internal.requesters_of(agent.run), agent_internal.insert_approval(agent.run, text, text, jsonb, name, interval),
     agent_internal.check_edit(agent.approval, jsonb), agent_internal.is_agent(),
     agent.approve(bigint, jsonb) from public;
+-- The commit of anyone who acts appends to the chain of the tenant that it is about.
+create policy of_definers on agent_internal.audit_head using ((select agent_internal.has_owner_rights()));
 select agent_internal.permit('viewer', 'execute on function agent_internal.risk_rank(text)');
 select agent_internal.permit('developer', 'execute on function agent_internal.approves_risk(text, agent.attachment)');
 select agent_internal.permit('approver', 'update (edited) on agent.approval',

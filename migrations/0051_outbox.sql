@@ -23,7 +23,7 @@ create table agent.channel (
     constraint target_fits_kind check (case kind
         when 'webhook' then target ~ '^https?://[^/@\s]+(/\S*)?$' and secret is not null
         when 'email' then target ~ '^[^@\s<>,;"]+@[^@\s<>,;"]+$' and secret is null
-        else target ~ '^[CDGU][A-Z0-9]{2,30}$|^$' and secret is not null end),
+        else target ~ '^[CDGU][A-Z0-9]{2,30}$|^$' and (target = '') = (secret is not null) end),
     constraint target_has_no_secret check (target !~* 'hooks\.slack\.com/|xox[a-z]-|[?&](token|key|secret|signature|password)=')
 );
 comment on table agent.channel is 'Channels: where messages go';
@@ -31,7 +31,7 @@ comment on column agent.channel.tenant is 'Tenant that it belongs to';
 comment on column agent.channel.name is 'Name that rules and tools use';
 comment on column agent.channel.kind is 'webhook, email or slack';
 comment on column agent.channel.target is 'webhook: a URL; email: an address; slack: the ID of a channel or user, or empty for an incoming webhook';
-comment on column agent.channel.secret is 'Name of a variable or credential, never its value. webhook: the signing key; slack: the bot token, or the URL of the incoming webhook';
+comment on column agent.channel.secret is 'Name of a variable or credential, never its value. webhook: the signing key; slack without a target: the URL of the incoming webhook';
 comment on column agent.channel.principal is 'Approver who reads it: messages about approvals have a link with which this principal decides; NULL: no links';
 comment on column agent.channel.enabled is 'Whether messages are accepted';
 comment on column agent.channel.created_at is 'Time of creation';
@@ -56,6 +56,7 @@ create table agent.outbox (
     subject    text not null default '' check (subject !~ '[[:cntrl:]]' and length(subject) <= 500),
     body       jsonb not null check (jsonb_typeof(body) = 'object'),
     key        text,
+    link_id    uuid,
     run_id     bigint,
     cause_run  bigint,
     created_by name not null,
@@ -74,6 +75,7 @@ comment on column agent.outbox.event is 'Event of the rule that sent it; message
 comment on column agent.outbox.subject is 'Subject, one line';
 comment on column agent.outbox.body is 'What is sent: {"text"}, and more for programs';
 comment on column agent.outbox.key is 'Key of what it is about: a channel gets one message for each; NULL: no limit';
+comment on column agent.outbox.link_id is 'Link that is sent with it; only a rule can set one';
 comment on column agent.outbox.run_id is 'Run that delivers it; it has state, attempts and error';
 comment on column agent.outbox.cause_run is 'Run that sent it, or that it is about';
 comment on column agent.outbox.created_by is 'Principal that sent it';
@@ -119,7 +121,7 @@ create function agent_internal.enqueue_delivery(
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _tenant text := coalesce((select to_jsonb(r) ->> 'tenant' from agent.run r where r.id = _run), agent.current_tenant());
+    _tenant text := coalesce((select r.tenant from agent.run r where r.id = _run), agent.current_tenant());
     _to     agent.channel;
     _id     uuid := gen_random_uuid();
     _sent   bigint;
@@ -169,7 +171,7 @@ $$;
 create constraint trigger wake_delivery
     after update of run_id on agent.outbox
     deferrable initially deferred
-    for each row when (new.run_id is not null)
+    for each row
     execute function agent_internal.wake_delivery();
 
 -- Send a message, as an application does.
@@ -219,6 +221,7 @@ as $$
 declare
     _to   agent.channel;
     _link uuid;
+    _id   uuid;
 begin
     for _to in
         select c.* from agent.notification n join agent.channel c on c.tenant = n.tenant and c.name = n.channel
@@ -231,9 +234,10 @@ begin
             values (_tenant, _approval.id, _to.principal, _approval.digest, _approval.expires_at)
             returning id into _link;
         end if;
-        perform agent_internal.enqueue_delivery(
-            _to.name, _subject, _body || case when _link is null then '{}' else jsonb_build_object('link', _link) end,
-            _run => _run, _key => _key, _event => _event);
+        _id := agent_internal.enqueue_delivery(_to.name, _subject, _body, _run => _run, _key => _key, _event => _event);
+        if _link is not null then
+            update agent.outbox o set link_id = _link where o.tenant = _tenant and o.id = _id and o.link_id is null;
+        end if;
     end loop;
 end;
 $$;
@@ -248,10 +252,10 @@ as $$
 declare
     _shown agent.pending_approval;
 begin
-    if exists (select from agent.notification where event = 'approval.requested') then
+    if exists (select from agent.notification n where n.tenant = new.tenant and n.event = 'approval.requested') then
         select * into _shown from agent.pending_approval p where p.id = new.id;
         perform agent_internal.notify_event(
-            'approval.requested', coalesce(to_jsonb(new) ->> 'tenant', (select to_jsonb(r) ->> 'tenant' from agent.run r where r.id = new.run_id), 'default'),
+            'approval.requested', new.tenant,
             format('Approval %s: %s of agent %s', new.id, new.tool, coalesce(new.agent, '-')),
             jsonb_build_object('approval', new.id, 'run', new.run_id, 'agent', new.agent, 'tool', new.tool, 'risk', new.risk,
                                'arguments', _shown.bound || new.arguments || _shown.bound, 'relation', _shown.relation,
@@ -272,19 +276,18 @@ create function agent_internal.notify_of_run()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _tenant constant text := coalesce(to_jsonb(new) ->> 'tenant', 'default');
     _reason constant text := left(new.error ->> 'reason', 2000);
 begin
     if new.error ? 'budget' then
         perform agent_internal.notify_event(
-            'budget.exceeded', _tenant, format('Budget %s is exceeded', new.error ->> 'budget'),
+            'budget.exceeded', new.tenant, format('Budget %s is exceeded', new.error ->> 'budget'),
             jsonb_build_object('budget', new.error ->> 'budget', 'run', new.id, 'reason', _reason), new.id,
             format('budget %s %s', new.error ->> 'budget',
                    (select agent_internal.period_start(b.period, agent_internal.now()) from agent.budget b
-                     where b.name = new.error ->> 'budget')));
+                     where b.tenant = new.tenant and b.name = new.error ->> 'budget')));
     elsif new.kind <> 'delivery' then  -- of a delivery, a message about it could fail in the same way
         perform agent_internal.notify_event(
-            'run.' || new.state, _tenant, format('Run %s is %s', new.id, new.state),
+            'run.' || new.state, new.tenant, format('Run %s is %s', new.id, new.state),
             jsonb_build_object('run', new.id, 'kind', new.kind, 'state', new.state, 'key', new.key, 'reason', _reason), new.id,
             format('run %s %s %s', new.id, new.state, new.lease));
     end if;
@@ -421,7 +424,7 @@ declare
     _why    text;
 begin
     select * into _row from agent.approval a where a.id = _approval for no key update;
-    _tenant := coalesce(to_jsonb(_row) ->> 'tenant', 'default');
+    _tenant := _row.tenant;
     _who := array(select p.name from agent.principal p
                    where p.tenant = _tenant and p.active and p.metadata ->> 'slack_user' = _user);
     _why := case

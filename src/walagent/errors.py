@@ -23,6 +23,8 @@
         ├── ModelUnauthorizedError  ASK_PERSON  the credential is missing, invalid or exhausted
         ├── ToolFailedError         TELL_MODEL  a tool rejected the call
         ├── ToolBrokenError         RETRY       a tool raised an unexpected exception
+        ├── DeliveryDelayedError    RETRY       a message was not accepted now
+        ├── DeliveryRefusedError    FAIL_RUN    a message is not accepted permanently
         ├── InvalidCallError        TELL_MODEL  unknown tool, or arguments that its schema rejects
         ├── StatementRefusedError   TELL_MODEL  SQL that the guard does not allow
         ├── OutcomeUnknownError     ASK_PERSON  an unsafe tool might have acted
@@ -219,6 +221,26 @@ class ToolBrokenError(WalagentError):
     """A tool with effects outside the database raised an unexpected exception."""
 
     next = Next.RETRY
+
+
+class DeliveryDelayedError(WalagentError):
+    """A message was not accepted now, or can be sent again; retried with backoff.
+
+    Args:
+        retry_after: minimum seconds to wait; None if not known.
+    """
+
+    next = Next.RETRY
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class DeliveryRefusedError(WalagentError):
+    """A message was not delivered, and would not be if it were sent again."""
+
+    next = Next.FAIL_RUN
 
 
 class InvalidCallError(WalagentError):

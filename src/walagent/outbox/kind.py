@@ -1,0 +1,83 @@
+"""Deliver a message: record the intent, send, record the result."""
+
+from collections.abc import Mapping
+
+from walagent.agent.transcript import result_to_json
+from walagent.agent_spec import AgentSpec, Authority, RunLimits
+from walagent.errors import DeliveryDelayedError, DeliveryRefusedError, OutcomeUnknownError
+from walagent.message import Json
+from walagent.moves import Call, Effect, Kind, RunLog
+from walagent.outbox.decider import DeliveryDecider, delivery_tool
+from walagent.outbox.sender import Sender
+from walagent.run import Claim, RunSpec, Step, StepKind
+from walagent.runs.awake_timeout import awake_for
+from walagent.runs.intents import announce
+from walagent.store import outbox
+from walagent.store.connections import Pool
+
+_TIMEOUT = 60.0  # seconds of one attempt to send
+_MOST_TEXT = 2000  # characters of an answer that are kept
+
+
+def delivery_kind(pool: Pool, senders: Mapping[str, Sender], public_url: str | None = None) -> Kind:
+    """Create the kind `delivery`.
+
+    Args:
+        senders: by kind of channel.
+        public_url: where the pages of links are served; None: messages have no links.
+    """
+
+    async def specify(claim: Claim) -> RunSpec:
+        async with pool.connection() as conn:
+            channel, kind = await outbox.channel_of(conn, claim.run_id)
+        limits = RunLimits(max_seconds=2 * _TIMEOUT)
+        agent = AgentSpec("", "", tools=(delivery_tool(kind),), limits=limits)
+        return RunSpec(claim, agent, Authority(""), source=channel)
+
+    return Kind(DeliveryDecider(), _Courier(pool, senders, public_url), specify)
+
+
+class _Courier:
+    """Implements `Actor`."""
+
+    def __init__(self, pool: Pool, senders: Mapping[str, Sender], public_url: str | None) -> None:
+        self._pool = pool
+        self._senders = senders
+        self._public_url = public_url
+
+    async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
+        """Send the message.
+
+        Raises:
+            DeliveryDelayedError: the run is retried.
+        """
+        tool = call.tool
+        key = await announce(self._pool, run.claim, log.seq, call.call, again=call.again)
+        if not call.again:
+            content: dict[str, Json] = {"call_id": call.call.id, "name": tool.name}
+            log.append(Step(log.seq, StepKind.INTENT, {**content, "idempotency_key": key}))
+        try:
+            async with awake_for(_TIMEOUT):
+                text, failed = await self._send(run, tool.target), False
+        except DeliveryRefusedError as error:
+            text, failed = str(error), True
+        except DeliveryDelayedError as error:
+            await log.record(StepKind.ERROR, {"call_id": call.call.id, "reason": str(error)})
+            raise
+        except (OutcomeUnknownError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {_TIMEOUT:g} s"
+            if tool.effect is Effect.UNSAFE:
+                return
+            await log.record(StepKind.ERROR, {"call_id": call.call.id, "reason": reason})
+            raise DeliveryDelayedError(reason) from error
+        result = result_to_json(call.call, text[:_MOST_TEXT], is_error=failed)
+        await log.record(StepKind.RESULT, result)
+
+    async def _send(self, run: RunSpec, kind: str) -> str:
+        async with self._pool.connection() as conn:
+            delivery = await outbox.load_delivery(conn, run.run_id)
+        if (sender := self._senders.get(kind)) is None:
+            raise DeliveryRefusedError(f"this worker sends no messages of kind {kind} (outbox)")
+        base, token = self._public_url, delivery.token
+        link = f"{base.rstrip('/')}/approvals/{token}" if base and token else None
+        return await sender.send(delivery, link)

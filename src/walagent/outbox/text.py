@@ -1,0 +1,42 @@
+"""The words of a message.  Pure."""
+
+from collections.abc import Iterator, Mapping
+
+import orjson
+
+from walagent.message import Json
+from walagent.store.outbox import Delivery
+
+_MOST = 20_000  # characters of a text
+_MOST_VALUE = 4_000  # characters of one value
+
+
+def text_of(delivery: Delivery, link: str | None) -> str:
+    """Return the text for people: that of the message, otherwise a line for each of its fields."""
+    given = delivery.body.get("text")
+    text = given if isinstance(given, str) else "\n".join(_lines(delivery.body))
+    decide = f"\n\nDecide here, until the approval expires:\n{link}" if link else ""
+    return text[:_MOST] + decide
+
+
+def payload_of(delivery: Delivery, link: str | None) -> bytes:
+    """Return the body of a webhook: the same bytes in each attempt."""
+    return orjson.dumps(
+        {
+            "id": delivery.id,
+            "type": delivery.event,
+            "timestamp": delivery.created_at.isoformat(),
+            "tenant": delivery.tenant,
+            "subject": delivery.subject,
+            "data": dict(delivery.body),
+            **({"link": link} if link else {}),
+        },
+        option=orjson.OPT_SORT_KEYS,
+    )
+
+
+def _lines(body: Mapping[str, Json]) -> Iterator[str]:
+    for name, value in body.items():
+        if value is not None:
+            shown = value if isinstance(value, str) else orjson.dumps(value).decode()
+            yield f"{name}: {shown[:_MOST_VALUE]}"
