@@ -11,10 +11,15 @@ from walagent.config.environment import Environment
 
 def http_tools(config: Config, environment: Environment) -> HttpTools:
     """Allow the hosts of the file's tools, each with their secrets, and those of `http_hosts`."""
+    return HttpTools(host_rules(config), environment.find)
+
+
+def host_rules(config: Config) -> dict[str, HostRules]:
+    """Return what requests to each host can carry."""
     rules: dict[str, HostRules] = {}
     for host, each in _rules(config):
         rules[host] = rules.get(host, HostRules()) | each
-    return HttpTools(rules, environment.find)
+    return rules
 
 
 def _rules(config: Config) -> Iterator[tuple[str, HostRules]]:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from walagent.agent.model import Model
+from walagent.app.outbox import Outgoing
 from walagent.matching.document import SizeLimits
 from walagent.moves import End, Kind
+from walagent.outbox.kind import delivery_kind
 from walagent.run import RunSpec
 from walagent.runs.agent_kind import agent_kind
 from walagent.runs.embedding_kind import embedding_kind
@@ -25,6 +27,7 @@ class Parts:
         secret: agent_internal.secret, which signs origin markers and derives markers of data.
         limits: limits of the change that a run stores.
         tools_dsn: returns the connection string for code of others, if it is set.
+        outgoing: what deliveries need.
     """
 
     pool: Pool
@@ -33,6 +36,7 @@ class Parts:
     secret: bytes
     limits: SizeLimits
     tools_dsn: Callable[[], str]
+    outgoing: Outgoing
 
 
 def _agent(parts: Parts) -> Kind:
@@ -50,10 +54,15 @@ def _embedding(parts: Parts) -> Kind:
     return embedding_kind(parts.pool, parts.toolbox.services.embedder)
 
 
+def _delivery(parts: Parts) -> Kind:
+    return delivery_kind(parts.pool, parts.outgoing.senders, parts.outgoing.public_url)
+
+
 _KINDS: Mapping[str, Callable[[Parts], Kind]] = {
     "agent": _agent,
     "turn": lambda parts: turn_kind(parts.pool, parts.toolbox, parts.secret),
     "embedding": _embedding,
+    "delivery": _delivery,
 }
 
 

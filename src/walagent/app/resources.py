@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from walagent.agent.model import Model
 from walagent.app.kinds import Parts, kinds_of
+from walagent.app.outbox import NOTHING_GOES_OUT, Outgoing
 from walagent.matching.document import SIZE_LIMITS, SizeLimits
 from walagent.runs.models import Models
 from walagent.runs.resources import Resources
@@ -19,6 +20,7 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
     limits: SizeLimits = SIZE_LIMITS,
     *,
     tools_dsn: Callable[[], str] = lambda: "",
+    outgoing: Outgoing = NOTHING_GOES_OUT,
 ) -> Resources:
     """Compose the resources that a worker needs to execute runs.
 
@@ -27,9 +29,10 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
         secret: agent_internal.secret, which signs origin markers.
         limits: limits of the change that a run stores.
         tools_dsn: returns the connection string for code of others, if it is set.
+        outgoing: what deliveries need.
     """
     model_of = models.get if isinstance(models, Models) else models
-    kinds = kinds_of(Parts(pool, toolbox, model_of, secret, limits, tools_dsn))
+    kinds = kinds_of(Parts(pool, toolbox, model_of, secret, limits, tools_dsn, outgoing))
     if isinstance(models, Models):
         return Resources(pool, model_of, kinds, models.tight, models.prepare)
     return Resources(pool, model_of, kinds)

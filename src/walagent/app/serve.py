@@ -17,7 +17,9 @@ from walagent import faults, metrics
 from walagent.agent.models import make_model
 from walagent.agent.models.limits import LimitSettings, ModelLimits
 from walagent.agent.tools.python import PythonTool, find_tools
+from walagent.app.audit_heads import log_heads
 from walagent.app.http_tools import http_tools
+from walagent.app.outbox import outgoing, slack_app
 from walagent.app.resources import agent_resources
 from walagent.app.startup import once_reached
 from walagent.app.systemd import Systemd, Watchdog
@@ -32,6 +34,7 @@ from walagent.guard.query import ReadLimits
 from walagent.log import log
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
+from walagent.outbox.slack import Press, SocketMode
 from walagent.runs.models import Models
 from walagent.runs.query_tool import LIMITS
 from walagent.runs.toolbox import Toolbox
@@ -39,6 +42,7 @@ from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store import attachments, tools
 from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
+from walagent.store.outbox import decide_from_slack
 from walagent.store.process_name import process_name
 from walagent.store.tool_connections import open_tool_connections
 
@@ -103,7 +107,13 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
             calls, found, _reading(config), servers=clients, http=http, services=services
         )
         resources = agent_resources(
-            pool, toolbox, models, key, _size_limits(config), tools_dsn=logins.tools_dsn
+            pool,
+            toolbox,
+            models,
+            key,
+            _size_limits(config),
+            tools_dsn=logins.tools_dsn,
+            outgoing=outgoing(config, Environment.of_process()),
         )
         settings = WorkerSettings(
             name,
@@ -210,6 +220,8 @@ class _Daemon:
                     ("watchdog", Watchdog(self.systemd, self._turning, self.health).run()),
                     ("reload", self._reloads(signals)),
                     ("registry", self._follow_registry()),
+                    ("audit", log_heads(self.logins.dsn, self.config.audit.head_every)),
+                    ("slack", self._slack() if slack_app(self.config).app_token else None),
                     ("sync", self.sync.engine.run() if self.sync else None),
                     ("mcp", self._register_mcp(self.clients) if self.clients else None),
                 )
@@ -243,17 +255,31 @@ class _Daemon:
         return reader and now - self.worker.turned_at < 3 * workers.lease + workers.poll + 30
 
     async def _http(self) -> None:
-        from walagent.http.routes import build_app  # noqa: PLC0415 - it is optional
+        from walagent.http.links import Links  # noqa: PLC0415 - it is optional
+        from walagent.http.routes import build_app  # noqa: PLC0415
         from walagent.http.server import serve_http  # noqa: PLC0415
 
         http = self.config.http
+        mounted = {} if self.sync is None else {"/v1": self.sync.app}
+        if http.public_url is not None:
+            links = Links(self.logins.dsn, http.public_url)
+            mounted |= {links.path: links.app}
         app = build_app(
-            self.health,
-            metrics.registry,
-            max_progress_age=http.ready_after,
-            mounted={} if self.sync is None else {"/v1": self.sync.app},
+            self.health, metrics.registry, max_progress_age=http.ready_after, mounted=mounted
         )
         await serve_http(app, http.host, http.port)
+
+    async def _slack(self) -> None:
+        """Receive pressed buttons; if the database is unavailable, a person presses again."""
+
+        async def decide(press: Press) -> str | None:
+            with translating():
+                async with await connect(self.logins.dsn(), application="walagent slack") as conn:
+                    return await decide_from_slack(
+                        conn, press.user, press.approval, press.digest, approve=press.approve
+                    )
+
+        await SocketMode(slack_app(self.config), Environment.of_process().find, decide).run()
 
     async def _keep_working(self) -> None:
         """Run the worker; after the database was lost, again with backoff."""

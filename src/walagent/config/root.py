@@ -15,6 +15,7 @@ from walagent.config.entries import (
 )
 from walagent.config.sections import (
     AskSettings,
+    Audit,
     Changes,
     Database,
     Embedded,
@@ -23,6 +24,7 @@ from walagent.config.sections import (
     HttpToolEntry,
     LogSettings,
     McpServerEntry,
+    Outbox,
     Replication,
     Retention,
     Retrieval,
@@ -43,6 +45,8 @@ class Config(Part):
     retention: Retention = Retention()
     http: Http = Http()
     sync: Sync = Sync()
+    outbox: Outbox = Outbox()
+    audit: Audit = Audit()
     log: LogSettings = LogSettings()
     embedded: Embedded = Embedded()
     tools: ToolSettings = ToolSettings()

@@ -185,6 +185,9 @@ class Http(Part):
     """The address to listen on."""
     port: int = Field(default=8642, ge=0, le=65_535)
     """0 selects any free port."""
+    public_url: str | None = Field(default=None, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$")
+    """The address at which people reach this server; messages about approvals then have links to
+    it.  Default: no links."""
     ready_after: Seconds = 30.0
     """Time without a message from the server after which the daemon is not ready."""
 
@@ -227,6 +230,51 @@ class Sync(Part):
         if self.open and self.secret is None:
             raise ValueError("sync.secret is required with sync.open: the name of a variable")
         return self
+
+
+class Smtp(Part):
+    """The server that accepts e-mail."""
+
+    host: Name
+    """Its name."""
+    port: int = Field(default=587, ge=1, le=65_535)
+    """Its port."""
+    sender: Name
+    """The address that messages are from."""
+    security: Literal["starttls", "tls", "none"] = "starttls"
+    """`starttls`, `tls` from the start, or `none`."""
+    user: str | None = None
+    """The user.  Default: no login."""
+    password: CredentialName | None = None
+    """The name of the variable or credential with the password; never the password."""
+
+
+class Slack(Part):
+    """The app in Slack that sends messages."""
+
+    bot_token: CredentialName | None = None
+    """The name of the variable or credential with the bot token."""
+    app_token: CredentialName | None = None
+    """The name of the variable or credential with the app token, for Socket Mode: messages about
+    approvals then have buttons that decide."""
+    base_url: str = Field(default="https://slack.com/api/", pattern="^https?://")
+    """The endpoint of the Web API."""
+
+
+class Outbox(Part):
+    """How messages leave; webhooks need only a host of `tools.http_hosts`."""
+
+    smtp: Smtp | None = None
+    """The server that accepts e-mail.  Default: none."""
+    slack: Slack | None = None
+    """The app in Slack.  Default: none."""
+
+
+class Audit(Part):
+    """The audit of changes and decisions."""
+
+    head_every: Seconds = 600.0
+    """Interval at which the heads of the audit are logged, if they have changed."""
 
 
 class LogSettings(Part):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from email.message import EmailMessage
 from email.utils import format_datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Literal
 
 from walagent.errors import (
@@ -52,12 +53,10 @@ class EmailSender:
         Raises:
             ConfigError: the extra `email` is not installed.
         """
-        try:
-            import aiosmtplib  # noqa: F401, PLC0415 - an extra
-        except ImportError as error:
+        if find_spec("aiosmtplib") is None:
             raise ConfigError(
                 "outbox.smtp requires aiosmtplib", hint=install_hint("walagent[email]")
-            ) from error
+            )
         self._server = server
         self._find_secret = find_secret
 

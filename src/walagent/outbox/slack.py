@@ -7,13 +7,18 @@ of the call that the message shows; who pressed it is the principal with this Sl
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
 
 from walagent.agent.tools.http import HostRules
 from walagent.agent.tools.http_request import HttpRequest
-from walagent.errors import ConfigError, DeliveryDelayedError, DeliveryRefusedError
+from walagent.errors import (
+    ConfigError,
+    DeliveryDelayedError,
+    DeliveryRefusedError,
+    WalagentError,
+)
 from walagent.extras import install_hint
 from walagent.log import log
 from walagent.message import Json
@@ -22,18 +27,26 @@ from walagent.outbox.webhook import Post
 from walagent.store.outbox import Delivery
 
 if TYPE_CHECKING:
-    from slack_sdk.socket_mode.aiohttp import SocketModeClient
     from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
     from slack_sdk.socket_mode.request import SocketModeRequest
-    from slack_sdk.web.async_client import AsyncWebClient
 
 _HOOKS: Final = "https://hooks.slack.com/"
 _MOST_TEXT: Final = 2_900  # characters of a section
 _TIMEOUT: Final = 15
 
-# Decides as the principal of a Slack user: user, approval, digest, whether to approve.  Returns why
-# it was refused.
-Decide = Callable[[str, int, str, bool], Awaitable[str | None]]
+
+@dataclass(frozen=True, slots=True)
+class Press:
+    """A pressed button: who decides which call, as the message showed it."""
+
+    user: str
+    approval: int
+    digest: str
+    approve: bool
+
+
+# Decides as the principal of the Slack user; returns why it was refused.
+Decide = Callable[[Press], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +116,7 @@ def _refused(response: Any) -> DeliveryDelayedError | DeliveryRefusedError:  # n
     return DeliveryRefusedError(f"Slack answered {reason}")
 
 
-def web_client(app: SlackApp, token: str) -> "AsyncWebClient":
+def web_client(app: SlackApp, token: str) -> Any:  # noqa: ANN401 - its methods are not typed
     """Create a client of the Web API.
 
     Raises:
@@ -135,7 +148,9 @@ def message_of(delivery: Delivery, link: str | None, *, buttons: bool) -> dict[s
         elements.append(_button("Reject", "walagent_reject", "danger", value))
     if link:
         label = {"type": "plain_text", "text": "Open"}
-        elements.append({"type": "button", "text": label, "url": link, "action_id": "walagent_open"})
+        elements.append(
+            {"type": "button", "text": label, "url": link, "action_id": "walagent_open"}
+        )
     if elements:
         blocks.append({"type": "actions", "elements": elements})
     return {"text": title, "blocks": blocks}
@@ -153,7 +168,9 @@ def _escaped(text: str) -> str:
 class SocketMode:
     """Receives pressed buttons."""
 
-    def __init__(self, app: SlackApp, find_secret: Callable[[str], str | None], decide: Decide):
+    def __init__(
+        self, app: SlackApp, find_secret: Callable[[str], str | None], decide: Decide
+    ) -> None:
         self._app = app
         self._find_secret = find_secret
         self._decide = decide
@@ -169,7 +186,7 @@ class SocketMode:
         web = web_client(self._app, bot)
         from slack_sdk.socket_mode.aiohttp import SocketModeClient  # noqa: PLC0415 - an extra
 
-        client: SocketModeClient = SocketModeClient(app_token=token, web_client=web)
+        client = SocketModeClient(app_token=token, web_client=web)
         client.socket_mode_request_listeners.append(self._received)  # pyright: ignore[reportArgumentType]
         try:
             await client.connect()
@@ -194,26 +211,38 @@ class SocketMode:
         )
 
         await client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id))
-        payload: dict[str, Any] = request.payload
+        payload = cast("dict[str, Any]", request.payload)
         if request.type != "interactive" or payload.get("type") != "block_actions":
             return
         for action in payload.get("actions") or ():
             if action.get("action_id") in {"walagent_approve", "walagent_reject"}:
                 await self._pressed(client.web_client, payload, action)
 
+    async def _refusal(self, press: Press) -> str | None:
+        try:
+            return await self._decide(press)
+        except WalagentError as error:
+            log.warning("slack.undecided", error=error)
+            return "Nothing was decided: the database is unavailable. Try again."
+
     async def _pressed(
-        self, web: "AsyncWebClient", payload: Mapping[str, Any], action: Mapping[str, Any]
+        self,
+        web: Any,  # noqa: ANN401 - its methods are not typed
+        payload: Mapping[str, Any],
+        action: Mapping[str, Any],
     ) -> None:
         user, approve = str(payload["user"]["id"]), action["action_id"] == "walagent_approve"
         approval, _, digest = str(action.get("value", "")).partition(":")
         if not approval.isdigit():
             return
-        refusal = await self._decide(user, int(approval), digest, approve)
+        refusal = await self._refusal(Press(user, int(approval), digest, approve))
         channel, ts = payload["channel"]["id"], payload["message"]["ts"]
         if refusal is not None:
             await web.chat_postEphemeral(channel=channel, user=user, text=_escaped(refusal))
             return
         done = f"{'Approved' if approve else 'Rejected'} by <@{user}>"
-        blocks = [each for each in payload["message"].get("blocks", ()) if each["type"] != "actions"]
+        blocks = [
+            each for each in payload["message"].get("blocks", ()) if each["type"] != "actions"
+        ]
         blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": done}]})
         await web.chat_update(channel=channel, ts=ts, text=done, blocks=blocks)
