@@ -42,7 +42,7 @@ class Mailbox:
         self.received += 1
         answer = self.answers.pop(0) if self.answers else "250 accepted"
         if not answer:
-            assert server.transport is not None
+            assert isinstance(server.transport, asyncio.Transport)
             server.transport.abort()
             return "421 gone"
         if answer.startswith("2"):

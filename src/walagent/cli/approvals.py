@@ -1,18 +1,24 @@
 """The commands for decisions about tool calls."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final, cast
 
 import click
 import orjson
 
+from walagent.agent.arguments import what_is_wrong
 from walagent.agent.tools.http import tool_request
 from walagent.cli.many import Finder, chosen, named
 from walagent.cli.output import json_option, say
 from walagent.cli.run_filters import run_filters
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Below, Row, Screen, column, print_rows, relation_column
+from walagent.config.base import to_seconds
+from walagent.errors import ConfigError
+from walagent.message import Json
 from walagent.run import RunState
 from walagent.store import listings, operator
 from walagent.store.listings import Connection
@@ -31,9 +37,10 @@ def _call(row: Row) -> Iterable[Below]:
 
 def _with_request(row: Row) -> Row:
     """Put the request of a tool over HTTP in the place of its definition."""
-    http, rest = row["http"], {name: value for name, value in row.items() if name != "http"}
-    given = {**row["bound"], **row["arguments"]}
-    return {**rest, "request": http and tool_request(Tool.from_json(http), given)}
+    made, given = row["definition"], {**row["bound"], **row["arguments"]}
+    if made is None or made["kind"] != "http":
+        return {**row, "request": None}
+    return {**row, "request": tool_request(Tool.from_json(made), given)}
 
 
 def _pairs(values: Mapping[str, object]) -> str:
@@ -44,6 +51,21 @@ def _quoted(value: object) -> str:
     return orjson.dumps(value).decode()
 
 
+def _arguments(
+    ctx: click.Context, param: click.Parameter, text: str | None
+) -> Mapping[str, Json] | None:
+    if text is None:
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise click.BadParameter("must be a JSON object", ctx, param)
+    return cast("Mapping[str, Json]", found)
+
+
+_RISKS: Final = ["low", "medium", "high", "critical"]
 _SCREEN: Final = Screen(
     [
         column("id"),
@@ -52,6 +74,7 @@ _SCREEN: Final = Screen(
         relation_column(),
         column("key"),
         column("tool"),
+        column("risk"),
         column("asked_at", "age"),
         column("expires_at"),
     ],
@@ -59,14 +82,80 @@ _SCREEN: Final = Screen(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class CallFilter:
+    """Which pending calls are meant; None: any."""
+
+    agent: str | None = None
+    tool: str | None = None
+    risk: str | None = None
+    older: float | None = None  # seconds
+    all: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was given."""
+        return self == CallFilter()
+
+    def accepts(self, row: Row) -> bool:
+        """Whether a pending call is meant."""
+        wanted = {"agent": self.agent, "tool": self.tool, "risk": self.risk}
+        age = (datetime.now(UTC) - row["asked_at"]).total_seconds()
+        return all(value is None or row[name] == value for name, value in wanted.items()) and (
+            self.older is None or age >= self.older
+        )
+
+
+def call_filters(*, every: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the options; the command receives a `CallFilter` as the parameter *calls*.
+
+    Args:
+        every: add --all.
+    """
+    options = [
+        click.option("--agent", metavar="NAME", help="Only calls of this agent."),
+        click.option("--tool", metavar="NAME", help="Only calls of this tool."),
+        click.option("--risk", type=click.Choice(_RISKS), help="Only calls of tools of this risk."),
+        click.option(
+            "--older", metavar="AGE", callback=_age, help="Only calls that wait for AGE: 1h, 2d."
+        ),
+    ]
+    if every:
+        options.append(click.option("--all", "every", is_flag=True, help="All pending calls."))
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def wrapped(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - click's parameters
+            given = {name: kwargs.pop(name) for name in ("agent", "tool", "risk", "older")}
+            calls = CallFilter(**given, all=kwargs.pop("every", False))
+            command(*args, calls=calls, **kwargs)
+
+        for option in reversed(options):
+            option(wrapped)  # click adds it to the function
+        return wrapped
+
+    return decorate
+
+
+def _age(ctx: click.Context, param: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(cast("float", to_seconds(text)))
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{text!r} is not an age such as 1h or 2d", ctx, param) from None
+
+
 @click.command("approvals")
+@call_filters(every=False)
 @json_option()
 @where_options
-def approvals_(where: Where, *, as_json: bool) -> None:
-    """List pending tool calls, oldest first."""
-    rows = [_with_request(row) for row in ask(where, listings.list_approvals)]
+def approvals_(where: Where, calls: CallFilter, *, as_json: bool) -> None:
+    """List pending tool calls, the highest risk first, then the oldest."""
+    found = ask(where, listings.list_approvals)
+    rows = [_with_request(row) for row in found if calls.accepts(row)]
     columns = ["id", "run_id", "attachment", "relation", "key", "tool", "bound", "arguments"]
-    columns += ["asked_at", "expires_at", "request"]
+    columns += ["asked_at", "expires_at", "request", "agent", "risk", "requested_by", "four_eyes"]
     empty = "no pending approvals"
     print_rows(rows, columns, as_json=as_json, empty=empty, screen=_SCREEN)
 
@@ -74,14 +163,37 @@ def approvals_(where: Where, *, as_json: bool) -> None:
 @click.command("approve")
 @click.argument("approvals", metavar="[APPROVAL]...", type=int, nargs=-1)
 @run_filters(states=())
+@call_filters()
+@click.option(
+    "--arguments",
+    "edited",
+    metavar="JSON",
+    callback=_arguments,
+    help="Approve one call with these arguments instead; the model is shown them.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
-def approve_(where: Where, approvals: Sequence[int], filters: RunFilter, *, yes: bool) -> None:
+def approve_(  # noqa: PLR0913 - an option each
+    where: Where,
+    approvals: Sequence[int],
+    filters: RunFilter,
+    calls: CallFilter,
+    edited: Mapping[str, Json] | None,
+    *,
+    yes: bool,
+) -> None:
     """Approve pending tool calls, by the IDs that walagent approvals lists.
 
-    Without APPROVAL, the options select the runs whose calls are approved.
+    Without APPROVAL, the options select the calls that are approved.
     """
-    ids = chosen(where, approvals, filters, _pending(filters), yes=yes)
+    if edited is not None:
+        if len(approvals) != 1:
+            raise ConfigError("--arguments requires one APPROVAL", hint="Give its ID.")
+        ask(where, lambda conn: _approve_edited(conn, approvals[0], edited))
+        say(f"approved call {approvals[0]} with edited arguments")
+        return
+    found = _pending(filters, calls)
+    ids = chosen(where, approvals, filters, found, yes=yes, more=not calls.is_empty)
     if not ids:
         say("no matching approvals")
         return
@@ -92,17 +204,25 @@ def approve_(where: Where, approvals: Sequence[int], filters: RunFilter, *, yes:
 @click.command("reject")
 @click.argument("approvals", metavar="[APPROVAL]...", type=int, nargs=-1)
 @run_filters(states=())
+@call_filters()
 @click.option("--reason", help="Sent to the model.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @where_options
-def reject_(
-    where: Where, approvals: Sequence[int], filters: RunFilter, reason: str | None, *, yes: bool
+def reject_(  # noqa: PLR0913 - an option each
+    where: Where,
+    approvals: Sequence[int],
+    filters: RunFilter,
+    calls: CallFilter,
+    reason: str | None,
+    *,
+    yes: bool,
 ) -> None:
     """Reject pending tool calls; the runs continue with this result.
 
-    Without APPROVAL, the options select the runs whose calls are rejected.
+    Without APPROVAL, the options select the calls that are rejected.
     """
-    ids = chosen(where, approvals, filters, _pending(filters), yes=yes)
+    found = _pending(filters, calls)
+    ids = chosen(where, approvals, filters, found, yes=yes, more=not calls.is_empty)
     if not ids:
         say("no matching approvals")
         return
@@ -110,16 +230,29 @@ def reject_(
     say(f"rejected {named(ids, 'call')}")
 
 
-def _pending(filters: RunFilter) -> Finder:
-    """Select the calls that wait in the runs of a filter."""
+def _pending(filters: RunFilter, calls: CallFilter) -> Finder:
+    """Select the calls of a filter that wait in the runs of another."""
 
     async def find(conn: Connection) -> Sequence[int]:
         waiting = replace(filters, states=(RunState.WAITING_APPROVAL,))
         runs = {row["id"] for row in await listings.list_runs(conn, waiting)}
         pending = await listings.list_approvals(conn)
-        return [row["id"] for row in pending if row["run_id"] in runs]
+        return [row["id"] for row in pending if row["run_id"] in runs and calls.accepts(row)]
 
     return find
+
+
+async def _approve_edited(conn: Connection, approval: int, edited: Mapping[str, Json]) -> None:
+    """Check edited arguments against the schema of the tool, then approve them.
+
+    Raises:
+        ConfigError: the schema refuses them.
+    """
+    pending = {row["id"]: row["definition"] for row in await listings.list_approvals(conn)}
+    made = pending.get(approval)
+    if made is not None and (reason := what_is_wrong(Tool.from_json(made), edited)):
+        raise ConfigError(reason, hint="Arguments that come from the row cannot be edited.")
+    await operator.approve_edited(conn, approval, edited)
 
 
 @click.command("answer")

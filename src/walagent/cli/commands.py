@@ -55,7 +55,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("talk", "walagent.cli.talk", "Take part in a thread from a terminal."),
     ),
     "Approvals": (
-        Command("approvals", "walagent.cli.approvals", "List pending tool calls, oldest first."),
+        Command("approvals", "walagent.cli.approvals", "List pending tool calls."),
         Command("approve", "walagent.cli.approvals", "Approve pending tool calls."),
         Command("reject", "walagent.cli.approvals", "Reject pending tool calls."),
         Command("answer", "walagent.cli.approvals", "Answer the question of an agent."),
@@ -90,6 +90,8 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("token", "walagent.cli.token", "Create, list and revoke tokens."),
     ),
     "More": (
+        Command("audit", "walagent.cli.audit", "List the audit, or verify that it is unchanged."),
+        Command("outbox", "walagent.cli.outbox", "List, retry and cancel messages to the outside."),
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),
         Command("dsn", "walagent.cli.embedded", "Print the embedded server's connection string."),
         Command("uninstall", "walagent.cli.uninstall", "Remove walagent from the database."),

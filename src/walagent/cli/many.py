@@ -15,15 +15,24 @@ _NAMED = 5
 Finder = Callable[[Connection], Awaitable[Sequence[int]]]
 
 
-def chosen(
-    where: Where, ids: Sequence[int], filters: RunFilter, find: Finder, *, yes: bool
+def chosen(  # noqa: PLR0913 - what can select
+    where: Where,
+    ids: Sequence[int],
+    filters: RunFilter,
+    find: Finder,
+    *,
+    yes: bool,
+    more: bool = False,
 ) -> Sequence[int]:
     """Return the IDs that were given, or those that *find* selects and a person confirms.
+
+    Args:
+        more: whether other options than *filters* select.
 
     Raises:
         ConfigError: nothing is selected, or both ways are used.
     """
-    if bool(ids) != filters.is_empty:
+    if bool(ids) != (filters.is_empty and not more):
         raise ConfigError(
             "no choice what to change", hint="Give IDs, or options such as --attachment, not both."
         )

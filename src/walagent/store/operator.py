@@ -3,11 +3,13 @@
 Each calls a function of the schema, which checks privileges; the caller translates its errors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
 
+import orjson
 from psycopg import AsyncConnection
 
+from walagent.message import Json
 from walagent.store import attachments
 
 Connection = AsyncConnection[Any]
@@ -80,6 +82,16 @@ async def cancel(conn: Connection, run_ids: Sequence[int], reason: str | None) -
 async def approve(conn: Connection, approval_ids: Sequence[int]) -> None:
     """Approve tool calls: all, or none if one cannot be approved."""
     await _call(conn, "select agent.approve_calls(ids => %(ids)s)", ids=list(approval_ids))
+
+
+async def approve_edited(conn: Connection, approval_id: int, arguments: Mapping[str, Json]) -> None:
+    """Approve a tool call with other arguments."""
+    await _call(
+        conn,
+        "select agent.approve(id => %(id)s, arguments => %(arguments)s::jsonb)",
+        id=approval_id,
+        arguments=orjson.dumps(dict(arguments)).decode(),
+    )
 
 
 async def reject(conn: Connection, approval_ids: Sequence[int], reason: str | None) -> None:

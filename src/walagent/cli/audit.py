@@ -1,0 +1,95 @@
+"""`walagent audit`: who changed, decided or was refused what."""
+
+import re
+import sys
+from typing import Final
+
+import click
+
+from walagent.cli.exit_codes import FAILED
+from walagent.cli.output import json_option
+from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import Screen, column, print_rows
+from walagent.store import audit
+from walagent.store.audit import Head
+
+_COLUMNS: Final = ["tenant", "number", "at", "principal", "login", "action", "object", "detail"]
+_SCREEN: Final = Screen(
+    [
+        column("number"),
+        column("tenant"),
+        column("at", "age"),
+        column("principal"),
+        column("action"),
+        column("object"),
+    ]
+)
+_VERIFIED: Final = ["tenant", "rows", "head", "bad_row", "reason"]
+_HEAD: Final = re.compile(r"(\d{1,18}):([0-9a-f]{64})")
+
+
+def _head(ctx: click.Context, param: click.Parameter, text: str | None) -> Head | None:
+    if text is None:
+        return None
+    if (found := _HEAD.fullmatch(text)) is None:
+        raise click.BadParameter(f"{text!r} is not NUMBER:DIGEST, with 64 hex digits", ctx, param)
+    return Head("", int(found[1]), found[2])
+
+
+@click.group("audit")
+def audit_() -> None:
+    """List the audit, or verify that no row was changed.
+
+    \b
+      list    rows, the newest first
+      verify  name the first row that is not as it was written
+    """  # noqa: D301 - click's mark for lines that are not wrapped
+
+
+@audit_.command("list")
+@click.option("--tenant", help="Only of this tenant.")
+@click.option("--action", help="Only this: a noun such as approval, or noun.verb.")
+@click.option("--principal", help="Only what this principal did.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@json_option()
+@where_options
+def list_(  # noqa: PLR0913 - an option each
+    where: Where,
+    tenant: str | None,
+    action: str | None,
+    principal: str | None,
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    """List rows, the newest first."""
+    rows = ask(
+        where,
+        lambda conn: audit.list_audit(
+            conn, tenant=tenant, action=action, principal=principal, limit=limit
+        ),
+    )
+    print_rows(rows, _COLUMNS, as_json=as_json, empty="the audit is empty", screen=_SCREEN)
+
+
+@audit_.command("verify")
+@click.option("--tenant", help="Only of this tenant.  [default: all; with --head: default]")
+@click.option(
+    "--head",
+    metavar="NUMBER:DIGEST",
+    callback=_head,
+    help="A row that the log has named: the chain must still contain it.",
+)
+@json_option()
+@where_options
+def verify_(where: Where, tenant: str | None, head: Head | None, *, as_json: bool) -> None:
+    """Name the first row of each tenant that was changed, removed, inserted or moved.
+
+    The exit code is 1 if there is one.
+    """
+    chosen = tenant or ("default" if head else None)
+    found = ask(where, lambda conn: audit.verify_audit(conn, tenant=chosen, head=head))
+    rows = [{name: getattr(each, name) for name in _VERIFIED} for each in found]
+    print_rows(rows, _VERIFIED, as_json=as_json, empty="the audit is empty")
+    if any(each.bad_row is not None for each in found) or (head is not None and not found):
+        sys.exit(FAILED)

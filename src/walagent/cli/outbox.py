@@ -1,0 +1,116 @@
+"""`walagent outbox`: messages to the outside and their deliveries."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import click
+
+from walagent.cli.output import json_option, print_json, say
+from walagent.cli.session import Where, ask, where_options
+from walagent.cli.table import Below, Row, Screen, column, print_rows, state_column
+from walagent.errors import ConfigError
+from walagent.run import RunState
+from walagent.store import operator, outbox
+from walagent.store.outbox import Connection
+
+_COLUMNS: Final = ["id", "channel", "kind", "event", "subject", "run_id", "state", "attempt"]
+_MORE: Final = ["next_attempt_at", "error", "result", "cause_run", "created_by", "created_at"]
+
+
+def _error(row: Row) -> Iterable[Below]:
+    if row["error"]:
+        yield Below(row["error"], "red")
+
+
+_SCREEN: Final = Screen(
+    [
+        column("id", least=36),
+        column("channel"),
+        column("event"),
+        state_column(),
+        column("attempt"),
+        column("run_id", "run"),
+        column("created_at", "age"),
+    ],
+    _error,
+)
+
+
+@click.group("outbox")
+def outbox_() -> None:
+    """List, retry and cancel messages to the outside.
+
+    \b
+      list    messages, the newest first
+      show    one message with its delivery
+      retry   deliver failed, dead or cancelled messages again
+      cancel  do not deliver messages
+    """  # noqa: D301 - click's mark for lines that are not wrapped
+
+
+@outbox_.command("list")
+@click.option("--channel", help="Only those of this channel.")
+@click.option("--state", type=click.Choice([each.value for each in RunState]), help="Only in it.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@json_option()
+@where_options
+def list_(
+    where: Where, channel: str | None, state: str | None, limit: int, *, as_json: bool
+) -> None:
+    """List messages, the newest first."""
+    rows = ask(
+        where,
+        lambda conn: outbox.list_deliveries(conn, channel=channel, state=state, limit=limit),
+    )
+    columns = [*_COLUMNS, *_MORE, "finished_at"]
+    print_rows(rows, columns, as_json=as_json, empty="no messages", screen=_SCREEN)
+
+
+@outbox_.command("show")
+@click.argument("delivery")
+@json_option()
+@where_options
+def show_(where: Where, delivery: str, *, as_json: bool) -> None:
+    """Show one message with its delivery; walagent show RUN has the attempts."""
+    found = ask(where, lambda conn: outbox.show_delivery(conn, delivery))
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        if value is not None:
+            click.echo(f"{name}: {value}")
+
+
+@outbox_.command("retry")
+@click.argument("deliveries", metavar="DELIVERY...", nargs=-1, required=True)
+@where_options
+def retry_(where: Where, deliveries: Sequence[str]) -> None:
+    """Deliver failed, dead or cancelled messages again: all, or none if one cannot be."""
+
+    async def retried(conn: Connection) -> None:
+        await operator.retry(conn, await _runs(conn, deliveries))
+
+    ask(where, retried)
+    say(f"retried {', '.join(deliveries)}")
+
+
+@outbox_.command("cancel")
+@click.argument("deliveries", metavar="DELIVERY...", nargs=-1, required=True)
+@click.option("--reason", help="Stored with the run.")
+@where_options
+def cancel_(where: Where, deliveries: Sequence[str], reason: str | None) -> None:
+    """Do not deliver messages: all, or none if one is delivered."""
+
+    async def cancelled(conn: Connection) -> None:
+        await operator.cancel(conn, await _runs(conn, deliveries), reason)
+
+    ask(where, cancelled)
+    say(f"cancelled {', '.join(deliveries)}")
+
+
+async def _runs(conn: Connection, deliveries: Sequence[str]) -> list[int]:
+    found = [await outbox.show_delivery(conn, each) for each in deliveries]
+    for each in found:
+        if each["run_id"] is None:
+            raise ConfigError(f'message "{each["id"]}" has no run')
+    return [each["run_id"] for each in found]
