@@ -32,6 +32,7 @@ from walagent.config import (
     PersonaEntry,
     Search,
 )
+from walagent.config.sections import Slack, Smtp
 from walagent.errors import WalagentError
 from walagent.faults import POINTS
 
@@ -61,6 +62,8 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "attachments": (Attach, AttachmentEntry),
     "budgets": (BudgetEntry,),
     "ask.search": (Search,),
+    "outbox.slack": (Slack,),
+    "outbox.smtp": (Smtp,),
     "http_tools": (HttpToolEntry,),
     "tools.http_hosts": (HttpHostEntry,),
     "mcp_servers": (McpServerEntry,),
