@@ -127,11 +127,10 @@ begin
     insert into agent.approval (run_id, call_id, tool, arguments, digest, run_as, expires_at, agent, risk, requested_by, four_eyes)
     values (_run.id, _call_id, _tool, _arguments, agent_internal.call_digest(_run.id, _call_id, _tool, _arguments), _run_as,
             agent_internal.now() + _ttl, _agent,
-            coalesce(agent_internal.tool_of_run(_run, _tool) ->> 'risk', (select t.risk from agent.tool t where t.name = _tool)),
+            coalesce(agent_internal.tool_of_run(_run, _tool) ->> 'risk', (agent_internal.tool_of(_run.tenant, _tool)).risk),
             agent_internal.requesters_of(_run),
-            coalesce((select bool_or(g.four_eyes) from agent.agent g
-                       where g.name = _agent and agent_internal.tenant_of(g) = coalesce(to_jsonb(_run) ->> 'tenant', agent_internal.tenant_of(g))),
-                     agent_internal.tenant_setting('four_eyes', to_jsonb(_run) ->> 'tenant')::boolean, false))
+            coalesce((select g.four_eyes from agent.agent g where g.tenant = _run.tenant and g.name = _agent),
+                     agent_internal.tenant_setting('four_eyes', _run.tenant)::boolean, false))
     returning * into _new;
     return _new;
 end;
