@@ -8,10 +8,10 @@ from walagent.errors import DeliveryDelayedError, DeliveryRefusedError, OutcomeU
 from walagent.message import Json
 from walagent.moves import Call, Effect, Kind, RunLog
 from walagent.outbox.decider import DeliveryDecider, delivery_tool
+from walagent.outbox.intents import announce
 from walagent.outbox.sender import Sender
 from walagent.run import Claim, RunSpec, Step, StepKind
 from walagent.runs.awake_timeout import awake_for
-from walagent.runs.intents import announce
 from walagent.store import outbox
 from walagent.store.connections import Pool
 

@@ -9,7 +9,8 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row, dict_row
 
 from walagent.errors import ConfigError
-from walagent.message import Json
+from walagent.message import Json, ToolCall
+from walagent.run import Claim
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -91,6 +92,32 @@ async def load_delivery(conn: Connection, run_id: int) -> Delivery:
     if found is None:
         raise ConfigError(f"the message of run {run_id} was removed")
     return found
+
+
+async def begin_call(
+    conn: Connection, claim: Claim, seq: int, call: ToolCall, *, again: bool
+) -> str:
+    """Record the intent of an attempt; return the idempotency key of the delivery.
+
+    Args:
+        again: the intent is recorded already.
+
+    Raises: as `runs.record_step`.
+    """
+    cursor = await conn.execute(
+        "select agent_internal.begin_call(_run => %(run)s, _lease => %(lease)s, _seq => %(seq)s,"
+        " _call_id => %(call)s, _name => %(name)s, _again => %(again)s)",
+        {
+            "run": claim.run_id,
+            "lease": claim.lease,
+            "seq": seq,
+            "call": call.id,
+            "name": call.name,
+            "again": again,
+        },
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else ""
 
 
 async def list_deliveries(

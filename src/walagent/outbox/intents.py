@@ -5,7 +5,7 @@ import time
 from walagent import faults
 from walagent.message import ToolCall
 from walagent.run import Claim
-from walagent.store import runs
+from walagent.store import outbox
 from walagent.store.connections import Pool
 
 _STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
@@ -23,7 +23,7 @@ async def announce(pool: Pool, claim: Claim, seq: int, call: ToolCall, *, again:
     while True:
         async with pool.connection() as conn:
             sent = _clock()
-            key = await runs.begin_call(conn, claim, seq, call, again=again)
+            key = await outbox.begin_call(conn, claim, seq, call, again=again)
         faults.hit("tool.started")
         if _clock() - sent < _STALE:
             return key
