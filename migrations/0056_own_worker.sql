@@ -385,7 +385,8 @@ begin
             _worker, agent_internal.now())
     returning * into _turn;
     _refused := agent_internal.admit_turn(_turn.id, jsonb_build_object('turn', jsonb_build_object(
-        'context', '', 'instructions', '[]'::jsonb, 'upto', _where.last_number, 'worker', _turn.worker)));
+        'context', '', 'instructions', '[]'::jsonb, 'upto', _where.last_number, 'worker', _turn.worker,
+        'seen', (select m.seen from agent.member m where m.tenant = _tenant and m.thread_id = _where.id and m.principal = _at.agent))));
     if _refused is not null then
         raise exception 'no turn can start: %', case _refused when 'paused' then 'the thread is paused' else _refused end using errcode = 'WA027';
     end if;
@@ -531,8 +532,7 @@ create function agent_internal.refuse_own_call(_turn agent.run, _call_id text, _
 as $$
 begin
     perform agent_internal.insert_step(_turn.id, null, 'result', case
-        when _denied then jsonb_build_object('call_id', _call_id, 'name', _tool, 'is_error', true, 'denied', _reason,
-                                             'content', format('this call is not allowed: %s', _reason))
+        when _denied then agent_internal.refused_call(_call_id, _tool, _reason)
         else jsonb_build_object('call_id', _call_id, 'name', _tool, 'is_error', true, 'content', _reason) end);
     return jsonb_build_object('status', 'denied', 'call_id', _call_id, 'reason', _reason);
 end;
@@ -649,20 +649,6 @@ begin
 end;
 $$;
 
-create function agent_internal.check_own_call(_run bigint, _call_id text, _tool text, _arguments jsonb)
-    returns jsonb
-    language plpgsql
-    security definer
-    set search_path = pg_catalog, pg_temp
-as $$
-begin
-    if to_regprocedure('agent_internal.check_call(bigint, text, text, jsonb)') is null then
-        return '{"action": "allow"}';
-    end if;
-    return agent_internal.check_call(_run, _call_id, _tool, _arguments);
-end;
-$$;
-
 -- Make a call of a tool, or continue with one that was made.
 --
 -- Call it alone in its transaction: after a SQL tool, the transaction can write nothing more.
@@ -759,10 +745,10 @@ begin
     if _wrong is not null then
         return agent_internal.refuse_own_call(_turn, _call.call_id, _call.tool, _wrong, false);
     elsif not _call.begun then
-        _verdict := agent_internal.check_own_call(_turn.id, _call.call_id, _call.tool, _given);
+        _verdict := agent_internal.check_call(_turn.id, _call.call_id, _call.tool, _given);
         if _verdict ->> 'action' = 'transform' then
             _given := _verdict -> 'arguments';
-            _verdict := agent_internal.check_own_call(_turn.id, _call.call_id, _call.tool, _given);
+            _verdict := agent_internal.check_call(_turn.id, _call.call_id, _call.tool, _given);
         end if;
         if _verdict ->> 'action' = 'deny' then
             return agent_internal.refuse_own_call(_turn, _call.call_id, _call.tool, _verdict ->> 'reason');
@@ -824,7 +810,8 @@ as $$
 declare
     _turn   agent.run := agent_internal.take_turn(record_tool_result.turn);
     _before text;
-    _call   record;
+    _call    record;
+    _content jsonb;
 begin
     if agent_internal.is_final(_turn.state) then
         raise exception 'turn % has ended: %', _turn.id, _turn.state using errcode = 'WA027', detail = coalesce(_turn.error ->> 'reason', '');
@@ -836,9 +823,13 @@ begin
         perform agent_internal.no_such_call(_turn, record_tool_result.tool);
     end if;
     _before := agent_internal.act_as_agent(_turn.tenant, _turn.principal);
-    perform agent_internal.insert_step(_turn.id, null, 'result', jsonb_build_object(
+    _content := jsonb_build_object(
         'call_id', _call.call_id, 'name', _call.tool, 'is_error', coalesce(is_error, false), 'content', left(case jsonb_typeof(result)
-            when 'string' then result #>> '{}' else coalesce(result::text, 'done') end, 65536)));
+            when 'string' then result #>> '{}' else coalesce(result::text, 'done') end, 65536));
+    -- As policies leave it.
+    _content := agent_internal.checked_error(
+        agent_internal.check_call(_turn.id, _call.call_id, _call.tool, _call.arguments), _content);
+    perform agent_internal.insert_step(_turn.id, null, 'result', _content);
     perform agent_internal.act_again(_before);
     return agent_internal.turn_status(_turn);
 end;
@@ -899,7 +890,7 @@ revoke all on function agent.attach_worker(text, name, name, text[], interval, t
     agent_internal.wrong_arguments(jsonb, jsonb), agent_internal.tool_statement(jsonb, jsonb),
     agent_internal.call_in_place(agent.run, jsonb, jsonb, text, jsonb), agent_internal.call_builtin(agent.run, jsonb, text, jsonb),
     agent.process_tool_call(bigint, text, jsonb, text, jsonb),
-    agent_internal.park_for_approval(agent.run, jsonb, text, text, jsonb), agent_internal.check_own_call(bigint, text, text, jsonb),
+    agent_internal.park_for_approval(agent.run, jsonb, text, text, jsonb),
     agent.record_tool_result(bigint, text, jsonb, boolean, text), agent.finish_turn(bigint, text, jsonb) from public;
 select agent_internal.permit('developer', 'execute on function agent.attach_worker(text, name, name, text[], interval, text)');
 select agent_internal.permit('member',

@@ -94,6 +94,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("outbox", "walagent.cli.outbox", "List, retry and cancel messages to the outside."),
         Command("psql", "walagent.cli.embedded", "Open psql on the database."),
         Command("dsn", "walagent.cli.embedded", "Print the embedded server's connection string."),
+        Command("compat", "walagent.cli.compat", "Let programs for other systems use walagent."),
         Command("uninstall", "walagent.cli.uninstall", "Remove walagent from the database."),
         Command("schema", "walagent.cli.schema", "Print the JSON Schema of agents.yaml."),
         Command("completion", "walagent.cli.schema", "Print a shell completion script."),

@@ -4,6 +4,8 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import refused, role, rows, run_all, session, value
 from tests.integration.own_worker.rig import desk
+from walagent.cli.run_view import lines
+from walagent.store.listings import show_run
 
 STEPS = "select kind from agent.step where run_id = %s order by seq"
 
@@ -221,3 +223,15 @@ async def test_another_tenant_works_nothing(conn: AsyncConnection, dsn: str) -> 
             own = await value(other, "select agent.open_thread('T', '{helper}')")
             await value(other, "select agent.add_user_message(%s, 'x')", own)
             await refused(other, "select agent.start_turn(%s)", own, state="WA027")
+
+
+async def test_show_prints_a_turn(conn: AsyncConnection, dsn: str) -> None:
+    """Its steps are those of every turn."""
+    async with desk(conn, dsn) as d:
+        turn = await d.start()
+        await d.call("process_tool_call", turn, "add_note", b'{"text": "x"}')
+        await d.call("finish_turn", turn, "Done.")
+        run = await show_run(conn, turn)
+        assert run is not None
+        shown = "\n".join(lines(run))
+        assert all(text in shown for text in ("add_note", "noted x", "Done."))

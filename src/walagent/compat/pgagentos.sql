@@ -1,0 +1,443 @@
+-- The schemas aos_* as views and functions over walagent's tables: walagent compat pgagentos install.
+--
+-- Each statement can be executed again.  Functions have the rights of the caller, except where they say so; whose rows are
+-- seen is decided by row-level security, as everywhere.
+--
+-- A tenant that is inserted belongs to the login that inserted it, which is then its admin.  The setting aos.tenant_id, which
+-- set_tenant() sets, chooses among the tenants of a login; a tenant that the login does not have is refused.
+
+create schema if not exists aos_auth;
+create schema if not exists aos_meta;
+create schema if not exists aos_persona;
+create schema if not exists aos_skills;
+create schema if not exists aos_core;
+create schema if not exists aos_agent;
+do $$
+declare
+    _schema text;
+begin
+    foreach _schema in array '{aos_auth,aos_meta,aos_persona,aos_skills,aos_core,aos_agent}'::text[] loop
+        execute format('comment on schema %I is %L', _schema, 'walagent compat pgagentos');
+        execute format('grant usage on schema %I to public', _schema);
+    end loop;
+end;
+$$;
+
+-- Identity.
+
+create table if not exists aos_auth.membership (
+    login     name,
+    tenant    text collate "C",
+    principal name not null,
+    primary key (login, tenant),
+    foreign key (tenant, principal) references agent.principal on delete cascade
+);
+comment on table aos_auth.membership is 'Tenants that a login inserted, and who it is in them';
+revoke all on aos_auth.membership from public;
+
+-- Stable IDs of what has none: of a persona or agent of a tenant.
+create or replace function aos_meta.id_of(_kind text, _tenant text, _name text)
+    returns uuid language sql immutable set search_path = pg_catalog, pg_temp
+    as $$ select md5(concat_ws('/', _kind, _tenant, _name))::uuid $$;
+
+-- Act in a tenant of the session's login until the end of the transaction; NULL: in that of aos.tenant_id, if it is set.
+--
+-- With the owner's rights.  An identity from a token is kept.  Raises 42501 unless the login is an active principal of it.
+create or replace function aos_auth.enter(_tenant uuid default null)
+    returns text
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _want  constant text := coalesce(_tenant::text, nullif(current_setting('aos.tenant_id', true), ''));
+    _now   constant text := coalesce(current_setting('walagent.identity', true), '');
+    _found record;
+begin
+    if _want is null or exists (select from agent.tenant t where t.id::text = _want and t.name = agent.current_tenant()) then
+        return agent.current_tenant();
+    end if;
+    select m.tenant, m.principal into _found
+      from aos_auth.membership m
+           join agent.tenant t on t.name = m.tenant and t.active
+           join agent.principal p on p.tenant = m.tenant and p.name = m.principal and p.active
+     where m.login = session_user and t.id::text = _want;
+    if not found or _now <> '' and _now is distinct from current_setting('aos.entered', true) then
+        raise exception 'principal "%" is not in tenant %', agent.current_principal(), _want using errcode = '42501';
+    end if;
+    perform agent_internal.assume(_found.tenant, _found.principal);
+    perform set_config('aos.entered', current_setting('walagent.identity'), true);
+    return _found.tenant;
+end;
+$$;
+
+create or replace function aos_auth.set_tenant(tenant_id uuid)
+    returns void language plpgsql
+as $$
+begin
+    perform aos_auth.enter(set_tenant.tenant_id);
+    perform pg_catalog.set_config('aos.tenant_id', set_tenant.tenant_id::text, false);
+end;
+$$;
+
+create or replace function aos_auth.current_tenant()
+    returns uuid language plpgsql
+as $$ begin return (select t.id from agent.tenant t where t.name = aos_auth.enter()); end; $$;
+
+create or replace function aos_auth.current_principal()
+    returns uuid language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    return (select p.id from agent.principal p where p.tenant = agent.current_tenant() and p.name = agent.current_principal());
+end;
+$$;
+
+create or replace function aos_auth.is_admin()
+    returns boolean language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.has_role('admin'); end; $$;
+
+-- With the owner's rights: the caller's tenants.
+create or replace function aos_auth.tenants()
+    returns setof agent.tenant language sql stable security definer set search_path = pg_catalog, pg_temp
+as $$
+    select t.* from agent.tenant t
+     where t.name = agent.current_tenant() or t.name in (select m.tenant from aos_auth.membership m where m.login = session_user)
+$$;
+create or replace view aos_auth.tenant as
+    select t.id as tenant_id, t.name, t.display_name, t.active as is_active, t.settings, t.created_at from aos_auth.tenants() t;
+
+-- Create a tenant, of which the caller becomes the admin.  With the owner's rights.
+create or replace function aos_auth.insert_tenant()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _me constant record := agent_internal.identity();
+begin
+    if not _me.named or _me.tenant <> 'default' or coalesce(current_setting('walagent.identity', true), '') <> ''
+       or not agent.has_role('admin') then
+        raise exception '"%" may not create tenants', _me.principal
+            using errcode = '42501', hint = 'Use the login of a principal that is an admin of the tenant default, or walagent tenant add.';
+    end if;
+    new.tenant_id := coalesce(new.tenant_id, gen_random_uuid());
+    insert into agent.tenant (name, id, display_name, settings)
+    values (new.name, new.tenant_id, coalesce(new.display_name, ''), coalesce(new.settings, '{}'));
+    insert into agent.principal (tenant, name) values (new.name, _me.principal);
+    insert into agent.role_grant (tenant, principal, role, granted_by) values (new.name, _me.principal, 'admin', _me.principal);
+    insert into aos_auth.membership (login, tenant, principal) values (session_user, new.name, _me.principal);
+    perform set_config('aos.tenant_id', new.tenant_id::text, false);
+    return new;
+end;
+$$;
+create or replace trigger insert_tenant instead of insert on aos_auth.tenant for each row execute function aos_auth.insert_tenant();
+
+create or replace function aos_auth.principals()
+    returns setof agent.principal language plpgsql
+as $$ begin perform aos_auth.enter(); return query select p.* from agent.principal p where p.tenant = agent.current_tenant(); end; $$;
+create or replace view aos_auth.principal with (security_invoker) as
+    select p.id as principal_id, (select t.id from agent.tenant t where t.name = p.tenant) as tenant_id, p.kind as principal_type,
+           p.login as db_role_name, p.display_name, p.email, p.active as is_active, p.metadata, p.created_at, p.name
+      from aos_auth.principals() p;
+create or replace function aos_auth.insert_principal()
+    returns trigger language plpgsql
+as $$
+begin
+    perform aos_auth.enter(new.tenant_id);
+    new.name := coalesce(new.name, nullif(new.display_name, '')::name);
+    new.principal_id := agent.create_principal(new.name, coalesce(new.principal_type, 'user'), new.db_role_name,
+                                               coalesce(new.display_name, ''), new.email);
+    return new;
+end;
+$$;
+create or replace trigger insert_principal instead of insert on aos_auth.principal for each row execute function aos_auth.insert_principal();
+
+-- Models.  model_id is the name in agent.model.
+
+create or replace function aos_meta.models()
+    returns setof agent.model language plpgsql
+as $$ begin perform aos_auth.enter(); return query select m.* from agent.model m; end; $$;
+create or replace view aos_meta.llm_model_registry with (security_invoker) as
+    select m.name as model_id, m.provider, m.model_id as model_name, m.name as display_name, m.context_window, m.max_output_tokens,
+           m.parameters as default_params, m.base_url as endpoint_template, m.credential as api_key_env_var, m.enabled as is_active,
+           s.successor
+      from aos_meta.models() m
+           left join (values ('gpt-4o', 'gpt-6.2-sol'), ('gpt-4o-mini', 'gpt-6.2-sol'), ('o1', 'gpt-6.2-sol'), ('o3-mini', 'gpt-6.2-sol'),
+                             ('claude-3-5-sonnet-20241022', 'claude-sonnet-5-5'), ('claude-3-5-haiku-20241022', 'claude-haiku-5-5')
+                     ) as s (name, successor) using (name);
+
+-- Personas.
+
+create or replace function aos_persona.personas()
+    returns setof agent.persona language plpgsql
+as $$ begin perform aos_auth.enter(); return query select p.* from agent.persona p where p.tenant = agent.current_tenant(); end; $$;
+create or replace view aos_persona.persona with (security_invoker) as
+    select aos_meta.id_of('persona', p.tenant, p.name) as persona_id, (select t.id from agent.tenant t where t.name = p.tenant) as tenant_id,
+           p.name, p.system_prompt, p.traits, to_jsonb(p.rules) as rules, p.model as model_id, p.parameters as override_params,
+           p.max_output_tokens as max_tokens_per_request, p.requests_per_minute as max_requests_per_minute, p.version
+      from aos_persona.personas() p;
+create or replace function aos_persona.insert_persona()
+    returns trigger language plpgsql
+as $$
+begin
+    perform aos_auth.enter(new.tenant_id);
+    insert into agent.persona (tenant, name, system_prompt, traits, rules, model, parameters, max_output_tokens, requests_per_minute)
+    values (agent.current_tenant(), new.name, coalesce(new.system_prompt, ''), coalesce(new.traits, '{}'),
+            array(select r #>> '{}' from jsonb_array_elements(coalesce(new.rules, '[]')) r), new.model_id,
+            coalesce(new.override_params, '{}'), new.max_tokens_per_request, new.max_requests_per_minute);
+    new.persona_id := aos_meta.id_of('persona', agent.current_tenant(), new.name);
+    return new;
+end;
+$$;
+create or replace trigger insert_persona instead of insert on aos_persona.persona for each row execute function aos_persona.insert_persona();
+
+create or replace function aos_persona.get_effective_params(persona_id uuid)
+    returns jsonb language sql
+as $$
+    select coalesce((select m.default_params from aos_meta.llm_model_registry m where m.model_id = p.model_id limit 1), '{}') || p.override_params
+      from aos_persona.persona p where p.persona_id = $1
+$$;
+
+-- Skills.
+
+create or replace function aos_skills.tools()
+    returns setof agent.tool language plpgsql
+as $$ begin perform aos_auth.enter(); return query select t.* from agent.tool t; end; $$;
+create or replace view aos_skills.skill with (security_invoker) as
+    select t.name as skill_key, t.name, t.description, t.kind as category, t.risk as risk_level, t.input_schema, t.enabled as is_active
+      from aos_skills.tools() t;
+
+-- Whether a tool can be called for a principal.  What is unknown cannot.
+create or replace function aos_skills.can_use_skill(principal_id uuid, skill_key text)
+    returns boolean language plpgsql
+as $$
+declare
+    _who agent.principal;
+begin
+    perform aos_auth.enter();
+    select * into _who from agent.principal p where p.tenant = agent.current_tenant() and p.id = can_use_skill.principal_id and p.active;
+    return found and exists (select from agent.tool t where t.name = can_use_skill.skill_key and t.enabled)
+       and aos_skills.is_granted(_who.name, can_use_skill.skill_key);
+end;
+$$;
+-- With the owner's rights, for a principal of the caller's tenant.
+create or replace function aos_skills.is_granted(_principal name, _tool text)
+    returns boolean language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    return agent_internal.grant_refusal(agent.current_tenant(), _principal, true, _tool, '{}') is null;
+end;
+$$;
+
+-- Agents and conversations.
+
+create or replace function aos_agent.agents()
+    returns setof agent.agent language plpgsql
+as $$ begin perform aos_auth.enter(); return query select g.* from agent.agent g where g.tenant = agent.current_tenant(); end; $$;
+create or replace view aos_agent.agent with (security_invoker) as
+    select aos_meta.id_of('agent', g.tenant, g.name) as agent_id, (select t.id from agent.tenant t where t.name = g.tenant) as tenant_id,
+           g.name, case when g.persona is not null then aos_meta.id_of('persona', g.tenant, g.persona) end as persona_id, g.tools,
+           jsonb_build_object('max_iterations', g.max_steps, 'max_tokens_per_turn', g.max_tokens, 'thinking_visible', g.thinking_visible,
+                              'pause_before_tool', g.pause_before_tool, 'pause_after_tool', g.pause_after_tool) as config
+      from aos_agent.agents() g;
+
+-- Its turns are worked by the principal that inserts it.  Without tools, it has those that only read, and a memory.
+create or replace function aos_agent.insert_agent()
+    returns trigger language plpgsql
+as $$
+declare
+    _persona text;
+begin
+    perform aos_auth.enter(new.tenant_id);
+    select p.name into _persona from aos_persona.persona p where p.persona_id = new.persona_id;
+    if not found then
+        raise exception 'persona % does not exist', new.persona_id using errcode = 'WA021';
+    end if;
+    insert into agent.agent (tenant, name, persona, tools, max_steps, max_tokens, thinking_visible, pause_before_tool, pause_after_tool)
+    values (agent.current_tenant(), new.name, _persona, coalesce(new.tools, '{web_search,retrieve,remember,recall}'),
+            coalesce((new.config -> 'max_iterations')::integer, 10), (new.config -> 'max_tokens_per_turn')::bigint,
+            coalesce((new.config -> 'thinking_visible')::boolean, true), coalesce((new.config -> 'pause_before_tool')::boolean, false),
+            coalesce((new.config -> 'pause_after_tool')::boolean, false));
+    perform agent.attach_worker(new.name);
+    new.agent_id := aos_meta.id_of('agent', agent.current_tenant(), new.name);
+    return new;
+end;
+$$;
+create or replace trigger insert_agent instead of insert on aos_agent.agent for each row execute function aos_agent.insert_agent();
+
+create or replace function aos_agent.threads()
+    returns setof agent.thread language plpgsql
+as $$ begin perform aos_auth.enter(); return query select t.* from agent.thread t where t.tenant = agent.current_tenant(); end; $$;
+create or replace view aos_agent.conversation with (security_invoker) as
+    select t.id as conversation_id, a.agent_id, (select x.id from agent.tenant x where x.name = t.tenant) as tenant_id, t.title,
+           t.state as status, t.summary, t.context, t.created_at
+      from aos_agent.threads() t
+           left join lateral (select aos_meta.id_of('agent', m.tenant, m.principal) as agent_id
+                                from agent.member m join agent.principal p on p.tenant = m.tenant and p.name = m.principal
+                               where m.tenant = t.tenant and m.thread_id = t.id and p.kind = 'agent'
+                               order by m.joined_at, p.name limit 1) a on true;
+create or replace function aos_agent.insert_conversation()
+    returns trigger language plpgsql
+as $$
+declare
+    _agent text;
+begin
+    perform aos_auth.enter(new.tenant_id);
+    select a.name into _agent from aos_agent.agent a where a.agent_id = new.agent_id;
+    if not found then
+        raise exception 'agent % does not exist', new.agent_id using errcode = 'WA021';
+    end if;
+    new.conversation_id := agent.open_thread(coalesce(new.title, ''), array[_agent]::name[], coalesce(new.conversation_id, gen_random_uuid()));
+    return new;
+end;
+$$;
+create or replace trigger insert_conversation instead of insert on aos_agent.conversation
+    for each row execute function aos_agent.insert_conversation();
+
+-- The loop; see agent.start_turn() and what follows it.
+
+create or replace function aos_agent.add_user_message(conversation_id uuid, message text)
+    returns uuid language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.add_user_message($1, $2); end; $$;
+
+create or replace function aos_agent.start_turn(conversation_id uuid)
+    returns bigint language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.start_turn($1); end; $$;
+
+create or replace function aos_agent.send_message(conversation_id uuid, message text)
+    returns bigint language plpgsql
+as $$ begin perform aos_auth.enter(); perform agent.add_user_message($1, $2); return agent.start_turn($1); end; $$;
+
+create or replace function aos_agent.run_turn(turn_id bigint)
+    returns jsonb language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.run_turn($1); end; $$;
+
+create or replace function aos_agent.process_tool_call(turn_id bigint, tool text, arguments jsonb)
+    returns jsonb language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.process_tool_call($1, $2, $3); end; $$;
+
+create or replace function aos_agent.record_tool_result(turn_id bigint, tool text, result jsonb)
+    returns jsonb language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.record_tool_result($1, $2, $3); end; $$;
+
+create or replace function aos_agent.finish_turn(turn_id bigint, message text)
+    returns jsonb language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.finish_turn($1, $2); end; $$;
+
+-- step_id is an ID in agent.pending_approval.
+create or replace function aos_agent.approve_step(step_id bigint, approved boolean default true, note text default null)
+    returns void language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    if approved then
+        perform agent.approve(step_id);
+    else
+        perform agent.reject(step_id, note);
+    end if;
+end;
+$$;
+
+create or replace function aos_agent.pause_conversation(conversation_id uuid)
+    returns void language plpgsql
+as $$ begin perform aos_auth.enter(); perform agent.pause_thread($1); end; $$;
+
+create or replace function aos_agent.resume_conversation(conversation_id uuid)
+    returns void language plpgsql
+as $$ begin perform aos_auth.enter(); perform agent.resume_thread($1); end; $$;
+
+-- The event with the answer of a turn.
+create or replace function aos_agent.answer_of(_turn bigint)
+    returns uuid language plpgsql
+as $$
+declare
+    _id uuid;
+begin
+    perform aos_auth.enter();
+    select e.id into _id from agent.event e
+     where e.tenant = agent.current_tenant() and e.run_id = _turn and e.type = 'text' order by e.number desc limit 1;
+    if not found then
+        raise exception 'turn % has no answer', _turn using errcode = 'WA027';
+    end if;
+    return _id;
+end;
+$$;
+
+create or replace function aos_agent.rate_turn(turn_id bigint, rating integer, aspects jsonb default '{}', comment text default '')
+    returns uuid language sql
+as $$ select agent.rate(aos_agent.answer_of($1), $2, $3, $4) $$;
+
+create or replace function aos_agent.flag_issue(turn_id bigint, severity text, description text default '')
+    returns uuid language sql
+as $$ select agent.flag(aos_agent.answer_of($1), $2, $3) $$;
+
+create or replace function aos_agent.get_conversation_history(conversation_id uuid, include_steps boolean default false)
+    returns jsonb language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    return (select coalesce(jsonb_agg(jsonb_build_object(
+                       'number', e.number, 'type', e.type, 'author', e.author, 'data', e.data, 'turn_id', e.run_id, 'created_at', e.created_at)
+                   order by e.number), '[]')
+              from agent.event e
+             where e.tenant = agent.current_tenant() and e.thread_id = get_conversation_history.conversation_id
+               and (e.type = 'text' or include_steps));
+end;
+$$;
+
+-- Memory and log.
+
+create or replace function aos_core.store_memory(agent_id uuid, key text, value jsonb, memory_type text default 'semantic')
+    returns uuid language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    return agent.remember((select a.name from aos_agent.agent a where a.agent_id = store_memory.agent_id), store_memory.value,
+                          key => store_memory.key, kind => store_memory.memory_type);
+end;
+$$;
+
+create or replace function aos_core.recall_memory(agent_id uuid, query text default null, max_results integer default 5)
+    returns jsonb language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    return (select coalesce(jsonb_agg(to_jsonb(r)), '[]')
+              from agent.recall((select a.name from aos_agent.agent a where a.agent_id = recall_memory.agent_id), recall_memory.query,
+                                k => recall_memory.max_results) r);
+end;
+$$;
+
+-- A row of the audit, as the caller.  With the owner's rights: the audit has no other way in.
+create or replace function aos_core.log_event(event_type text, payload jsonb default '{}')
+    returns void language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform aos_auth.enter();
+    if agent.current_tenant() is null or event_type !~ '^[a-z][a-z0-9_.]{0,62}$' then
+        raise exception 'invalid event type "%"', event_type using errcode = '22023';
+    end if;
+    perform agent_internal.audit('aos.' || event_type, '', log_event.payload, agent.current_tenant());
+end;
+$$;
+
+create or replace function aos_core.runs()
+    returns setof agent.run language plpgsql
+as $$ begin perform aos_auth.enter(); return query select r.* from agent.run r where r.tenant = agent.current_tenant(); end; $$;
+create or replace view aos_core.run with (security_invoker) as
+    select r.id as run_id, r.state::text as status, r.kind, r.principal, r.result as output, r.error, r.tokens as total_tokens_used,
+           r.cost as total_cost_usd, r.created_at, r.started_at, r.finished_at
+      from aos_core.runs() r;
+
+do $$
+declare
+    _view regclass;
+begin
+    for _view in select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
+                  where c.relkind = 'v' and n.nspname in ('aos_auth', 'aos_meta', 'aos_persona', 'aos_skills', 'aos_core', 'aos_agent') loop
+        execute format('grant select, insert on %s to public', _view);
+    end loop;
+end;
+$$;
