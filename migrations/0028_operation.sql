@@ -57,6 +57,8 @@ revoke all on function agent_internal.runs_in_circles() from public;
 -- the transaction that ends it waits, and then sees `blocked_by`.  If another transaction has locked the earlier
 -- run, nothing is set, and the next claim reads the run again.
 --
+-- Tenants that have runs in the queue take turns, each up to its limit.
+--
 -- Args: _queue: a row that the caller has locked.  _run: only this run.
 -- Returns: more: whether the queue might have more runs to claim.
 create or replace function agent_internal.claim_from_queue(
@@ -65,11 +67,11 @@ create or replace function agent_internal.claim_from_queue(
     language plpgsql
 as $$
 declare
-    _id    constant bigint := _queue.id;
-    _used  integer := _queue.used;
-    _now   bigint[];
-    _seen  integer;
-    _marks integer;
+    _id      constant bigint := _queue.id;
+    _used    integer := _queue.used;
+    _tenants text[] := '{}';
+    _last    text := _queue.last_tenant;
+    _some    record;
 begin
     if _queue.cap is not null then
         -- `used` is a hint, a cap is a promise, and few runs are running.
@@ -77,18 +79,79 @@ begin
     end if;
     _want := greatest(0, least(_want, _queue.cap - _used));
     taken := '{}';
+    more := false;
+    if _run is null and _queue.session_id is null then
+        _tenants := agent_internal.tenants_in_turn(_id, _last, _want);
+    end if;
+    if cardinality(_tenants) <= 1 and coalesce(agent_internal.room_of(_tenants[1]) is null, true) then
+        select * into taken, more from agent_internal.claim_in_order(_id, null, _want, _run);
+    else
+        for _n in 1 .. cardinality(_tenants) loop
+            if cardinality(taken) >= _want then
+                more := true;
+                exit;
+            end if;
+            select * into _some from agent_internal.claim_in_order(_id, _tenants[_n], least(
+                ceil((_want - cardinality(taken))::numeric / (cardinality(_tenants) - _n + 1))::integer,
+                agent_internal.room_of(_tenants[_n], true)), null);
+            taken := taken || _some.taken;
+            more := more or _some.more;
+            _last := _tenants[_n];
+        end loop;
+    end if;
+    update agent_internal.queue l
+       set used = case when l.cap is null then 0 else _used + cardinality(taken) end,
+           -- A tenant at its limit has runs that no claim takes yet.
+           queued = claim_from_queue.more or cardinality(_tenants) > 1,
+           last_tenant = _last,
+           served = case when cardinality(taken) > 0 then nextval('agent_internal.queue_turn') else l.served end
+     where l.id = _id;
+    more := more and taken <> '{}';
+end;
+$$;
+
+-- Choose and lock up to *_want* runs of a queue, oldest first: of one tenant, or of all.
+create function agent_internal.claim_in_order(
+    _id bigint, _tenant text, _want integer, _run bigint, out taken bigint[], out more boolean
+)
+    language plpgsql
+as $$
+declare
+    _window bigint[];
+    _now    bigint[];
+    _seen   integer;
+    _marks  integer;
+begin
+    taken := '{}';
     -- Repeat while all candidates are blocked: behind a thousand changes of one row there might be one of
     -- another row.
     for _round in 1 .. 25 loop
+        -- Two statements: each has the index that it needs.
+        if _tenant is null then
+            _window := array(
+                select r.id
+                  from agent.run r
+                 where r.queue_id = _id and r.state = 'pending'
+                   and r.blocked_by is null and r.not_before is null and r.id <> all (taken)
+                   and (_run is null or r.id = _run)
+                 order by r.id + 0
+                 limit _want + 32
+                   for update skip locked);
+        else
+            _window := array(
+                select r.id
+                  from agent.run r
+                 where r.queue_id = _id and r.tenant = _tenant and r.state = 'pending'
+                   and r.blocked_by is null and r.not_before is null and r.id <> all (taken)
+                 order by r.id + 0
+                 limit _want + 32
+                   for update skip locked);
+        end if;
         with candidate as materialized (
             select r.id, r.ordering_key, r.started_at is not null as begun
               from agent.run r
-             where r.queue_id = _id and r.state = 'pending'
-               and r.blocked_by is null and r.not_before is null and r.id <> all (taken)
-               and (_run is null or r.id = _run)
-             order by r.id + 0
-             limit _want + 32
-               for update skip locked
+             where r.id = any (_window)
+             order by r.id
         ), ahead as materialized (
             select c.id,
                    coalesce(
@@ -128,11 +191,6 @@ begin
         exit when _marks = 0 or _seen < _want + 32 or cardinality(taken) = _want;
     end loop;
     more := _seen > cardinality(_now);
-    update agent_internal.queue l
-       set used = case when l.cap is null then 0 else _used + cardinality(taken) end,
-           queued = claim_from_queue.more,
-           served = case when cardinality(taken) > 0 then nextval('agent_internal.queue_turn') else l.served end
-     where l.id = _id;
 end;
 $$;
 
@@ -363,6 +421,7 @@ begin
                    and (select true from agent_internal.queue l
                          where l.id = n.attachment_id and not l.queued and not l.paused and l.cap is null
                          limit 1) is not null
+                   and agent_internal.room_of(n.tenant) is null
                    and (select true from agent.run p
                          where p.queue_id = n.attachment_id and p.ordering_key = n.ordering_key
                            and p.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')

@@ -372,6 +372,235 @@ end;
 $$;
 comment on function agent.revoke_token(uuid) is 'Revoke a token from its next transaction on';
 
+-- Fair turns.
+
+alter table agent_internal.queue add column last_tenant text collate "C" not null default '';
+comment on column agent_internal.queue.last_tenant is 'Tenant whose runs were claimed last from it, of several';
+create index run_ready_of_tenant on agent.run (queue_id, tenant, (id + 0))
+    where state = 'pending' and blocked_by is null and not_before is null;
+
+-- How many more runs of a tenant can be executed: NULL: any number; 0 also for one that is disabled or does not exist.
+--
+-- Args: _lock: claims of one tenant wait for each other no longer than this: the second one takes nothing.
+create function agent_internal.room_of(_tenant text, _lock boolean default false)
+    returns integer
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _max    integer;
+    _active boolean;
+begin
+    if _tenant is null then
+        return null;
+    end if;
+    select t.max_running, t.active into _max, _active from agent.tenant t where t.name = _tenant;
+    if _active is not true then
+        return 0;
+    elsif _max is null then
+        return null;
+    end if;
+    if _lock then
+        perform from agent.tenant t where t.name = _tenant for no key update skip locked;
+        if not found then
+            return 0;
+        end if;
+    end if;
+    return greatest(0, _max - (select count(*) from agent.run r where r.state = 'running' and r.tenant = _tenant));
+end;
+$$;
+comment on function agent_internal.room_of(text, boolean) is 'How many more runs of a tenant can be executed';
+
+-- The tenants that have runs to claim in a queue: the next ones after a tenant, then from the first one again.
+create function agent_internal.tenants_in_turn(_queue bigint, _after text, _most integer)
+    returns text[]
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off  -- see 0035_plans.sql
+as $$
+    with recursive following (name) as (
+        select (select r.tenant from agent.run r
+                 where r.queue_id = _queue and r.tenant > _after and r.state = 'pending'
+                   and r.blocked_by is null and r.not_before is null
+                 order by r.tenant limit 1)
+        union all
+        select (select r.tenant from agent.run r
+                 where r.queue_id = _queue and r.tenant > f.name and r.state = 'pending'
+                   and r.blocked_by is null and r.not_before is null
+                 order by r.tenant limit 1)
+          from following f where f.name is not null
+    ), first (name) as (
+        select (select r.tenant from agent.run r
+                 where r.queue_id = _queue and r.state = 'pending'
+                   and r.blocked_by is null and r.not_before is null
+                 order by r.tenant limit 1)
+        union all
+        select (select r.tenant from agent.run r
+                 where r.queue_id = _queue and r.tenant > f.name and r.state = 'pending'
+                   and r.blocked_by is null and r.not_before is null
+                 order by r.tenant limit 1)
+          from first f where f.name < _after
+    )
+    select array(
+        select name from (
+            (select 1 as part, name from following where name is not null limit greatest(_most, 2))
+            union all
+            (select 2, name from first where name is not null and name <= _after limit greatest(_most, 2))) as turn
+         order by part, name
+         limit greatest(_most, 2))
+$$;
+comment on function agent_internal.tenants_in_turn(bigint, text, integer) is 'The tenants that have runs to claim in a queue, in turn';
+
+-- Supersedes the definition that served all queues in turn: first tenants take turns, then the queues of a tenant.
+create or replace function agent_internal.pick_queues(_slots integer, _kinds text[], _queue bigint, _shut bigint[])
+    returns setof agent_internal.queue
+    language plpgsql
+as $$
+begin
+    if _queue is not null then
+        return query
+            select l.* from agent_internal.queue l
+             where l.id = _queue and l.kind = any (_kinds) and not l.paused
+               for no key update;
+    elsif (select count(*) from (select distinct t.name from agent.tenant t limit 2) as t) = 1
+          and agent_internal.room_of((select t.name from agent.tenant t limit 1)) is null then
+        return query
+            select l.* from agent_internal.queue l
+             where l.queued and not l.paused and l.kind = any (_kinds)
+               and (l.cap is null or l.used < l.cap)
+               and l.id <> all (_shut)
+             order by l.served
+             limit greatest(_slots, 1)
+               for no key update skip locked;
+    else
+        return query
+            with ready as (
+                select l.id, l.tenant, row_number() over (partition by l.tenant order by l.served) as turn
+                  from agent_internal.queue l
+                 where l.queued and not l.paused and l.kind = any (_kinds)
+                   and (l.cap is null or l.used < l.cap)
+                   and l.id <> all (_shut)
+            ), served as (
+                select q.tenant, max(q.served) as at, agent_internal.room_of(q.tenant) as room
+                  from agent_internal.queue q
+                 where q.tenant in (select r.tenant from ready r)
+                 group by q.tenant
+            )
+            select l.*
+              from ready r join served s on s.tenant = r.tenant join agent_internal.queue l on l.id = r.id
+             where l.queued and not l.paused
+               -- A queue of an attachment can have runs of other tenants.
+               and (s.room is null or s.room > 0 or agent_internal.tenants_in_turn(r.id, '', 2) <> array[r.tenant])
+             order by r.turn, s.at
+             limit greatest(_slots, 1)
+               for no key update of l skip locked;
+    end if;
+end;
+$$;
+
+-- Deleting a tenant.
+
+-- The tables with rows of tenants, except agent.tenant.
+create function agent_internal.tenant_tables()
+    returns setof regclass
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select c.oid::regclass
+      from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'tenant' and not a.attisdropped
+     where c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace) and c.relkind in ('r', 'p')
+     order by c.relnamespace, c.relname
+$$;
+comment on function agent_internal.tenant_tables() is 'The tables with rows of tenants';
+
+-- What a tenant has: tables with the number of its rows.
+create function agent.tenant_contents(name text)
+    returns table (relation regclass, rows bigint)
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.check_operator();
+    if not exists (select from agent.tenant t where t.name = tenant_contents.name) then
+        raise exception 'tenant "%" does not exist', tenant_contents.name
+            using errcode = 'WA020', hint = agent_internal.suggest(tenant_contents.name, array(select t.name from agent.tenant t));
+    end if;
+    for relation in select * from agent_internal.tenant_tables() loop
+        execute format('select count(*) from %s where tenant = $1', relation) into rows using tenant_contents.name;
+        if rows > 0 then
+            return next;
+        end if;
+    end loop;
+end;
+$$;
+comment on function agent.tenant_contents(text) is 'The tables in which a tenant has rows, and how many';
+
+-- Delete a tenant with all that it has, at once.  A worker that executes one of its runs loses it: what it has not committed
+-- is rolled back.
+--
+-- Args: audit: keep, or remove.  Its end is recorded in the audit of the tenant `default`.
+-- Returns: the number of rows deleted.
+create function agent.delete_tenant(name text, audit text default 'keep')
+    returns bigint
+    language plpgsql
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _table   regclass;
+    _count   bigint;
+    _total   bigint;
+    _deleted bigint;
+    _stuck   text;
+begin
+    perform agent_internal.check_operator();
+    if delete_tenant.audit is null or delete_tenant.audit not in ('keep', 'remove') then
+        raise exception 'audit is "%", expected keep or remove', delete_tenant.audit using errcode = 'WA020';
+    elsif delete_tenant.name = 'default' then
+        raise exception 'tenant "default" cannot be deleted' using errcode = 'WA020';
+    end if;
+    perform from agent.tenant t where t.name = delete_tenant.name for update;
+    if not found then
+        raise exception 'tenant "%" does not exist', delete_tenant.name
+            using errcode = 'WA020', hint = agent_internal.suggest(delete_tenant.name, array(select t.name from agent.tenant t));
+    end if;
+    _total := (select sum(c.rows) from agent.tenant_contents(delete_tenant.name) c
+                where delete_tenant.audit = 'remove' or c.relation not in ('agent.audit'::regclass, 'agent_internal.audit_head'::regclass));
+    -- Triggers can insert rows of the tenant while others are deleted, and foreign keys give the order.
+    for _round in 1 .. 20 loop
+        _deleted := 0;
+        _stuck := null;
+        for _table in
+            select t from agent_internal.tenant_tables() t
+             where t not in ('agent.audit'::regclass, 'agent_internal.audit_head'::regclass)
+             order by t <> 'agent.attachment'::regclass, t::text
+        loop
+            begin
+                execute format('delete from %s where tenant = $1', _table) using delete_tenant.name;
+                get diagnostics _count = row_count;
+                _deleted := _deleted + _count;
+            exception when foreign_key_violation then
+                _stuck := sqlerrm;
+            end;
+        end loop;
+        exit when _deleted = 0;
+    end loop;
+    if _stuck is not null then
+        raise exception 'tenant "%" cannot be deleted: %', delete_tenant.name, _stuck using errcode = 'WA020';
+    end if;
+    delete from agent.tenant t where t.name = delete_tenant.name;
+    if delete_tenant.audit = 'remove' then
+        delete from agent_internal.audit_entry e where e.entry ->> 'tenant' = delete_tenant.name;
+        delete from agent.audit a where a.tenant = delete_tenant.name;
+        delete from agent_internal.audit_head h where h.tenant = delete_tenant.name;
+    end if;
+    return coalesce(_total, 0);
+end;
+$$;
+comment on function agent.delete_tenant(text, text) is 'Delete a tenant with all that it has; return the number of rows';
+
 -- Tokens of others are visible to admins only; digests to nobody.
 create policy own on agent.token as restrictive for select
     using ((select agent_internal.all_tenants()) or principal = (select agent.current_principal())
@@ -427,7 +656,9 @@ revoke all on function agent_internal.is_operator(), agent_internal.check_admin(
     agent.create_tenant(text, text), agent.disable_tenant(text), agent.enable_tenant(text),
     agent.create_principal(name, text, name, text, text, text), agent.disable_principal(name, text),
     agent.enable_principal(name, text), agent.grant_role(name, text, timestamptz, text), agent.revoke_role(name, text, text),
-    agent.create_token(name, text, text[], timestamptz, text), agent.revoke_token(uuid) from public;
+    agent.create_token(name, text, text[], timestamptz, text), agent.revoke_token(uuid), agent_internal.room_of(text, boolean),
+    agent_internal.tenants_in_turn(bigint, text, integer), agent_internal.claim_in_order(bigint, text, integer, bigint),
+    agent_internal.tenant_tables(), agent.tenant_contents(text), agent.delete_tenant(text, text) from public;
 select agent_internal.permit(c,
     'execute on function agent.create_principal(name, text, name, text, text, text), agent.disable_principal(name, text), '
     'agent.enable_principal(name, text), agent.grant_role(name, text, timestamptz, text), agent.revoke_role(name, text, text), '

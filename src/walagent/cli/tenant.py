@@ -1,10 +1,14 @@
 """`walagent tenant`: organisations whose agents, rows and people are kept apart."""
 
+import sys
+from pathlib import Path
+
 import click
 
 from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
+from walagent.errors import ConfigError
 from walagent.store import tenancy
 
 
@@ -17,6 +21,8 @@ def tenant_() -> None:
       add      create one
       disable  refuse its principals and start none of its runs
       enable   undo this
+      export   write its rows to files
+      delete   delete it with all that it has
     """  # noqa: D301 - click's mark for lines that are not wrapped
 
 
@@ -60,3 +66,53 @@ def enable(where: Where, name: str) -> None:
     """Let the principals of a disabled tenant act, and its runs start, again."""
     ask(where, lambda conn: tenancy.enable_tenant(conn, name, active=True))
     say(f"enabled tenant {name}")
+
+
+@tenant_.command("export")
+@click.argument("name")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder that is created; it must not exist.",
+)
+@where_options
+def export(where: Where, name: str, folder: Path) -> None:
+    """Write all rows of NAME to files: a line of JSON for each row, a file for each table."""
+    try:
+        folder.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        raise ConfigError(f'folder "{folder}" exists', hint="Name another one by --to.") from None
+    counts = ask(where, lambda conn: tenancy.export_tenant(conn, name, folder))
+    say(f"wrote {sum(counts.values())} rows of {len(counts)} tables to {folder}")
+
+
+@tenant_.command("delete")
+@click.argument("name")
+@click.option(
+    "--audit",
+    type=click.Choice(["keep", "remove"]),
+    default="keep",
+    show_default=True,
+    help="What happens to its audit.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@where_options
+def delete(where: Where, name: str, audit: str, *, yes: bool) -> None:
+    """Delete the tenant NAME with all that it has.  There is no undo: export it first.
+
+    Runs that are being executed are lost by their workers: what they have not committed is rolled
+    back.
+    """
+    contents = ask(where, lambda conn: tenancy.tenant_contents(conn, name))
+    print_rows(contents, ["relation", "rows"], as_json=False, empty="no rows")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise ConfigError(
+                f'"{name}" would be deleted without a confirmation', hint="Use --yes."
+            )
+        if click.prompt("Type the name to delete it", err=True) != name:
+            raise ConfigError("the name does not match; nothing is deleted")
+    deleted = ask(where, lambda conn: tenancy.delete_tenant(conn, name, audit))
+    say(f"deleted tenant {name}: {deleted} rows")

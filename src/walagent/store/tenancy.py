@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, sql
 from psycopg.rows import dict_row
 
 from walagent.store.queries import query
@@ -38,6 +39,46 @@ async def enable_tenant(conn: Connection, name: str, *, active: bool) -> None:
     """Enable or disable a tenant."""
     function = b"enable_tenant" if active else b"disable_tenant"
     await conn.execute(b"select agent." + function + b"(%s)", [name])
+
+
+async def tenant_contents(conn: Connection, name: str) -> Rows:
+    """List the tables in which a tenant has rows, and how many."""
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(
+        "select relation::text, rows from agent.tenant_contents(%s) order by 1", [name]
+    )
+    return await cursor.fetchall()
+
+
+async def delete_tenant(conn: Connection, name: str, audit: str) -> int:
+    """Delete a tenant; return the number of its rows."""
+    return await _value(conn, b"select agent.delete_tenant(%s, %s)", name, audit)
+
+
+async def export_tenant(conn: Connection, name: str, folder: Path) -> dict[str, int]:
+    """Write the rows of a tenant in the schema `agent`, without the digests of tokens.
+
+    The caller's transaction has not begun to read: all files are of one snapshot.
+    """
+    await conn.execute("set transaction isolation level repeatable read")
+    found = await tenant_contents(conn, name)
+    tables = [each["relation"] for each in found if each["relation"].startswith("agent.")]
+    counts = dict[str, int]()
+    for table in ["agent.tenant", *tables]:
+        column = "name" if table == "agent.tenant" else "tenant"
+        secret = "digest" if table == "agent.token" else ""
+        text = sql.SQL("select (to_jsonb(t) - {})::text from {} t where {} = %s").format(
+            secret, sql.Identifier(*table.split(".")), sql.Identifier(column)
+        )
+        path = folder / f"{table.removeprefix('agent.')}.jsonl"
+        counts[table] = 0
+        with path.open("x", encoding="utf-8") as file:
+            async with conn.cursor(name="export") as cursor:
+                await cursor.execute(text, [name])
+                async for (line,) in cursor:
+                    file.write(f"{line}\n")
+                    counts[table] += 1
+    return counts
 
 
 async def create_principal(  # noqa: PLR0913 - what a principal has
