@@ -662,6 +662,6 @@ revoke all on function agent_internal.is_operator(), agent_internal.check_admin(
 select agent_internal.permit(c,
     'execute on function agent.create_principal(name, text, name, text, text, text), agent.disable_principal(name, text), '
     'agent.enable_principal(name, text), agent.grant_role(name, text, timestamptz, text), agent.revoke_role(name, text, text), '
-    'agent.create_token(name, text, text[], timestamptz, text), agent.revoke_token(uuid)',
+    'agent.create_token(name, text, text[], timestamptz, text), agent.revoke_token(uuid), agent_internal.now()',
     'select (tenant, id, principal, label, scopes, created_at, expires_at, revoked_at) on agent.token')
   from unnest('{viewer, developer, member}'::text[]) c;

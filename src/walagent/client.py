@@ -23,6 +23,7 @@ from walagent.ask.outcome import QuestionEvent, QuestionResult
 from walagent.config import AskSettings
 from walagent.config.dsn import Places
 from walagent.errors import ConfigError
+from walagent.mask import hide
 from walagent.message import ModelSpec
 from walagent.rows.rows import Rows
 from walagent.store.question_runs import AnsweredQuestion, SessionSummary
@@ -42,6 +43,7 @@ class AsyncClient:
         options: Options | None = None,
         api_key: str | None = None,
         health: Health | None = None,
+        token: str | None = None,
     ) -> None:
         """Store the parameters; `async with` connects.
 
@@ -53,8 +55,12 @@ class AsyncClient:
             options: the defaults of `ask`.
             api_key: the model's key; by default, from its credential.
             health: circuit breakers that outlive the client; by default, of its own.
+            token: of the principal that asks; by default, the login does.
         """
         self._dsn = dsn
+        self._token = token
+        if token:
+            hide(token)
         self._model = model
         self._settings = settings or AskSettings()
         self._options = options or Options()
@@ -144,7 +150,7 @@ class AsyncClient:
                 raise ConfigError("no database given", hint='Use Client("postgresql://…").')
             self._asker = await self._stack.enter_async_context(
                 open_asker(
-                    Places(self._dsn, self._dsn),
+                    Places(self._dsn, self._dsn, token=self._token),
                     self._settings,
                     self._options,
                     model=self._model,
@@ -171,7 +177,7 @@ class AsyncConversation:
 class Client:
     """The synchronous client; open it with `with`."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as AsyncClient
         self,
         dsn: str,
         *,
@@ -179,10 +185,11 @@ class Client:
         settings: AskSettings | None = None,
         options: Options | None = None,
         api_key: str | None = None,
+        token: str | None = None,
     ) -> None:
         """Store the parameters, which are those of `AsyncClient`."""
         self._client = AsyncClient(
-            dsn, model=model, settings=settings, options=options, api_key=api_key
+            dsn, model=model, settings=settings, options=options, api_key=api_key, token=token
         )
         self._runner = asyncio.Runner()
 

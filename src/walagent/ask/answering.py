@@ -30,6 +30,7 @@ from walagent.guard.role import check_login, check_role
 from walagent.mask import hide
 from walagent.message import ModelSpec
 from walagent.store import attachments
+from walagent.store.acting import Identity, identity_of_token
 from walagent.store.connections import Pool, connect, open_pool
 from walagent.store.errors import translating
 from walagent.store.identity import check_standby
@@ -105,18 +106,19 @@ async def open_reading(
         PreconditionError: the analyst role is missing or can write, or vectors are unavailable.
     """
     breaker = breaker or Breaker()
+    identity = identity_of_token(places.token) if places.token else None
     async with AsyncExitStack() as stack:
         with translating():
             # Before the pool, which retries if the server is unreachable or rejects the login.
             with breaker.watching():
-                first = await stack.enter_async_context(_guard(places.dsn, settings))
+                first = await stack.enter_async_context(_guard(places.dsn, settings, identity))
             pool = await stack.enter_async_context(
-                open_pool(places.dsn, size=3, application="walagent ask")
+                open_pool(places.dsn, size=3, application="walagent ask", identity=identity)
             )
         statements = Statements(
             [first],
             searcher=searcher_of(settings),
-            opening=lambda: stack.enter_async_context(_guard(places.dsn, settings)),
+            opening=lambda: stack.enter_async_context(_guard(places.dsn, settings, identity)),
             most=settings.connections,
             breaker=breaker,
         )
@@ -162,10 +164,12 @@ def _made(spec: ModelSpec, api_key: str | None) -> Model:
 
 
 @asynccontextmanager
-async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
+async def _guard(
+    dsn: str, settings: AskSettings, identity: Identity | None = None
+) -> AsyncGenerator[Guard]:
     """Connect, also to the standby if there is one, and set the analyst role."""
     async with AsyncExitStack() as stack:
-        conn = await _connect(stack, dsn)
+        conn = await _connect(stack, dsn, identity)
         await _check_writable(conn)
         allowed = await _allowlist(conn, settings.functions)
         standby = await _open_standby(stack, conn, settings.standby_dsn)
@@ -184,8 +188,10 @@ async def _guard(dsn: str, settings: AskSettings) -> AsyncGenerator[Guard]:
             yield Guard(standby, analyst=conn, allowed=allowed, limits=limits)
 
 
-async def _connect(stack: AsyncExitStack, dsn: str) -> Connection:
-    conn = await stack.enter_async_context(await connect(dsn, application="walagent analyst"))
+async def _connect(stack: AsyncExitStack, dsn: str, identity: Identity | None = None) -> Connection:
+    conn = await stack.enter_async_context(
+        await connect(dsn, application="walagent analyst", identity=identity)
+    )
     await check_pooling(conn, dsn)
     return conn
 

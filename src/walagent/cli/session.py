@@ -19,6 +19,8 @@ from walagent.config.dsn import DatabaseChoice, Places, choose, open_places
 from walagent.config.environment import Environment, load_env_file
 from walagent.config.loading import load_config
 from walagent.errors import PreconditionError
+from walagent.mask import hide
+from walagent.store.acting import identity_of_token
 from walagent.store.connections import connect
 from walagent.store.errors import NOT_MIGRATED, translating
 from walagent.store.listings import Connection
@@ -46,6 +48,7 @@ class Where:
     dbname: str | None = None
     slot: str | None = None
     http: str | None = None  # a port, HOST:PORT, or off
+    token: str | None = field(default=None, repr=False)
 
     @property
     def options(self) -> list[str]:
@@ -69,6 +72,7 @@ class CliSession:
     choice: DatabaseChoice | None
     from_env_file: frozenset[str] = frozenset()  # variables that .env has set, and may set again
     dbname: str | None = None  # of the embedded server; None: the default one
+    token: str | None = field(default=None, repr=False)  # of the principal to act as
 
     def for_process(self, index: int) -> Self:
         """Return the session of one of several processes, which serve HTTP on the next ports.
@@ -86,7 +90,7 @@ class CliSession:
         """Yield the connection strings; see `config.dsn.open_places`."""
         embedded, name = self.config.embedded, self.dbname
         async with open_places(self.choice, embedded, create=create, dbname=name) as places:
-            yield places
+            yield replace(places, token=self.token)
 
     @asynccontextmanager
     async def connect(
@@ -100,7 +104,10 @@ class CliSession:
         dsn = places.replication_dsn if replication else places.dsn
         try:
             with translating():
-                async with await connect(dsn, application="walagent cli") as conn:
+                identity = identity_of_token(places.token) if places.token else None
+                async with await connect(
+                    dsn, application="walagent cli", identity=identity
+                ) as conn:
                     conn.add_notice_handler(_print_warning)
                     yield conn
         except PreconditionError as error:
@@ -124,7 +131,7 @@ def _print_warning(notice: Diagnostic) -> None:
 
 
 def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]:
-    """Add --config, --dsn, --replication-dsn and --dbname; the first argument holds them."""
+    """Add --config, --dsn, --replication-dsn, --dbname and --token: the first argument."""
 
     @click.option(
         "--config",
@@ -138,11 +145,17 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
     @click.option(
         "-d", "--dbname", metavar="NAME", help="Another database of the server, such as demo."
     )
+    @click.option(
+        "--token",
+        metavar="TOKEN",
+        help="Act as a principal; ps shows it, WALAGENT_TOKEN does not.",
+    )
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
         options: dict[str, Any] = dict(kwargs)
         given = ("config_path", "dsn", "replication_dsn", "dbname")
-        where = Where(*map(options.pop, given))
+        token = options.pop("token")
+        where = Where(*map(options.pop, given), token=token)
         return command(where, *args, **options)  # pyright: ignore[reportCallIssue]
 
     return wrapped
@@ -236,7 +249,10 @@ def open_session(where: Where, before: CliSession | None = None) -> CliSession:
         replication_dsn=where.replication_dsn,
         dbname=where.dbname,
     )
-    return CliSession(config, environment, choice, names, where.dbname)
+    token = where.token or environment.find("WALAGENT_TOKEN")
+    if token:
+        hide(token)
+    return CliSession(config, environment, choice, names, where.dbname, token)
 
 
 def ask(where: Where, question: Callable[[Connection], Awaitable[T]]) -> T:

@@ -34,6 +34,7 @@ class Places:
     replication_dsn: str = field(repr=False)
     embedded: "EmbeddedServer | None" = None
     tools_dsn: str = field(default="", repr=False)  # "": derived from the first
+    token: str | None = field(default=None, repr=False)  # of the principal to act as
 
 
 class Logins:

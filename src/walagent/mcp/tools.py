@@ -25,6 +25,7 @@ from walagent.mcp.resources import McpResources
 from walagent.rows.rows import Rows
 from walagent.run import RunState
 from walagent.store import listings, operator
+from walagent.store.acting import identity_of_token
 from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.listings import Connection, Found
@@ -100,6 +101,7 @@ class McpTools:
             model: the model that plans and answers; None: the configured one.
         """
         self._places = places
+        self._identity = identity_of_token(places.token) if places.token else None
         self._settings = settings
         self._model = model
         self._health = Health()
@@ -187,7 +189,9 @@ class McpTools:
         with _tool_errors(), translating():
             async with (
                 self._free,
-                await connect(self._places.dsn, application="walagent mcp") as conn,
+                await connect(
+                    self._places.dsn, application="walagent mcp", identity=self._identity
+                ) as conn,
                 conn.transaction(),
             ):
                 yield conn

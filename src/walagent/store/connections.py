@@ -15,9 +15,9 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 from walagent.connection import TEXT_FORMS, open_connection, parameters, why_refused
 from walagent.errors import DatabaseLostError
 from walagent.message import Json
+from walagent.store.acting import ActingConnection, Identity, give_identity
 from walagent.store.codecs.exact import exact, read_json
 from walagent.store.errors import translating
-from walagent.store.watched_connection import WatchedConnection
 
 Pool = AsyncConnectionPool[AsyncConnection[Any]]
 
@@ -84,22 +84,25 @@ async def connect(
     application: str = "walagent",
     idle: float | None = None,
     settings: Mapping[str, str] | None = None,
+    identity: Identity | None = None,
 ) -> AsyncConnection[Any]:
     """Open a connection in autocommit mode.
 
     Args:
         idle: seconds after which the server ends the session if it is idle in a transaction.
         settings: of the session, in addition to those of all connections.
+        identity: the principal as which its transactions act; None: the login.
 
     Raises:
         LoginRefusedError: the server rejects the login.
         DatabaseLostError: the server cannot be reached, or has no free connection.
     """
     wanted = {**_resting(idle), **(settings or {})}
-    conn = await open_connection(WatchedConnection, dsn, application, wanted)
+    conn = await open_connection(ActingConnection, dsn, application, wanted)
     try:
         with translating():  # it can break before it is used
             await _configure(conn)
+            give_identity(conn, identity)
     except BaseException:  # cancelled, too: no other code has it yet
         await conn.close()
         raise
@@ -159,7 +162,7 @@ class _Pool(AsyncConnectionPool[AsyncConnection[Any]]):
         """Create the class of this pool's connections, which records errors of connecting."""
         pool = self
 
-        class Connection(WatchedConnection):
+        class Connection(ActingConnection):
             @classmethod
             async def connect(cls, conninfo: str = "", **kwargs: Any) -> Self:  # noqa: ANN401 - psycopg's
                 given = {**kwargs, **parameters(conninfo, application, _resting(idle))}
@@ -181,13 +184,14 @@ def why_not(pool: Pool) -> tuple[str, str | None]:
 
 
 @asynccontextmanager
-async def open_pool(
+async def open_pool(  # noqa: PLR0913 - settings of psycopg's pool
     dsn: str | Callable[[], str],
     *,
     size: int,
     application: str,
     idle: float | None = None,
     discard: str = "",
+    identity: Identity | None = None,
 ) -> AsyncGenerator[Pool]:
     """Open a pool of up to *size* connections; the first is opened before it returns.
 
@@ -196,6 +200,7 @@ async def open_pool(
         idle: as for `connect`.
         discard: statements that discard what the use of a connection left in its session, before
             it is used again.  Nothing is then prepared on it by name.
+        identity: as for `connect`.
 
     Raises:
         DatabaseLostError: no connection could be opened.
@@ -204,6 +209,10 @@ async def open_pool(
     async def clean(conn: AsyncConnection[Any]) -> None:
         await conn.execute(discard.encode())
 
+    async def configure(conn: AsyncConnection[Any]) -> None:
+        await _configure(conn)
+        give_identity(conn, identity)
+
     pool = _Pool(
         dsn,
         min_size=1,
@@ -211,7 +220,7 @@ async def open_pool(
         open=False,
         name=application,
         kwargs={"autocommit": True, **({"prepare_threshold": None} if discard else {})},
-        configure=_configure,
+        configure=configure,
         reset=clean if discard else None,
         timeout=30,
         reconnect_timeout=5,

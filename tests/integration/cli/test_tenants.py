@@ -1,9 +1,14 @@
 """The commands for tenants, principals and tokens."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.integration.cli.user import User
 
@@ -43,3 +48,42 @@ def test_a_tenant_from_its_creation_to_its_end(user: User, tmp_path: Path) -> No
     user.types("tenant", "delete", "acme", "--yes").worked()
     names = [t["name"] for t in json.loads(user.types("tenant", "list", "--json").worked().out)]
     assert names == ["default"]
+
+
+@pytest.fixture
+def person(user: User, dsn: str) -> Iterator[User]:
+    """An admin of a tenant, over the login of an application, which is nobody without a token."""
+    name = f"walagent_{uuid4().hex[:8]}"
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute(f"create role {name} login".encode())
+        for each in (
+            f"select agent.grant_member('{name}')",
+            f"select agent.create_principal('{name}', 'service', '{name}')",
+            f"select agent.disable_principal('{name}')",
+            "select agent.create_tenant('acme')",
+            "select agent.create_principal('ada', tenant => 'acme')",
+            "select agent.grant_role('ada', 'admin', tenant => 'acme')",
+        ):
+            conn.execute(each.encode())
+        row = conn.execute(
+            "select token from agent.create_token('ada', tenant => 'acme')"
+        ).fetchone()
+        assert row is not None
+        yield User(user.folder, make_conninfo(dsn, user=name), {"WALAGENT_TOKEN": row[0]})
+        conn.execute(f"drop owned by {name}; drop role {name}".encode())
+
+
+def test_a_token_acts_in_each_transaction(person: User) -> None:
+    """From the environment or the option; a wrong one is refused and not printed."""
+    person.types("principal", "add", "bob").worked()
+    listed = json.loads(person.types("principal", "list", "--json").worked().out)
+    assert [(p["tenant"], p["name"]) for p in listed] == [("acme", "ada"), ("acme", "bob")]
+    without = replace(person, variables={})
+    assert json.loads(without.types("principal", "list", "--json").worked().out) == []
+    token = person.variables["WALAGENT_TOKEN"]
+    given = without.types("principal", "list", "--json", "--token", token).worked()
+    assert len(json.loads(given.out)) == 2
+    wrong = without.types("principal", "list", "--token", "wla_forged_forged_forged")
+    assert wrong.code != 0
+    assert "unknown, expired or revoked" in wrong.err
+    assert "forged" not in wrong.err
