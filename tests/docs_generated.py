@@ -24,7 +24,7 @@ from walagent.config.base import in_bytes
 from walagent.config.schema import json_schema
 
 PAGES = (ROOT / "docs" / "configuration.md", ROOT / "docs" / "cli.md")
-SHARED = ("--config", "--dsn", "--replication-dsn", "-d", "--json", "--help", "-h")
+SHARED = ("--config", "--dsn", "--replication-dsn", "-d", "--token", "--json", "--help", "-h")
 _BLOCK = re.compile(r"(<!-- generated: (\w+) ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _DEFAULT = re.compile(r"\s*Default: (.+)\.$")
 _LIMITS = re.compile(r"(.*?)((?: \[[^]]*\])*)")  # help, then click's limits

@@ -148,7 +148,7 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
     @click.option(
         "--token",
         metavar="TOKEN",
-        help="Act as a principal; ps shows it, WALAGENT_TOKEN does not.",
+        help="Act as the principal of a token.  [default: WALAGENT_TOKEN]",
     )
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -13,7 +13,7 @@ import orjson
 
 from walagent.cli.output import cell, clean, say
 from walagent.cli.session import CliSession, Where, open_session, where_options
-from walagent.cli.threads import event_lines, token_option
+from walagent.cli.threads import event_lines
 from walagent.concurrency import Periodic
 from walagent.config.dsn import Places
 from walagent.errors import WalagentError
@@ -31,11 +31,8 @@ _HELP = "/answer TEXT, /members, /facts, /leave, /quit; anything else is posted"
 @click.argument("thread", type=click.UUID, required=False)
 @click.option("--agent", "agents", multiple=True, help="Open a thread with this agent; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON.")
-@token_option
 @where_options
-def talk_(
-    where: Where, thread: UUID | None, agents: Sequence[str], token: str | None, *, as_json: bool
-) -> None:
+def talk_(where: Where, thread: UUID | None, agents: Sequence[str], *, as_json: bool) -> None:
     """Take part in a thread: new events appear, and what you type is posted.
 
     A call that needs approval is shown, and the next line, y or n, decides it.  At the end of the
@@ -43,14 +40,13 @@ def talk_(
     """
     if (thread is None) == (not agents):
         raise click.UsageError("name a thread, or agents with --agent")
-    asyncio.run(_talk(open_session(where), Conversation(token, as_json=as_json), thread, agents))
+    asyncio.run(_talk(open_session(where), Conversation(as_json=as_json), thread, agents))
 
 
 @dataclass(slots=True)
 class Conversation:
     """What this terminal has shown, and the calls that it asks about."""
 
-    token: str | None
     as_json: bool = False
     thread: UUID = field(default_factory=uuid4)
     shown: int = 0
@@ -62,11 +58,9 @@ class Conversation:
 
     @asynccontextmanager
     async def transaction(self, conn: Connection) -> AsyncGenerator[None]:
-        """One transaction, as the principal of the token."""
+        """One transaction."""
         with translating():
             async with conn.transaction():
-                if self.token:
-                    await threads.act_as(conn, self.token)
                 yield
 
     async def look(self, conn: Connection) -> None:

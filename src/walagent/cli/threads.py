@@ -1,6 +1,6 @@
 """`walagent thread`: conversations of people and agents."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -12,13 +12,9 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Column, Row, Screen, column, print_rows, state_column
 from walagent.message import Json
 from walagent.store import threads
-from walagent.store.listings import Connection
 
 T = TypeVar("T")
 
-token_option: Final = click.option(
-    "--token", envvar="WALAGENT_TOKEN", help="Act as the principal of this token."
-)
 _thread: Final = click.argument("thread", type=click.UUID)
 
 _SCREEN: Final = Screen([
@@ -36,28 +32,14 @@ def thread_() -> None:
     """Show and change threads: conversations of people and agents."""
 
 
-def ask_as(where: Where, token: str | None, question: Callable[[Connection], Awaitable[T]]) -> T:
-    """Call *question* in a transaction, as the principal of a token if there is one."""
-
-    async def asked(conn: Connection) -> T:
-        if token:
-            await threads.act_as(conn, token)
-        return await question(conn)
-
-    return ask(where, asked)
-
-
 @thread_.command("list")
 @click.option("--archived", is_flag=True, help="List archived threads, too.")
 @click.option("--limit", default=50, show_default=True, help="Number of threads.")
 @json_option()
-@token_option
 @where_options
-def list_(where: Where, token: str | None, limit: int, *, archived: bool, as_json: bool) -> None:
+def list_(where: Where, limit: int, *, archived: bool, as_json: bool) -> None:
     """List threads, the latest active first."""
-    rows = ask_as(
-        where, token, lambda conn: threads.list_threads(conn, archived=archived, limit=limit)
-    )
+    rows = ask(where, lambda conn: threads.list_threads(conn, archived=archived, limit=limit))
     columns = ["id", "title", "state", "members", "events", "active_at"]
     print_rows(rows, columns, as_json=as_json, empty="no threads", screen=_SCREEN)
 
@@ -66,11 +48,10 @@ def list_(where: Where, token: str | None, limit: int, *, archived: bool, as_jso
 @_thread
 @click.option("--limit", default=100, show_default=True, help="Number of events.")
 @json_option()
-@token_option
 @where_options
-def show_(where: Where, token: str | None, thread: UUID, limit: int, *, as_json: bool) -> None:
+def show_(where: Where, thread: UUID, limit: int, *, as_json: bool) -> None:
     """Show a thread: members, facts, and its latest events."""
-    found = ask_as(where, token, lambda conn: threads.show(conn, thread, limit))
+    found = ask(where, lambda conn: threads.show(conn, thread, limit))
     if as_json:
         print_json(found)
         return
@@ -89,11 +70,10 @@ def show_(where: Where, token: str | None, thread: UUID, limit: int, *, as_json:
 @thread_.command("members")
 @_thread
 @json_option()
-@token_option
 @where_options
-def members_(where: Where, token: str | None, thread: UUID, *, as_json: bool) -> None:
+def members_(where: Where, thread: UUID, *, as_json: bool) -> None:
     """List the members of a thread."""
-    rows = ask_as(where, token, lambda conn: threads.members(conn, thread))
+    rows = ask(where, lambda conn: threads.members(conn, thread))
     columns = ["principal", "kind", "role", "joined_at", "seen"]
     print_rows(rows, columns, as_json=as_json, empty="no members, or not one of them")
 
@@ -103,11 +83,9 @@ def members_(where: Where, token: str | None, thread: UUID, *, as_json: bool) ->
 @click.argument("members", nargs=-1)
 @click.option("--id", "key", type=click.UUID, help="ID of the thread.  [default: a new one]")
 @json_option()
-@token_option
 @where_options
-def open_(  # noqa: PLR0913 - its options
+def open_(
     where: Where,
-    token: str | None,
     title: str,
     members: Sequence[str],
     key: UUID | None,
@@ -116,7 +94,7 @@ def open_(  # noqa: PLR0913 - its options
 ) -> None:
     """Open a thread with MEMBERS, people and agents; print its ID."""
     given = {"title": title, "members": list(members), "id": key}
-    _print_id(_call(where, token, "open_thread", given), as_json=as_json)
+    _print_id(_call(where, "open_thread", given), as_json=as_json)
 
 
 @thread_.command("post")
@@ -124,22 +102,19 @@ def open_(  # noqa: PLR0913 - its options
 @click.argument("text")
 @click.option("--id", "key", type=click.UUID, help="ID of the event; a repetition has no effect.")
 @json_option()
-@token_option
 @where_options
-def post_(  # noqa: PLR0913 - its options
-    where: Where, token: str | None, thread: UUID, text: str, key: UUID | None, *, as_json: bool
-) -> None:
+def post_(where: Where, thread: UUID, text: str, key: UUID | None, *, as_json: bool) -> None:
     """Post a text; print the number of its event."""
     given = {"thread": thread, "text": text, "id": key}
-    number = ask_as(where, token, lambda conn: threads.post(conn, given))
+    number = ask(where, lambda conn: threads.post(conn, given))
     if as_json:
         print_json({"thread": thread, "number": number})
     else:
         click.echo(number)
 
 
-def _call(where: Where, token: str | None, function: str, arguments: Mapping[str, Json]) -> Any:  # noqa: ANN401 - SQL's
-    return ask_as(where, token, lambda conn: threads.call(conn, function, arguments))
+def _call(where: Where, function: str, arguments: Mapping[str, Json]) -> Any:  # noqa: ANN401 - SQL's
+    return ask(where, lambda conn: threads.call(conn, function, arguments))
 
 
 def _print_id(key: UUID, *, as_json: bool) -> None:
@@ -152,9 +127,9 @@ def _print_id(key: UUID, *, as_json: bool) -> None:
 def _simple(name: str, function: str, about: str, done: str, *more: str) -> None:
     """Add a command that calls a function with the thread and further arguments."""
 
-    def run(where: Where, token: str | None, thread: UUID, **given: Json) -> None:
+    def run(where: Where, thread: UUID, **given: Json) -> None:
         as_json = given.pop("as_json")
-        _call(where, token, function, {"thread": thread, **given})
+        _call(where, function, {"thread": thread, **given})
         if as_json:
             print_json({"id": thread, "done": name})
         else:
@@ -162,8 +137,7 @@ def _simple(name: str, function: str, about: str, done: str, *more: str) -> None
 
     run.__doc__ = about
     command: Any = where_options(run)  # pyright: ignore[reportUnknownVariableType, reportArgumentType]
-    for decorate in (token_option, json_option()):
-        command = decorate(command)
+    command = json_option()(command)
     for argument in reversed(more):
         command = click.argument(argument)(command)
     thread_.command(name)(_thread(command))
@@ -184,14 +158,11 @@ _simple("remove", "remove_member", "Remove a member from a thread.", "removed", 
 @click.argument("principal")
 @click.option("--role", default="member", show_default=True, help="Its role, such as owner.")
 @json_option()
-@token_option
 @where_options
-def add_(  # noqa: PLR0913 - its options
-    where: Where, token: str | None, thread: UUID, principal: str, role: str, *, as_json: bool
-) -> None:
+def add_(where: Where, thread: UUID, principal: str, role: str, *, as_json: bool) -> None:
     """Add a person or an agent to a thread, or change its role."""
     given = {"thread": thread, "principal": principal, "role": role}
-    _call(where, token, "add_member", given)
+    _call(where, "add_member", given)
     if as_json:
         print_json({"id": thread, "done": "add"})
     else:
@@ -209,13 +180,10 @@ def add_(  # noqa: PLR0913 - its options
     help="An instruction, data, or an instruction in the place of earlier ones.",
 )
 @json_option()
-@token_option
 @where_options
-def inject_(  # noqa: PLR0913 - its options
-    where: Where, token: str | None, thread: UUID, text: str, kind: str, *, as_json: bool
-) -> None:
+def inject_(where: Where, thread: UUID, text: str, kind: str, *, as_json: bool) -> None:
     """Give the agents of a thread an instruction or context."""
-    _call(where, token, "inject", {"thread": thread, "text": text, "kind": kind})
+    _call(where, "inject", {"thread": thread, "text": text, "kind": kind})
     if as_json:
         print_json({"id": thread, "done": "inject"})
     else:

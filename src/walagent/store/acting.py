@@ -14,7 +14,6 @@ from psycopg import AsyncConnection, AsyncCursor, AsyncTransaction
 from psycopg.abc import Params, Query
 from psycopg.pq import TransactionStatus
 
-from walagent.errors import PreconditionError
 from walagent.store.watched_connection import WatchedConnection
 
 _AS_LOGIN: Final = "select current_setting('role'), set_config('role', 'none', true)"
@@ -48,12 +47,12 @@ class ActingCursor(AsyncCursor[Any]):
         conn = self.connection
         if isinstance(conn, ActingConnection) and conn.must_act:
             if _begins(query):
-                await super().execute(query, params, prepare=prepare, binary=binary)
+                await super().execute(query, params, prepare=prepare, binary=binary)  # pyright: ignore[reportArgumentType]
                 await conn.act()
                 return self
             async with conn.transaction():
-                return await super().execute(query, params, prepare=prepare, binary=binary)
-        return await super().execute(query, params, prepare=prepare, binary=binary)
+                return await super().execute(query, params, prepare=prepare, binary=binary)  # pyright: ignore[reportArgumentType]
+        return await super().execute(query, params, prepare=prepare, binary=binary)  # pyright: ignore[reportArgumentType]
 
     async def executemany(
         self, query: Query, params_seq: Iterable[Params], *, returning: bool = False
@@ -65,23 +64,6 @@ class ActingCursor(AsyncCursor[Any]):
                 await super().executemany(query, params_seq, returning=returning)
         else:
             await super().executemany(query, params_seq, returning=returning)
-
-    @asynccontextmanager
-    async def copy(self, statement: Query, params: Params | None = None, **more: Any) -> Any:  # noqa: ANN401 - psycopg's
-        """Copy rows, only in a transaction."""
-        self._check()
-        async with super().copy(statement, params, **more) as copy:
-            yield copy
-
-    def stream(self, query: Query, params: Params | None = None, **more: Any) -> Any:  # noqa: ANN401 - psycopg's
-        """Stream rows, only in a transaction."""
-        self._check()
-        return super().stream(query, params, **more)
-
-    def _check(self) -> None:
-        conn = self.connection
-        if isinstance(conn, ActingConnection) and conn.must_act:
-            raise PreconditionError("rows are read outside of a transaction of the principal")
 
 
 class ActingConnection(WatchedConnection):

@@ -129,11 +129,6 @@ async def answer(conn: Connection, approval: int, text: str) -> None:
     await conn.execute("select agent.answer(%(id)s, %(text)s)", {"id": approval, "text": text})
 
 
-async def act_as(conn: Connection, token: str) -> None:
-    """Act as the principal of a token until the end of the transaction."""
-    await conn.execute("select agent.act_as(%(token)s)", {"token": token})
-
-
 async def call(conn: Connection, function: str, arguments: Mapping[str, Json]) -> Any:  # noqa: ANN401 - SQL's
     """Call a function of the schema agent; return its result."""
     cursor = await conn.execute(

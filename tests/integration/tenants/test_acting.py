@@ -7,7 +7,7 @@ from psycopg import AsyncConnection
 from tests.helpers.database import role, rows, run_all, session, value
 from tests.helpers.people import application, person
 from walagent.errors import WalagentError
-from walagent.store.acting import identity_of_token
+from walagent.store.acting import ActingConnection, identity_of_token
 from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
 
@@ -36,6 +36,7 @@ async def test_each_transaction_acts_and_nothing_is_left_of_it(
             await ours.rollback()
             assert await value(ours, "select current_user") == other
             await ours.execute("reset role")
+            assert isinstance(ours, ActingConnection)
             ours.identity = None
             assert await rows(ours, WHO) == [(None, None)]
         async with (
@@ -60,6 +61,7 @@ async def test_a_revoked_token_stops_a_session(conn: AsyncConnection, dsn: str) 
                 await ours.execute("select 1")
             assert caught.value.sqlstate == "WA018"
             assert token not in f"{caught.value!r} {caught.value.__cause__!r}"
+            assert isinstance(ours, ActingConnection)
             assert token not in repr(ours.identity)
 
 
