@@ -202,11 +202,18 @@ begin
     _tenant := _run.tenant;
     select v.definition into _def from agent.attachment_version v
      where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version;
-    select s.content into _made from agent.step s where s.run_id = _run_id and s.kind = 'reply' order by s.seq desc limit 1;
-    if found then
-        _made := (select p from jsonb_array_elements(_made -> 'parts') p where p ->> 'call' = _call_id limit 1);
+    if _run.kind = 'node' then  -- a call of the workflow itself, or of the agent of a node
+        _def := agent_internal.workflow_tools(_run);
+        _made := coalesce((select p from agent.step s cross join jsonb_array_elements(s.content -> 'parts') p
+                            where s.run_id = _run_id and s.kind = 'reply' and p ->> 'call' = _call_id order by s.seq desc limit 1),
+                          jsonb_build_object('name', _name, 'arguments', _given));
     else
-        _made := jsonb_build_object('name', _name, 'arguments', _given);
+        select s.content into _made from agent.step s where s.run_id = _run_id and s.kind = 'reply' order by s.seq desc limit 1;
+        if found then
+            _made := (select p from jsonb_array_elements(_made -> 'parts') p where p ->> 'call' = _call_id limit 1);
+        else
+            _made := jsonb_build_object('name', _name, 'arguments', _given);
+        end if;
     end if;
     if _made is null or _made ->> 'name' is distinct from _name or jsonb_typeof(_made -> 'arguments') is distinct from 'object' then
         return jsonb_build_object('action', 'deny', 'reason', 'the model has not made this call');

@@ -50,11 +50,13 @@ class Prompt:
         by: the name of the prompt within its kind: "agent", "planner", …; recorded with the reply.
         about: what else is recorded with the reply, such as the number of a candidate.
         keep: record the request as sent, because it cannot be rendered again from rows and steps.
+        model: the model to call; "": that of the run's agent.
     """
 
     by: str = "agent"
     about: Mapping[str, Json] = field(default_factory=dict[str, Json])
     keep: bool = False
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,13 @@ class Wait:
 
     Args:
         until: "approval": whether it may be executed; "review": what its unknown outcome was.
+        seconds: how long an approval stays open; None: as the run's authority says.
     """
 
     until: Literal["approval", "review"]
     call: ToolCall
     tool: Tool
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

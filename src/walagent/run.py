@@ -96,6 +96,7 @@ class RunSpec:
     Args:
         source: the attachment's name, for budgets and logs; "" if none.
         turns: how the agent takes part in threads, if it does.
+        workflow: the version of the workflow that is executed, if it is one.
     """
 
     claim: Claim
@@ -104,6 +105,7 @@ class RunSpec:
     target: Target | None = None
     source: str = ""
     turns: Mapping[str, Any] | None = None
+    workflow: Mapping[str, Any] | None = None
 
     @property
     def actor(self) -> Actor:

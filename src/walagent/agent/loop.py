@@ -166,12 +166,16 @@ def _next_call(
             return replace(note, content={**note.content, "denied": reason}) if unknown else note
         tool = agent.tool(call.name)
         assert tool is not None  # noqa: S101 - _what_is_wrong has just found it
-        return _start(call, tool, after, check)
+        return start_call(call, tool, after, check)
     return Ask()
 
 
-def _start(call: ToolCall, tool: Tool, after: Sequence[Step], check: Check) -> Move:
-    """Carry the call out, unless a person has to say something first."""
+def start_call(call: ToolCall, tool: Tool, after: Sequence[Step], check: Check) -> Move:
+    """Carry the call out, unless a person has to say something first.
+
+    Args:
+        after: the steps since the call was made; they have no result of it.
+    """
     if is_question(tool):
         decision = _of_call(after, StepKind.DECISION, call)
         return Wait("approval", call, tool) if decision is None else _answered(call, decision)

@@ -16,6 +16,7 @@ from walagent.runs.agent_kind import agent_kind
 from walagent.runs.embedding_kind import embedding_kind
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.turn_kind import turn_kind
+from walagent.runs.workflow_kind import workflow_kind
 from walagent.store.connections import Pool
 
 
@@ -61,6 +62,7 @@ def _delivery(parts: Parts) -> Kind:
 _KINDS: Mapping[str, Callable[[Parts], Kind]] = {
     "agent": _agent,
     "turn": lambda parts: turn_kind(parts.pool, parts.toolbox, parts.secret),
+    "node": lambda parts: workflow_kind(parts.pool, parts.toolbox, parts.secret),
     "embedding": _embedding,
     "delivery": _delivery,
 }

@@ -134,7 +134,7 @@ class Executor:
 
     async def _ask(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
         """Ask, then record.  The last reply is recorded with the end of the run."""
-        model = self._resources.model_of(self._run.agent.model)
+        model = self._resources.model_of(prompt.model or self._run.agent.model)
         self._watch(Asking(prompt))
         await self._pace()
         request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
@@ -269,7 +269,8 @@ class Executor:
         claim, spent = self._run.claim, self.log.spent
         async with self._resources.pool.connection() as conn, conn.transaction():
             if move.until == "approval":
-                role, ttl = self._run.authority.run_as, self._run.authority.approval_seconds
+                authority = self._run.authority
+                role, ttl = authority.run_as, move.seconds or authority.approval_seconds
                 await runs.ask_approval(conn, claim, self.log.seq, move.call, role, ttl, spent)
                 return RunState.WAITING_APPROVAL
             metrics.tool_calls.labels(self._agent, move.tool.name, "unknown").inc()

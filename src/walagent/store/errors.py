@@ -44,6 +44,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA022": ConfigError,
     "WA023": ConfigError,
     "WA024": ConfigError,
+    "WA025": ConfigError,
     "WA027": ConfigError,
     "42501": PreconditionError,  # insufficient_privilege
     "3F000": PreconditionError,  # invalid_schema_name: not migrated

@@ -1,0 +1,65 @@
+"""Workflows: the versions that runs are pinned to, their conditions and policies."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from psycopg import AsyncConnection
+
+from walagent.message import Json
+from walagent.run import Claim
+from walagent.store.tool_connections import ToolConnection
+
+Connection = AsyncConnection[Any]
+
+
+async def definition(conn: Connection, claim: Claim) -> Mapping[str, Any] | None:
+    """Read the version that a run is pinned to; None: it does not exist."""
+    new = claim.change["new"]
+    cursor = await conn.execute(
+        "select agent_internal.workflow_definition(_tenant => %(tenant)s,"
+        " _workflow => %(workflow)s, _version => %(version)s)",
+        {key: new[key] for key in ("tenant", "workflow", "version")},
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
+async def decide(
+    conn: ToolConnection, phase: str, call: Mapping[str, Json], tenant: str
+) -> Mapping[str, Any]:
+    """Ask the policies of a tenant about a node; return their decision, see docs/tools.md.
+
+    Raises (as a PostgreSQL error): TRAMPOLINE_LOST: repeat it after `make_trampolines`.
+    """
+    request: dict[str, Json] = {
+        "point": "node",
+        "phase": phase,
+        "call": dict(call),
+        "tenant": tenant,
+    }
+    async with conn.transaction() as transaction:
+        return await transaction.call("decide_policy", request)
+
+
+async def make_trampolines(conn: Connection) -> None:
+    """Create the functions as which policies are evaluated, as the worker."""
+    await conn.execute("select agent_internal.make_policy_trampolines()")
+
+
+async def evaluate(
+    conn: ToolConnection, role: str, path: str, text: str, state: Mapping[str, Json]
+) -> str | None:
+    """Evaluate a statement over the state as *role*, read-only; return its value as text.
+
+    Raises (as a PostgreSQL error): what the statement raises; TRAMPOLINE_LOST.
+    """
+    request: dict[str, Json] = {
+        "run_as": role,
+        "sql": text,
+        "arguments": orjson.loads(orjson.dumps(state, default=str)),
+        "path": ", ".join(part for part in (path, "pg_temp") if part),
+        "settings": {"statement_timeout": "30s"},
+    }
+    async with conn.transaction(force_rollback=True) as transaction:
+        return await transaction.call("read_as", request)
