@@ -364,6 +364,20 @@ begin
 end;
 $$;
 
+-- Number the entries of the audit that wait for the commit, while this transaction can write: code of others that follows
+-- could make it read-only, or check its constraints where it is.
+create function agent_internal.number_audit()
+    returns void
+    language plpgsql
+as $$
+begin
+    if exists (select from agent_internal.audit_entry) then
+        set constraints agent_internal.mark_audit_entry immediate;
+        set constraints agent_internal.append_audit immediate;
+    end if;
+end;
+$$;
+
 -- End what code of others could still do in this transaction: no cursor WITH HOLD is left to be executed at the commit, and
 -- nothing else that is executed there can write.
 create function agent_internal.seal(_durable text)
@@ -372,10 +386,7 @@ create function agent_internal.seal(_durable text)
 as $$
 begin
     execute 'close all';
-    if exists (select from agent_internal.audit_entry) then  -- of a refusal: numbered while this can write
-        set constraints agent_internal.mark_audit_entry immediate;
-        set constraints agent_internal.append_audit immediate;
-    end if;
+    perform agent_internal.number_audit();
     perform set_config('synchronous_commit', _durable, true), set_config('transaction_read_only', 'on', true);
 end;
 $$;
@@ -522,6 +533,7 @@ begin
     elsif current_setting('transaction_read_only')::boolean and not pg_is_in_recovery() then
         raise exception 'cannot read in a transaction that is read-only: a signed request is valid once' using errcode = '25006';
     end if;
+    perform agent_internal.number_audit();
     perform set_config('transaction_read_only', 'on', true);
     perform set_config(s.key, s.value, true) from jsonb_each_text(nullif(_call -> 'settings', 'null')) s;
     if _relation is not null then

@@ -71,7 +71,7 @@ comment on column agent.event.number is 'Number within the thread, from 1, witho
 comment on column agent.event.id is 'ID, which its author can choose';
 comment on column agent.event.type is 'system: something happened to the thread; text: a message; tool_use: a call of an agent; tool_result: what it returned';
 comment on column agent.event.author is 'Principal whose event it is';
-comment on column agent.event.data is 'system: {"action", …}; text: {"text"}; tool_use: {"id", "name", "input"}; tool_result: {"tool_use_id", "tool_name", "content", "is_error"}';
+comment on column agent.event.data is 'system: {"action", ...}; text: {"text"}; tool_use: {"id", "name", "input"}; tool_result: {"tool_use_id", "tool_name", "content", "is_error"}';
 comment on column agent.event.run_id is 'Turn that made it; NULL: a person or an application';
 comment on column agent.event.created_at is 'Time of the insert';
 

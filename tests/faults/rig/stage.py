@@ -86,6 +86,7 @@ create table topic (id bigint primary key generated always as identity);
 # The clock of leases, retries and debounce, so that a test can let time pass.
 CLOCK = """
 create table clock (shift interval not null);
+grant select on clock to public;  -- functions with rights of their own read it
 insert into clock values ('0');
 create or replace function agent_internal.now()
     returns timestamptz
