@@ -70,6 +70,10 @@ OURS = """
  where d.datname = current_database() and locktype = 'advisory'
 """
 WAITING = f"select count(*) = %s {OURS} and not granted"
+TRYING = """
+select count(*) = %s from pg_stat_activity
+ where datname = current_database() and application_name like 'walagent%%'
+"""
 GONE = f"select not exists (select {OURS})"
 
 
@@ -205,7 +209,7 @@ async def test_two_that_migrate_at_once_do_it_once(empty: Place) -> None:
             running(walagent(empty, "migrate")) as first,
             running(walagent(replace(empty, folder=empty.folder / "2"), "migrate")) as second,
         ):
-            await until(empty.conn, WAITING, 2, alive=first.is_alive)
+            await until(empty.conn, TRYING, 2, alive=first.is_alive)
             await other.close()
             assert (await first.ended(), await second.ended()) == (0, 0)
             said = first.said + second.said

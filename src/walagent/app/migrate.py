@@ -59,8 +59,6 @@ async def migrate(
         except Error as error:
             raise translated(error) from error
         on_applied(migration)
-    if plan:
-        await conn.execute("select agent_internal.restrict_definers()")
     return plan
 
 

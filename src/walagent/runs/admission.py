@@ -7,7 +7,6 @@ from typing import Any, Self
 import orjson
 from psycopg import Error
 
-from walagent.agent.arguments import misfit_of
 from walagent.errors import ModelLimitedError, ToolFailedError
 from walagent.message import Json
 from walagent.store import tool_calls
@@ -102,6 +101,8 @@ def check_output(tool: Tool, text: str) -> None:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         value = text
+    from walagent.agent.arguments import misfit_of  # noqa: PLC0415 - jsonschema is slow to import
+
     if problem := misfit_of(tool.output_schema, value):
         raise ToolFailedError(f"{tool.name} returned what its output schema refuses: {problem}")
 

@@ -104,8 +104,15 @@ async def applied_migrations(conn: Connection) -> list[Applied] | None:
 
 
 async def apply_migration(conn: Connection, migration: Migration) -> None:
-    """Execute one file and record it, in the caller's transaction."""
+    """Execute one file and record it, in the caller's transaction.
+
+    What it creates with the owner's rights is restricted with it: a later failure leaves nothing
+    that is not.
+    """
     await conn.execute(migration.script)
+    cursor = await conn.execute("select to_regprocedure('agent_internal.restrict_definers()')")
+    if (row := await cursor.fetchone()) is not None and row[0] is not None:
+        await conn.execute("select agent_internal.restrict_definers()")
     await conn.execute(query("create_migration_list"))
     await conn.execute(
         "insert into agent_internal.migration (name, sha256) values (%(name)s, %(digest)s)",
