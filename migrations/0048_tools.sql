@@ -438,7 +438,8 @@ begin
      where v.scope = _scope and v.tool = _tool and (_version is null or v.version = _version);
     if not found then
         raise exception 'tool "%"% does not exist', _tool, coalesce(' of version ' || _version, '')
-            using errcode = 'WA022', hint = agent_internal.suggest(_tool, (select array_agg(t.name) from agent.tool t));
+            using errcode = 'WA022', hint = agent_internal.suggest(_tool, (
+                select array_agg(t.name) from agent.tool t where t.tenant is null or t.tenant = agent.current_tenant()));
     end if;
     if _version is null or _enabled then
         update agent.tool t set enabled = _enabled

@@ -10,12 +10,11 @@ import hmac
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from walagent.agent.tools.addresses import resolve
 from walagent.agent.tools.http import HostRules, host_of
-from walagent.agent.tools.http_exchange import Said, send
 from walagent.agent.tools.http_request import HttpRequest, Limits
 from walagent.errors import (
     DeliveryDelayedError,
@@ -25,6 +24,9 @@ from walagent.errors import (
 )
 from walagent.outbox.text import payload_of
 from walagent.store.outbox import Delivery
+
+if TYPE_CHECKING:
+    from walagent.agent.tools.http_exchange import Said
 
 _LATER: Final = frozenset({408, 425, 429})  # of the answers 4xx, those that ask for another attempt
 _LIMITS: Final = Limits(4096, 15.0)
@@ -72,13 +74,15 @@ class Post:
             raise DeliveryRefusedError(f'secret "{name}" is not set on this worker')
         return value
 
-    async def post(self, request: HttpRequest, rules: HostRules) -> Said:
+    async def post(self, request: HttpRequest, rules: HostRules) -> "Said":
         """Send a request once.
 
         Raises:
             DeliveryDelayedError: it was not accepted, or the answer is missing.
             DeliveryRefusedError: it is not accepted.
         """
+        from walagent.agent.tools.http_exchange import send  # noqa: PLC0415 - imports httpx2
+
         parts = urlsplit(request.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
