@@ -101,7 +101,7 @@ select agent.attach_to_threads('sarah', approve => '{note}');
             conn, f"select agent.grant_member('{ann}'); select agent.grant_approver('{ann}')"
         )
         async with session(dsn, user=ann) as own:
-            talk = Conversation(None)
+            talk = Conversation(as_json=False)
             given = {"title": "Talk", "members": ["sarah"]}
             talk.thread = await threads.call(own, "open_thread", given)
             await talk.take(own, "Note x.")
@@ -133,7 +133,7 @@ select agent.attach_to_threads('sarah');
             conn, f"select agent.grant_member('{ann}'); select agent.grant_approver('{ann}')"
         )
         async with session(dsn, user=ann) as own:
-            talk = Conversation(None)
+            talk = Conversation(as_json=False)
             given = {"title": "Talk", "members": ["sarah"]}
             talk.thread = await threads.call(own, "open_thread", given)
             await talk.take(own, "Paint it.")
