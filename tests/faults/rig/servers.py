@@ -233,13 +233,17 @@ class Pair:
             conn: to the primary.
         """
         await self.wait_for_standby(conn)
+        # From here: older WAL can be gone, and the place would be free again.
+        row = await (await conn.execute("select pg_current_wal_flush_lsn()::text")).fetchone()
+        assert row is not None
+        start = f"START_REPLICATION SLOT standby PHYSICAL {row[0]}".encode()
         thief = await connect_replication(self.primary.dsn, sender_timeout=0)
         try:
 
             async def taken() -> bool:
                 await conn.execute(_END_STANDBY)
                 with suppress(ObjectInUse):
-                    await thief.execute(b"START_REPLICATION SLOT standby PHYSICAL 0/1000000")
+                    await thief.execute(start)
                     return True
                 return False
 
