@@ -419,7 +419,7 @@ begin
         return format('agent "%s" is not a member of the thread', _turn.principal);
     elsif _thread.state = 'paused' then
         update agent.run
-           set state = 'pending', lease_expires_at = null, not_before = 'infinity', attempt = greatest(0, attempt - 1)
+           set state = 'pending', lease_expires_at = null, not_before = '9999-12-31 UTC', attempt = greatest(0, attempt - 1)
          where id = _run;
         return 'paused';
     elsif _thread.state = 'archived' then
@@ -609,7 +609,7 @@ begin
     with released as (
         update agent.run r set not_before = null
          where r.queue_id in (select a.id from agent.attachment a where a.relation = 'agent.event'::regclass)
-           and r.ordering_key = _thread::text and r.state = 'pending' and r.not_before = 'infinity'
+           and r.ordering_key = _thread::text and r.state = 'pending' and r.not_before = '9999-12-31 UTC'
         returning r.queue_id
     )
     select array_agg(distinct queue_id) into _queues from released;
