@@ -77,7 +77,7 @@ async def serving(
     )
     engine = ShapeEngine(logins.dsn, fan_out, limits)
     settings = SyncSettings(tables, queries or {}, SECRET, hold=hold, stream=stream, ahead=1.0)
-    app = ShapeApp(engine, settings, TokenCheck(engine.connect))
+    app = ShapeApp(engine, settings, TokenCheck(engine.connection))
     mounted = {"/v1": app}  # as the daemon mounts it
     served = build_app(reader.health, CollectorRegistry(), mounted=mounted)
     sockets = await listen("127.0.0.1", port)

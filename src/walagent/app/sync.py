@@ -43,4 +43,4 @@ def make_sync(settings: Sync, dsn: Callable[[], str], fan_out: FanOut) -> LiveSy
         secret=secret,
         public=settings.cache == "public",
     )
-    return LiveSync(engine, ShapeApp(engine, serves, TokenCheck(engine.connect)))
+    return LiveSync(engine, ShapeApp(engine, serves, TokenCheck(engine.connection)))

@@ -16,7 +16,9 @@ import orjson
 
 from walagent.errors import WalagentError
 from walagent.log import log
-from walagent.sync.engine import ShapeEngine, ShapeRefusedError
+from walagent.sync.checks import ShapeRefusedError
+from walagent.sync.definition import Definition
+from walagent.sync.engine import ShapeEngine
 from walagent.sync.log import INFINITE, Offset
 from walagent.sync.messages import MUST_REFETCH, up_to_date
 from walagent.sync.query import NamedQuery, QueryDefinition
@@ -113,10 +115,8 @@ class ShapeApp:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        path, method = (
-            scope["path"],
-            scope["method"],
-        )  # with the prefix of the application that mounts it
+        path: str = scope["path"]  # with the prefix of the application that mounts it
+        method: str = scope["method"]
         if path.endswith("/v1/health"):
             await _answer(send, 200, b'{"status":"active"}', [(b"cache-control", b"no-cache")])
         elif not (path.endswith("/v1/shape") or "/v1/shapes/" in path):
@@ -133,14 +133,14 @@ class ShapeApp:
             if name and method in {"GET", "HEAD"}:
                 await self._query(name, query, scope, receive, send)
                 return
-            self._authorize(scope, query)
+            self._check_secret(scope, query)
             if method in {"GET", "HEAD"}:
                 await self._shape(parse_request(query), scope, receive, send)
             elif method == "POST":
                 body = await _read_body(receive)
                 await self._shape(parse_request(query, body), scope, receive, send)
             elif method == "DELETE":
-                await self._delete(query, send)
+                await self._delete(parse_definition(query), send)
             else:
                 await _answer(send, 405, b'{"message":"Method not allowed"}')
         except RequestError as error:
@@ -156,26 +156,30 @@ class ShapeApp:
             more = [(b"retry-after", b"5")]
             await _answer(send, _UNAVAILABLE, orjson.dumps(body), [*_NO_STORE, *more])
 
-    def _authorize(self, scope: Scope, query: Mapping[str, str]) -> None:
-        """Check the secret, then the table.
+    def _check_secret(self, scope: Scope, query: Mapping[str, str]) -> None:
+        """Check the secret of open tables.
 
         Raises:
-            ShapeRefusedError: the secret is missing or wrong, or the table is not served.
+            ShapeRefusedError: it is missing or wrong.
         """
         secret = self._settings.secret
         shown = query.get("secret") or query.get("api_secret") or _bearer(scope)
         if secret is None or not hmac.compare_digest(shown.encode(), secret.encode()):
             raise ShapeRefusedError(401, "Unauthorized - Invalid API secret")
-        definition = parse_definition(query)
-        name = f"{definition.schema}.{definition.table}"
-        if name not in self._settings.tables and (
-            "*" not in self._settings.tables
-            or definition.schema in {"agent", "agent_internal", "pg_catalog", "information_schema"}
-        ):
+
+    def _check_table(self, definition: Definition) -> None:
+        """Check that a table is open; `*` does not open those of walagent and PostgreSQL.
+
+        Raises:
+            ShapeRefusedError: it is not.
+        """
+        name, tables = f"{definition.schema}.{definition.table}", self._settings.tables
+        if name not in tables and ("*" not in tables or definition.schema in _OURS):
             raise ShapeRefusedError(403, f"Forbidden - table {name} is not served")
 
-    async def _delete(self, query: Mapping[str, str], send: Send) -> None:
-        shape = self._engine.find(parse_definition(query))
+    async def _delete(self, definition: Definition, send: Send) -> None:
+        self._check_table(definition)
+        shape = self._engine.find(definition)
         if shape is not None:
             self._engine.drop(shape)
         await _answer(send, 202, b"", _NO_STORE)
@@ -184,9 +188,10 @@ class ShapeApp:
         self, request: ShapeRequest, scope: Scope, receive: Receive, send: Send
     ) -> None:
         definition = request.definition
+        self._check_table(definition)
         if request.subset is not None:
             shape = await self._engine.get(definition)
-            body = await read_subset(self._engine, shape, request.subset)
+            body = await read_subset(self._engine.connection(), shape, request.subset)
             headers = self._headers(shape, shape.end, [(b"electric-snapshot", b"true")])
             await _answer(send, 200, body, headers)
             return
@@ -207,8 +212,8 @@ class ShapeApp:
         values = tuple(query[each] for each in named.parameters)
         definition = QueryDefinition(named, values, tenant, principal)
         client = _Client(parse_place(query), scope, receive, send)
-        found = self._engine.find_query(definition)
-        await self._serve(found, lambda: self._engine.get_query(definition), client)
+        queries = self._engine.queries
+        await self._serve(queries.find(definition), lambda: queries.get(definition), client)
 
     async def _serve(
         self, found: LiveShape | None, make: Callable[[], Awaitable[LiveShape]], client: "_Client"
@@ -362,6 +367,7 @@ class ShapeApp:
         ]
 
 
+_OURS: Final = frozenset({"agent", "agent_internal", "pg_catalog", "information_schema"})
 _UNAVAILABLE: Final = 503
 _UP_TO_DATE: Final = (b"electric-up-to-date", b"")
 _NO_STORE: Final[Headers] = [

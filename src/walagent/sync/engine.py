@@ -11,53 +11,41 @@ missed something, all shapes end, and clients fetch again.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from psycopg import AsyncConnection, Error
+from psycopg import AsyncConnection
 
-from walagent import pgtypes
+from walagent.backoff import pause_after
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece
-from walagent.connection import TEXT_FORMS
-from walagent.errors import WalagentError
+from walagent.concurrency import Periodic
+from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
 from walagent.log import log
-from walagent.replication.fan_out import FanOut, Missed, Subscription
+from walagent.replication.fan_out import FanOut, Missed
 from walagent.replication.sinks import Table, Want
-from walagent.store.connections import connect
+from walagent.store.connections import Pool, open_pool
 from walagent.store.errors import translating
+from walagent.sync.checks import ShapeRefusedError, check_definition, refusal_of
 from walagent.sync.definition import Definition
 from walagent.sync.evaluate import evaluate
-from walagent.sync.expression import columns_of, quote_name, quote_text
+from walagent.sync.expression import quote_name, quote_text
 from walagent.sync.log import CHUNK_BYTES
 from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
-from walagent.sync.query import QueryDefinition, QueryShape, run_query, tables_of_query
-from walagent.sync.reading_role import reading_role
-from walagent.sync.shape import Shape, ShapeChange, lacks
-from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, select
-from walagent.sync.table import ShapeTable, read_table
+from walagent.sync.query_shapes import QueryShapes
+from walagent.sync.shape import Shape, ShapeChange, lacks_values
+from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, reading, select
+from walagent.sync.table import ShapeTable
 
+_NAME: Final = "walagent sync"
+_CONNECTIONS: Final = 8
 _RING_SECONDS: Final = 60.0
+_PUBLISHING: Final = 0.1  # seconds between two looks
 _PUBLISHED: Final = """
-select exists (select from pg_catalog.pg_publication_tables
-                where pubname = 'walagent' and schemaname = %s and tablename = %s)
+select schemaname, tablename from pg_catalog.pg_publication_tables where pubname = 'walagent'
 """
-
-
-class ShapeRefusedError(Exception):
-    """A shape cannot be served.
-
-    Args:
-        status: of the HTTP answer.
-        errors: what is wrong, by parameter.
-    """
-
-    def __init__(self, status: int, text: str, errors: dict[str, list[str]] | None = None) -> None:
-        super().__init__(text)
-        self.status = status
-        self.errors = errors or {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +75,6 @@ class _Transaction:
     tables: set[Table] = field(default_factory=set[Table])
     weight: int = 0
     at: float = 0.0
-    end: int = 0
 
 
 class ShapeEngine:
@@ -109,26 +96,35 @@ class ShapeEngine:
         self._ring: deque[_Transaction] = deque()
         self._ring_weight = 0
         self._tables: dict[Table, Want] = {}
-        self._subscription: Subscription | None = None
         self._open: _Transaction | None = None
         self._seen = 0  # commit LSN of the last transaction
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
-        self._evaluator: AsyncConnection[Any] | None = None
-        self._role: list[str | None] = []  # once it is known
-        self._role_lock = asyncio.Lock()
-        self._queries: dict[QueryDefinition, QueryShape] = {}
-        self._by_query_table: dict[Table, set[QueryShape]] = {}
-        self._reading: dict[Table, list[dict[int, int]]] = {}  # of shapes that are being made
+        self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
+        self.queries = QueryShapes(self, self._limits.log_bytes, self._limits.idle)
         self.position = 0  # up to where the stream was followed: the end of a commit, or idle WAL
 
     async def run(self) -> None:
         """Follow the stream; does not end."""
-        with self._fan_out.subscribe(self._tables) as subscription:
-            subscription.tables = self._tables
-            self._subscription = subscription
-            async for item in subscription:
-                await self._take(item)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_pool())
+            with self._fan_out.subscribe() as subscription:
+                subscription.tables = self._tables  # grows with the shapes
+                async for item in subscription:
+                    await self._take(item)
+
+    async def _keep_pool(self) -> None:
+        """Keep connections for rows; while the database is unavailable, requests wait."""
+        failures = 0
+        while True:
+            try:
+                async with open_pool(self._dsn, size=_CONNECTIONS, application=_NAME) as pool:
+                    self._pool.set_result(pool)
+                    await asyncio.Event().wait()
+            except (DatabaseLostError, LoginRefusedError) as error:
+                failures += 1
+                log.warning("sync.waiting", error=error)
+                await asyncio.sleep(pause_after(failures))
 
     async def get(self, definition: Definition) -> Shape:
         """Return the shape of a definition, with its snapshot.
@@ -141,8 +137,8 @@ class ShapeEngine:
             shape = await self._make(definition)
         shape.used_at = time.monotonic()
         await asyncio.shield(shape.ready)
-        if shape.ended:
-            raise ShapeRefusedError(503, "the snapshot could not be read; try again")
+        if shape.error is not None:
+            raise refusal_of(shape.error, "where") from shape.error
         return shape
 
     def find(self, definition: Definition) -> Shape | None:
@@ -157,113 +153,34 @@ class ShapeEngine:
         if self._shapes.get(shape.definition) is shape:
             del self._shapes[shape.definition]
         table = (shape.table.schema, shape.table.name)
-        if shape in self._by_table.get(table, []):
+        if shape in self._by_table.get(table, ()):
             self._by_table[table].remove(shape)
+            if not self._by_table[table]:
+                del self._by_table[table]
         self._starting.pop(shape, None)
         shape.finish()
 
     def drop_all(self, reason: str) -> None:
         """End all shapes."""
-        if count := len(self._shapes) + len(self._queries):
+        if count := len(self._shapes) + len(self.queries):
             log.warning("sync.shapes_ended", shapes=count, reason=reason)
         for shape in list(self._shapes.values()):
             self.drop(shape)
-        for query in list(self._queries.values()):
-            self._drop_query(query)
+        self.queries.drop_all()
 
-    async def connect(self) -> AsyncConnection[Any]:
-        """Open a connection that reads rows."""
-        return await connect(self._dsn(), application="walagent sync", settings=TEXT_FORMS)
-
-    async def get_query(self, definition: QueryDefinition) -> QueryShape:
-        """Return the shape of a query, with its snapshot.
-
-        Raises:
-            ShapeRefusedError: it reads a table that is not walagent's, or shapes are too many.
-            WalagentError: the query fails.
-        """
-        shape = self._queries.get(definition)
-        if shape is None or shape.ended:
-            shape = await self._make_query(definition)
-        shape.used_at = time.monotonic()
-        return shape
-
-    def find_query(self, definition: QueryDefinition) -> QueryShape | None:
-        """Return the shape of a query, if there is one."""
-        shape = self._queries.get(definition)
-        if shape is not None:
-            shape.used_at = time.monotonic()
-        return shape
-
-    async def _make_query(self, definition: QueryDefinition) -> QueryShape:
-        self._evict()
-        async with await self.connect() as conn:
-            role = await self._read_as(conn)
-            tables = await tables_of_query(conn, definition, role)
-            others = [f"{schema}.{name}" for schema, name in tables if schema != "agent"]
-            if others:
-                text = f"shape {definition.query.name} reads {min(others)}, which is not walagent's"
-                raise ShapeRefusedError(400, text)
-            self._tables |= dict.fromkeys(tables, Want())  # all at once
-            for schema, name in sorted(tables):
-                await self._publish(conn, schema, name)
-            # Registered before its rows are read: what changes meanwhile is a reason to read again.
-            touched: dict[int, int] = {}
-            for table in tables:
-                self._reading.setdefault(table, []).append(touched)
-            try:
-                found = await run_query(conn, definition, role)
-            finally:
-                for table in tables:
-                    self._reading[table].remove(touched)
-        if (shape := self._queries.get(definition)) is not None and not shape.ended:
-            return shape
-        shape = QueryShape(definition, found, role, self._limits.log_bytes)
-        self._queries[definition] = shape
-        for table in tables:
-            self._by_query_table.setdefault(table, set()).add(shape)
-        for xid, lsn in touched.items():
-            shape.touch(xid, lsn)
-        task = asyncio.create_task(self._follow(shape), name=f"shape {definition.query.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return shape
-
-    async def _read_as(self, conn: AsyncConnection[Any]) -> str | None:
-        """Return the role that reads for principals, which is looked up once."""
-        async with self._role_lock:
-            if not self._role:
-                self._role.append(await reading_role(conn))
-        return self._role[0]
-
-    async def _follow(self, shape: QueryShape) -> None:
-        """Follow until nobody asks for the shape any more, or it fails."""
-        following = asyncio.create_task(shape.follow(self))
-        try:
-            while not following.done() and not shape.ended:
-                if time.monotonic() - shape.used_at > self._limits.idle:
-                    return
-                await asyncio.wait([following], timeout=10)
-            if following.done():
-                following.result()
-        except Exception as error:  # noqa: BLE001 - its clients fetch again
-            log.error("sync.shape_failed", table=shape.definition.query.name, error=error)
-        finally:
-            following.cancel()
-            self._drop_query(shape)
-
-    def _drop_query(self, shape: QueryShape) -> None:
-        if self._queries.get(shape.definition) is shape:
-            del self._queries[shape.definition]
-        for shapes in self._by_query_table.values():
-            shapes.discard(shape)
-        shape.finish()
+    @asynccontextmanager
+    async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Use a connection of the pool, in autocommit mode."""
+        with translating():
+            pool = await asyncio.shield(self._pool)
+            async with pool.connection() as conn:
+                yield conn
 
     # Making a shape
 
     async def _make(self, definition: Definition) -> Shape:
-        self._evict()
-        async with await self.connect() as conn:
+        self.make_room()
+        async with self.connection() as conn, reading(conn):
             table = await check_definition(conn, definition)
         if (shape := self._shapes.get(definition)) is not None:  # made meanwhile
             return shape
@@ -279,60 +196,66 @@ class ShapeEngine:
         task.add_done_callback(self._tasks.discard)
         return shape
 
-    def _evict(self) -> None:
+    def make_room(self) -> None:
+        """End what nobody asks for.
+
+        Raises:
+            ShapeRefusedError: there are too many shapes.
+        """
         now = time.monotonic()
         for shape in [s for s in self._shapes.values() if now - s.used_at > self._limits.idle]:
             self.drop(shape)
-        if len(self._shapes) + len(self._queries) >= self._limits.shapes:
+        if len(self._shapes) + len(self.queries) >= self._limits.shapes:
             raise ShapeRefusedError(503, f"there are {self._limits.shapes} shapes already")
 
     async def _start(self, shape: Shape) -> None:
         """Read the snapshot, then apply what it does not have."""
         try:
-            await self._read(shape)
-        except Exception as error:  # noqa: BLE001 - clients ask again
+            visible = await self._read(shape)
+            await self._catch_up(shape, visible)
+        except Exception as error:  # noqa: BLE001 - clients receive it
             log.warning("sync.snapshot_failed", table=shape.table.name, error=error)
+            shape.error = error
             self.drop(shape)
 
-    async def _read(self, shape: Shape) -> None:
+    async def _read(self, shape: Shape) -> Visible:
         table = shape.table
-        with translating():
-            async with await self.connect() as conn:
-                await self._publish(conn, table.schema, table.name)
-                await conn.execute("begin isolation level repeatable read, read only")
-                await conn.execute("set local search_path = pg_catalog")
+        async with self.connection() as conn:
+            await self.publish(conn, (table.schema, table.name))
+            async with reading(conn):
                 visible = await read_snapshot(conn)
                 await self._copy(conn, shape)
-                await conn.execute("commit")
         ending = snapshot_end(visible.xmin, visible.xmax, sorted(visible.running))
         shape.snapshot[-1:] = [b",".join([*shape.snapshot[-1:], ending])]
         self._wide = visible
-        missed = self._starting.pop(shape, None)
-        if missed is None:  # it was dropped meanwhile
-            return
-        for transaction in missed:
+        return visible
+
+    async def _catch_up(self, shape: Shape, visible: Visible) -> None:
+        """Apply in order what has arrived since the shape was registered, until nothing waits."""
+        while missed := self._starting.get(shape):
+            transaction = missed.pop(0)
             if not visible.has(transaction.begin.xid):
                 await self._apply([shape], transaction)
-        if not shape.ended:
+        # From here on, the stream is applied at once: nothing was awaited since the last look.
+        if self._starting.pop(shape, None) is not None:
             shape.ready.set_result(None)
 
-    async def _publish(self, conn: AsyncConnection[Any], schema: str, name: str) -> None:
-        """Request the table, and wait until the stream carries it.
+    async def publish(self, conn: AsyncConnection[Any], *tables: Table) -> None:
+        """Request tables, and wait until the stream carries them.
 
         Raises:
-            ShapeRefusedError: the reader cannot publish it; it logs why.
+            ShapeRefusedError: the reader cannot publish one; it logs why.
         """
-        self._tables[schema, name] = Want()
+        self._tables |= dict.fromkeys(tables, Want())
+        missing = list(tables)
         try:
             async with asyncio.timeout(self._limits.publish):
-                while True:
-                    cursor = await conn.execute(_PUBLISHED, (schema, name))
-                    row = await cursor.fetchone()
-                    if row is not None and row[0]:
+                async for _ in Periodic(_PUBLISHING):
+                    if not (missing := await _unpublished(conn, missing)):
                         return
-                    await asyncio.sleep(0.1)
         except TimeoutError as error:
-            text = f"table {schema}.{name} is not published yet; see publication.refused in the log"
+            names = ", ".join(f"{schema}.{name}" for schema, name in missing)
+            text = f"not published yet: {names}; see publication.refused in the log"
             raise ShapeRefusedError(503, text) from error
 
     async def _copy(self, conn: AsyncConnection[Any], shape: Shape) -> None:
@@ -379,7 +302,7 @@ class ShapeEngine:
                 pass
 
     def _keep(self, transaction: _Transaction, piece: Piece) -> None:
-        if self._by_query_table or self._reading:
+        if self.queries.is_following:
             transaction.tables |= {(c.relation.schema, c.relation.name) for c in piece.changes}
         wanted = [
             change
@@ -399,13 +322,7 @@ class ShapeEngine:
 
     async def _commit(self, transaction: _Transaction, commit: Commit) -> None:
         self._seen = commit.commit_lsn
-        for table in transaction.tables:
-            xid, lsn = transaction.begin.xid, int(commit.commit_lsn)
-            for shape in self._by_query_table.get(table, ()):
-                shape.touch(xid, lsn)
-            for touched in self._reading.get(table, ()):
-                touched[xid] = lsn
-        transaction.end = commit.end_lsn
+        self.queries.touch(transaction.tables, transaction.begin.xid, int(commit.commit_lsn))
         if transaction.changes:
             transaction.at = time.monotonic()
             self._remember(transaction)
@@ -450,7 +367,7 @@ class ShapeEngine:
                 self.drop(shape)
 
     async def _append(self, shapes: Sequence[Shape], transaction: _Transaction) -> None:
-        table, where = shapes[0].table, shapes[0].definition.where
+        table, has_where = shapes[0].table, shapes[0].definition.where is not None
         changes = [
             change
             for change in transaction.changes
@@ -460,8 +377,7 @@ class ShapeEngine:
             for shape in shapes:
                 self.drop(shape)
             return
-        needed = frozenset[str]() if where is None else frozenset(c.name for c in table.columns)
-        images = [await self._image(table, change, needed) for change in changes]
+        images = [await self._image(table, change, is_whole=has_where) for change in changes]
         verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
         if shapes[0].is_evaluated_by_postgresql:
             verdicts = await self._evaluate(table, shapes, images)
@@ -475,13 +391,20 @@ class ShapeEngine:
                 self.drop(shape)
 
     async def _image(
-        self, table: ShapeTable, change: Change, needed: frozenset[str]
+        self, table: ShapeTable, change: Change, *, is_whole: bool
     ) -> dict[str, str | None] | None:
-        """Return the texts of a new row, with all of *needed*; None: there is none, or no more."""
+        """Return the texts of a new row; None: there is none, or no more.
+
+        Args:
+            is_whole: whether all columns are needed: the row can move into the shape.  They are,
+                too, if its key has changed: the row under the new key is an insert.
+        """
         if change.new is None:
             return None
         new = table.texts(change.new)
-        return await self._complete(table, new) if lacks(change, needed) else new
+        if (is_whole or change.old is not None) and lacks_values(change):
+            return await self._complete(table, new)
+        return new
 
     async def _complete(
         self, table: ShapeTable, new: dict[str, str | None]
@@ -493,10 +416,9 @@ class ShapeEngine:
         )
         query = f"{select(table, names, None)} where {condition}"
         found: list[list[str | None]] = []
-        with translating():
-            async with await self.connect() as conn:
-                async for rows in copy_rows(conn, query):
-                    found += rows
+        async with self.connection() as conn, reading(conn):
+            async for rows in copy_rows(conn, query):
+                found += rows
         # Deleted since: a later transaction says so.
         return {**dict(zip(names, found[0], strict=True)), **new} if found else None
 
@@ -507,15 +429,9 @@ class ShapeEngine:
         images: Sequence[dict[str, str | None] | None],
     ) -> Sequence[Sequence[bool | None]]:
         """Let PostgreSQL evaluate the conditions of shapes on new rows."""
-        conditions = [shape.definition.where for shape in shapes]
-        rows = [image or {} for image in images]
-        with translating():
-            if self._evaluator is None or self._evaluator.closed:
-                self._evaluator = await self.connect()
-                await self._evaluator.execute("set search_path = pg_catalog")
-            return await evaluate(
-                self._evaluator, table, [where for where in conditions if where is not None], rows
-            )
+        conditions = [s.definition.where for s in shapes if s.definition.where is not None]
+        async with self.connection() as conn, reading(conn):
+            return await evaluate(conn, table, conditions, [image or {} for image in images])
 
     def _txids(self, transaction: _Transaction) -> Sequence[int]:
         """Return the transaction's ID in 32 and, if it differs, in 64 bits."""
@@ -529,8 +445,7 @@ class ShapeEngine:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-        if self._evaluator is not None:
-            await self._evaluator.close()
+        await self.queries.aclose()
         self.drop_all("the process stops")
 
 
@@ -544,65 +459,6 @@ def _has_changed(table: ShapeTable, change: Change) -> bool:
     return sent != [(c.name, c.type_oid) for c in table.columns]
 
 
-async def check_definition(conn: AsyncConnection[Any], definition: Definition) -> ShapeTable:
-    """Check a definition against the database.
-
-    Raises:
-        ShapeRefusedError: what is wrong with it.
-    """
-    try:
-        table = await read_table(conn, definition.schema, definition.table)
-    except LookupError as error:
-        text = f'table "{definition.schema}"."{definition.table}" does not exist or cannot be read'
-        raise ShapeRefusedError(400, "Invalid request", {"table": [text]}) from error
-    if table.has_policies:
-        text = "has row-level security: its rows differ by role"
-        raise ShapeRefusedError(403, "Invalid request", {"table": [text]})
-    if not table.has_key and table.identity != "f":
-        raise ShapeRefusedError(400, "Invalid request", {"table": ["has no primary key"]})
-    names = {column.name for column in table.columns}
-    unknown = [name for name in definition.columns or () if name not in names]
-    if unknown:
-        text = f"The following columns are not found on the table: {', '.join(unknown)}"
-        raise ShapeRefusedError(400, "Invalid request", {"columns": [text]})
-    if definition.columns is not None and not set(table.key) <= set(definition.columns):
-        text = "must include all primary key columns"
-        raise ShapeRefusedError(400, "Invalid request", {"columns": [text]})
-    if definition.where is not None:
-        await _check_where(conn, table, definition)
-    return table
-
-
-async def _check_where(
-    conn: AsyncConnection[Any], table: ShapeTable, definition: Definition
-) -> None:
-    where = definition.where
-    assert where is not None  # noqa: S101 - checked by the caller
-    known = {column.name: column for column in table.columns}
-    for name in columns_of(where):
-        column = known.get(name)
-        if column is None:
-            raise ShapeRefusedError(
-                400, "Invalid request", {"where": [f'column "{name}" does not exist']}
-            )
-        if column.type_oid >= pgtypes.FIRST_OF_USERS and not column.is_enum:
-            raise ShapeRefusedError(
-                400, "Invalid request", {"where": [f'column "{name}" has a type of an extension']}
-            )
-    try:
-        await conn.execute("begin read only")
-        await conn.execute("set local search_path = pg_catalog")
-        await conn.execute(select(table, [table.key[0]], where).encode() + b" limit 0")
-    except Error as error:
-        text = error.diag.message_primary or "is invalid"
-        raise ShapeRefusedError(400, "Invalid request", {"where": [text]}) from error
-    finally:
-        await conn.execute("rollback")
-
-
-def with_columns(definition: Definition, table: ShapeTable) -> Definition:
-    """Return a definition whose columns have the order of the table."""
-    if definition.columns is None:
-        return definition
-    order = [column.name for column in table.columns]
-    return replace(definition, columns=tuple(n for n in order if n in definition.columns))
+async def _unpublished(conn: AsyncConnection[Any], tables: Sequence[Table]) -> list[Table]:
+    published = set(await (await conn.execute(_PUBLISHED)).fetchall())
+    return [table for table in tables if table not in published]

@@ -13,12 +13,9 @@ from walagent.message import Json
 MUST_REFETCH: Final = orjson.dumps([{"headers": {"control": "must-refetch"}}])
 
 
-def up_to_date(lsn: int, txids: Sequence[int] = ()) -> bytes:
+def up_to_date(lsn: int) -> bytes:
     """Return the control message that ends what there is now."""
-    headers: dict[str, Json] = {"control": "up-to-date", "global_last_seen_lsn": str(lsn)}
-    if txids:
-        headers["txids"] = list(txids)
-    return orjson.dumps({"headers": headers})
+    return orjson.dumps({"headers": {"control": "up-to-date", "global_last_seen_lsn": str(lsn)}})
 
 
 def snapshot_end(xmin: int, xmax: int, running: Sequence[int]) -> bytes:

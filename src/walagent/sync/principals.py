@@ -1,28 +1,29 @@
-"""Check tokens in the database, and remember the answer for a minute."""
+"""Check tokens in the database, and remember the answer for some seconds."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
-from psycopg import AsyncConnection, Error
+from psycopg import Error
 
-from walagent.store.errors import translating
-from walagent.sync.engine import ShapeRefusedError
+from walagent.sync.checks import ShapeRefusedError
+from walagent.sync.query import Connecting
 
-_KEPT: Final = 60.0  # seconds: a revoked token serves no longer
+_KEPT: Final = 5.0  # seconds; with the minute of an event stream, how long a revoked token serves
 _MOST: Final = 10_000
+_REFUSED: Final = "the token is unknown, expired or revoked"
 
 
 class TokenCheck:
     """Asks the database who a token belongs to.
 
     Args:
-        connect: opens a connection of a login that may call agent.act_as().
+        connection: gives a connection of a login that may call agent.act_as().
     """
 
-    def __init__(self, connect: Callable[[], Awaitable[AsyncConnection[Any]]]) -> None:
-        self._connect = connect
+    def __init__(self, connection: Callable[[], Connecting]) -> None:
+        self._connection = connection
         self._known: dict[bytes, tuple[float, tuple[str, str]]] = {}
 
     async def of_token(self, token: str) -> tuple[str, str]:
@@ -45,19 +46,15 @@ class TokenCheck:
         return found
 
     async def _ask(self, token: str) -> tuple[str, str]:
-        with translating():
-            async with await self._connect() as conn, conn.transaction():
-                try:
-                    await conn.execute("select agent.act_as(%s)", (token,))
-                except Error as error:
-                    if error.sqlstate == "WA018":
-                        text = "the token is unknown, expired or revoked"
-                        raise ShapeRefusedError(401, text) from error
-                    raise
-                cursor = await conn.execute(
-                    "select agent.current_tenant(), agent.current_principal()"
-                )
-                row = await cursor.fetchone()
+        async with self._connection() as conn, conn.transaction():
+            try:
+                await conn.execute("select agent.act_as(%s)", (token,))
+            except Error as error:
+                if error.sqlstate == "WA018":
+                    raise ShapeRefusedError(401, _REFUSED) from error
+                raise
+            cursor = await conn.execute("select agent.current_tenant(), agent.current_principal()")
+            row = await cursor.fetchone()
         if row is None or row[0] is None:
-            raise ShapeRefusedError(401, "the token is unknown, expired or revoked")
+            raise ShapeRefusedError(401, _REFUSED)
         return str(row[0]), str(row[1])

@@ -6,20 +6,19 @@ runs again, and the difference by key is what clients receive.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.sql import SQL, Identifier
 
 from walagent.message import Json
 from walagent.replication.sinks import Table
-from walagent.store.errors import translating
 from walagent.sync.messages import row_message, snapshot_end
 from walagent.sync.shape import LiveShape
-from walagent.sync.snapshot import Visible, copy_rows, read_snapshot
+from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, reading
 from walagent.sync.table import key_part, query_schema
 
 _DEBOUNCE: Final = 0.01  # seconds in which changes share one run of the query
@@ -30,6 +29,7 @@ _ALWAYS: Final[frozenset[Table]] = frozenset(
 )
 
 Texts = Mapping[str, str | None]
+Connecting = AbstractAsyncContextManager[AsyncConnection[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +55,6 @@ class QueryDefinition:
     values: tuple[str, ...]
     tenant: str
     principal: str
-
-
-class Follower(Protocol):
-    """What a shape of a query needs of the engine."""
-
-    @property
-    def position(self) -> int:
-        """Up to where the stream was followed."""
-        ...
-
-    async def connect(self) -> AsyncConnection[Any]:
-        """Open a connection that reads rows."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +95,15 @@ class QueryShape(LiveShape):
         self._touched[xid] = lsn
         self._wanted.set()
 
-    async def follow(self, engine: Follower) -> None:
-        """Run the query again whenever it is wanted; does not end."""
+    async def follow(
+        self, connection: Callable[[], Connecting], position: Callable[[], int]
+    ) -> None:
+        """Run the query again whenever it is wanted; does not end.
+
+        Args:
+            connection: gives a connection for a while.
+            position: up to where the stream was followed.
+        """
         while True:
             try:
                 async with asyncio.timeout(_AGAIN):
@@ -118,9 +112,9 @@ class QueryShape(LiveShape):
                 pass
             await asyncio.sleep(_DEBOUNCE)
             self._wanted.clear()
-            async with await engine.connect() as conn:
+            async with connection() as conn:
                 found = await run_query(conn, self.definition, self._role)
-            self._compare(found, engine.position)
+            self._compare(found, position())
 
     def _compare(self, found: Found, position: int) -> None:
         """Append the difference, as one transaction."""
@@ -176,17 +170,13 @@ async def acting(
     conn: AsyncConnection[Any], definition: QueryDefinition, role: str | None
 ) -> AsyncGenerator[None]:
     """Read as the principal, in one snapshot."""
-    await conn.execute("begin isolation level repeatable read, read only")
-    try:
-        await conn.execute("set local search_path = pg_catalog")
+    async with reading(conn):
         await conn.execute(
             "select agent_internal.assume(%s, %s)", (definition.tenant, definition.principal)
         )
         if role is not None:
             await conn.execute(SQL("set local role {}").format(Identifier(role)))
         yield
-    finally:
-        await conn.execute("rollback")
 
 
 async def run_query(
@@ -201,17 +191,17 @@ async def run_query(
         WalagentError: it is invalid for these parameters, or the database is unavailable.
     """
     text = bound(conn, definition)
-    with translating():
-        async with acting(conn, definition, role):
-            visible = await read_snapshot(conn)
-            cursor = await conn.execute(f"select * from ({text}) as q limit 0".encode())  # noqa: S608 - of the server
-            types = {each.name: each.type_code for each in cursor.description or ()}
-            rows: dict[str, Texts] = {}
-            prefix = f'"shape"."{definition.query.name}"'
-            async for part in copy_rows(conn, text):
-                for cells in part:
-                    row = dict(zip(types, cells, strict=True))
-                    rows[prefix + "".join(key_part(row[n]) for n in definition.query.key)] = row
+    prefix = f'"shape"."{definition.query.name}"'
+    rows: dict[str, Texts] = {}
+    async with acting(conn, definition, role):
+        visible = await read_snapshot(conn)
+        columns = f"select * from ({text}) as q limit 0"  # noqa: S608 - of the server
+        cursor = await conn.execute(columns.encode())
+        types = {each.name: each.type_code for each in cursor.description or ()}
+        async for part in copy_rows(conn, text):
+            for cells in part:
+                row = dict(zip(types, cells, strict=True))
+                rows[prefix + "".join(key_part(row[n]) for n in definition.query.key)] = row
     return Found(visible, types, rows)
 
 
@@ -225,12 +215,9 @@ async def tables_of_query(
     conn: AsyncConnection[Any], definition: QueryDefinition, role: str | None
 ) -> frozenset[Table]:
     """Return the tables that a query reads, with those of row-level security, as its plan says."""
-    with translating():
-        async with acting(conn, definition, role):
-            cursor = await conn.execute(
-                f"explain (verbose, format json) {bound(conn, definition)}".encode()
-            )
-            row = await cursor.fetchone()
+    async with acting(conn, definition, role):
+        explain = f"explain (verbose, format json) {bound(conn, definition)}"
+        row = await (await conn.execute(explain.encode())).fetchone()
     # What policies read in agent_internal follows from the tables that are named in any case.
     read = {table for table in _relations(row[0] if row else []) if table[0] != "agent_internal"}
     return _ALWAYS | read

@@ -11,7 +11,7 @@ from typing import Final, Literal, cast
 import orjson
 
 from walagent.sync.definition import Definition
-from walagent.sync.expression import Node, quote_name
+from walagent.sync.expression import Node
 from walagent.sync.lexer import WhereError, tokens
 from walagent.sync.log import Offset, parse_offset
 from walagent.sync.where import parse_where
@@ -33,7 +33,7 @@ class Subset:
     """A part of a shape that is asked for once."""
 
     where: Node | None
-    order_by: tuple[str, ...]  # SQL
+    order_by: tuple[tuple[str, str], ...]  # columns, and their directions in SQL
     limit: int | None
     offset: int | None
 
@@ -243,23 +243,23 @@ def _count(given: Mapping[str, object], name: str) -> int | None:
     return int(text)
 
 
-def _order(text: str) -> tuple[str, ...]:
+def _order(text: str) -> tuple[tuple[str, str], ...]:
     """Parse `column [asc|desc] [nulls first|last], …`."""
     try:
         found = list(tokens(text))
     except WhereError as error:
         raise RequestError("subset", f"order_by: {error}") from error
-    parts, at = list[str](), 0
+    parts, at = list[tuple[str, str]](), 0
     while True:
         if found[at].kind not in {"word", "quoted"}:
             raise RequestError("subset", f'order_by: syntax error at or near "{found[at].text}"')
-        part, at = quote_name(found[at].text), at + 1
+        name, direction, at = found[at].text, "", at + 1
         if found[at].kind == "word" and found[at].text in {"asc", "desc"}:
-            part, at = f"{part} {found[at].text}", at + 1
+            direction, at = f" {found[at].text}", at + 1
         words = [each.text for each in found[at : at + 2] if each.kind == "word"]
         if words in (["nulls", "first"], ["nulls", "last"]):
-            part, at = f"{part} {' '.join(words)}", at + 2
-        parts.append(part)
+            direction, at = f"{direction} {' '.join(words)}", at + 2
+        parts.append((name, direction))
         if found[at].kind == "end":
             return tuple(parts)
         if found[at].text != ",":

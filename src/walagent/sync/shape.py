@@ -4,7 +4,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final
+from dataclasses import dataclass, field
 
 from walagent.change import UNCHANGED, Change, Op
 from walagent.message import Json
@@ -15,7 +15,6 @@ from walagent.sync.predicate import Predicate
 from walagent.sync.table import ShapeTable, schema_header
 
 Texts = Mapping[str, str | None]
-FIRST: Final = Offset(-1, 0)
 
 
 class LiveShape:
@@ -32,6 +31,7 @@ class LiveShape:
         self.snapshot: list[bytes] = []  # chunks: messages, joined by commas
         self.log = ShapeLog(limit)
         self.ended = False
+        self.error: Exception | None = None  # why there is no snapshot
         self.used_at = time.monotonic()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
@@ -127,7 +127,7 @@ class Shape(LiveShape):
                     self._relation,
                     change.key,
                     change.value,
-                    headers | change.headers,
+                    headers | dict(change.headers),
                     change.old_value,
                 )
             )
@@ -215,27 +215,17 @@ class Shape(LiveShape):
         return {name: row.get(name) for name in self.table.key}
 
 
+@dataclass(frozen=True, slots=True)
 class ShapeChange:
     """One message of a shape's log, without what follows from its place in the transaction."""
 
-    __slots__ = ("headers", "key", "old_value", "operation", "value")
-
-    def __init__(
-        self,
-        operation: str,
-        key: str,
-        value: Mapping[str, str | None],
-        headers: Mapping[str, Json] | None = None,
-        old_value: Mapping[str, str | None] | None = None,
-    ) -> None:
-        self.operation = operation
-        self.key = key
-        self.value = value
-        self.headers = dict(headers or {})
-        self.old_value = old_value
+    operation: str
+    key: str
+    value: Texts
+    headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    old_value: Texts | None = None
 
 
-def lacks(change: Change, columns: frozenset[str]) -> bool:
-    """Return whether a value of *columns* was not sent, because the update did not change it."""
-    new = change.new
-    return new is not None and any(new.get(name) is UNCHANGED for name in columns)
+def lacks_values(change: Change) -> bool:
+    """Return whether values were not sent, because the update did not change them."""
+    return change.new is not None and any(v is UNCHANGED for v in change.new.values())

@@ -7,11 +7,13 @@ Source: PostgreSQL docs, COPY, "Text Format"; 9.28 on snapshots.
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import AsyncConnection
 
+from walagent.connection import TEXT_FORMS
 from walagent.sync.expression import Node, quote_name
 from walagent.sync.table import ShapeTable
 
@@ -48,10 +50,28 @@ class Visible:
 def select(table: ShapeTable, columns: Sequence[str], where: Node | None) -> str:
     """Return the query of the rows of a shape."""
     names = ", ".join(map(quote_name, columns))
-    # Partitions are read through their parent, children of other tables are not.
-    source = f"{quote_name(table.schema)}.{quote_name(table.name)}"
+    # The stream names partitions as their parent, and other children by their own names.
+    only = "" if table.is_partitioned else "only "
+    source = f"{only}{quote_name(table.schema)}.{quote_name(table.name)}"
     condition = f" where {where.sql()}" if where is not None else ""
     return f"select {names} from {source}{condition}"  # noqa: S608 - names are quoted
+
+
+_BEGIN: Final = "; ".join([
+    "begin isolation level repeatable read, read only",
+    "set local search_path = pg_catalog",
+    *(f"set local {name} = '{value}'" for name, value in TEXT_FORMS.items()),
+])  # fmt: skip
+
+
+@asynccontextmanager
+async def reading(conn: AsyncConnection[Any]) -> AsyncGenerator[None]:
+    """Read in one snapshot, in which values have the forms that they have in the stream."""
+    await conn.execute(_BEGIN.encode())
+    try:
+        yield
+    finally:
+        await conn.execute("rollback")
 
 
 async def read_snapshot(conn: AsyncConnection[Any]) -> Visible:

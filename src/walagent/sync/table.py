@@ -103,6 +103,7 @@ class ShapeTable:
     columns: Sequence[ShapeColumn]
     has_policies: bool
     identity: str  # pg_class.relreplident
+    is_partitioned: bool = False
 
     @cached_property
     def key(self) -> Sequence[str]:
@@ -232,7 +233,7 @@ async def read_table(conn: AsyncConnection[Any], schema: str, name: str) -> Shap
     row = await (await conn.execute(_TABLE, (schema, name))).fetchone()
     if row is None or row[3] not in {"r", "p"} or not row[6]:
         raise NoSuchTableError(f"{schema}.{name}")
-    oid, schema, name, _, has_policies, identity, _ = row
+    oid, schema, name, kind, has_policies, identity, _ = row
     cursor = await conn.execute(_COLUMNS, (oid,))
     columns = [ShapeColumn(*found[:10]) for found in await cursor.fetchall() if not found[10]]
-    return ShapeTable(oid, schema, name, tuple(columns), has_policies, identity)
+    return ShapeTable(oid, schema, name, tuple(columns), has_policies, identity, kind == "p")

@@ -95,6 +95,9 @@ async def test_what_a_token_does_not_allow_is_refused(
     ):
         answer = await served.get(**query, offset="-1")
         assert answer.status_code == status, answer.text
+    invalid = await served.get(path="events", token="ann", thread="x", offset="-1")
+    assert invalid.status_code == httpx.codes.BAD_REQUEST
+    assert "uuid" in invalid.text
     await conn.execute("update agent.token set revoked_at = now() where principal = 'amy'")
     refused = await served.get(path="threads", token="amy", offset="-1")
     assert refused.status_code == httpx.codes.UNAUTHORIZED

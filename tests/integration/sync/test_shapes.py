@@ -159,10 +159,58 @@ async def test_a_large_value_that_did_not_change_is_read_again(
     await conn.execute("insert into item (id, title, n) values (1, repeat('x', 20000), 1)")
     for client in (whole, part):
         await client.catch_up()
-    for n in (6, 7, 1):
-        await run_all(conn, f"update item set n = {n}")
+    for change in ("n = 6", "n = 7", "id = 2", "n = 1"):
+        await run_all(conn, f"update item set {change}")
         await whole.until(await select(conn))
         await part.until(await select(conn, "n > 5"))
+
+
+async def test_what_a_condition_does_to_a_row_is_said(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """A condition that fails on a row: the client sent it, so asking again is of no use."""
+    await conn.execute(ROW, (1, "a", 0))
+    answer = await served.get(table="item", offset="-1", where="10 / n > 1")
+    assert answer.status_code == httpx.codes.BAD_REQUEST
+    assert "division by zero" in answer.text
+    await run_all(conn, "update item set n = 1")
+    client = Follower(served, table="item", where="10 / n > 1")
+    await client.catch_up()
+    assert len(client.rows) == 1
+    await run_all(conn, "update item set n = 0")
+    with pytest.raises(httpx.HTTPStatusError, match="400"):
+        await client.until({})
+
+
+async def test_rows_of_children_are_not_rows_of_the_table(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """Of inheritance; those of partitions are."""
+    await run_all(
+        conn,
+        """
+        create table child () inherits (item);
+        insert into child (id) values (50);
+        insert into item (id) values (1);
+        create table part (id int primary key, n int) partition by range (id);
+        create table part_1 partition of part for values from (0) to (10);
+        create table part_2 partition of part for values from (10) to (20);
+        insert into part values (1, 1), (11, 11);
+        """,
+    )
+    whole, parts = Follower(served, table="item"), Follower(served, table="part")
+    await whole.catch_up()
+    await parts.catch_up()
+    assert [row["id"] for row in whole.rows.values()] == ["1"]
+    assert sorted(row["id"] for row in parts.rows.values()) == ["1", "11"]
+    await run_all(
+        conn,
+        "insert into child (id) values (51); insert into item (id) values (2);"
+        "update part set id = 12 where id = 1",
+    )
+    await whole.until(await select(conn, "tableoid = 'item'::regclass"))
+    while {row["id"] for row in parts.rows.values()} != {"11", "12"}:
+        await parts.step(live=parts.is_up_to_date)
 
 
 async def test_random_transactions_end_as_the_table(
@@ -191,14 +239,15 @@ async def test_random_transactions_end_as_the_table(
 
     writers = [asyncio.create_task(write(seed)) for seed in range(3)]
     clients = list[Follower]()
-    for n in range(8):
-        where = {"where": f"n >= {n}"} if n % 2 else {}
+    for n in range(12):
+        # Without a condition, with one for Python, and with one for PostgreSQL.
+        where = [{}, {"where": f"n >= {n}"}, {"where": f"n + 0 >= {n}"}][n % 3]
         clients.append(Follower(served, table="item", **where))
         await clients[-1].catch_up()
         await asyncio.sleep(chance.random() / 5)
     await asyncio.gather(*writers)
     for n, client in enumerate(clients):
-        await client.until(await select(conn, f"n >= {n}" if n % 2 else "true"))
+        await client.until(await select(conn, f"n >= {n}" if n % 3 else "true"))
         assert client.refetches == 0
 
 

@@ -1,0 +1,94 @@
+"""What is wrong with a request for a shape."""
+
+from typing import Any, Final
+
+from psycopg import AsyncConnection, Error
+
+from walagent import pgtypes
+from walagent.errors import WalagentError
+from walagent.sync.definition import Definition
+from walagent.sync.expression import Node, columns_of
+from walagent.sync.snapshot import select
+from walagent.sync.table import ShapeTable, read_table
+
+_DATA: Final = "22"  # the class of errors in values: division by zero, invalid text, out of range
+
+
+class ShapeRefusedError(Exception):
+    """A shape cannot be served.
+
+    Args:
+        status: of the HTTP answer.
+        errors: what is wrong, by parameter.
+    """
+
+    def __init__(self, status: int, text: str, errors: dict[str, list[str]] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.errors = errors or {}
+
+
+def invalid(name: str, text: str) -> ShapeRefusedError:
+    """Return the refusal of a parameter."""
+    return ShapeRefusedError(400, "Invalid request", {name: [text]})
+
+
+def refusal_of(error: Exception, name: str) -> ShapeRefusedError:
+    """Return what is answered after an error of the database.
+
+    Args:
+        name: the parameter that values of rows did not fit.
+    """
+    if isinstance(error, ShapeRefusedError):
+        return error
+    if isinstance(error, Error) and (error.sqlstate or "").startswith(_DATA):
+        return invalid(name, error.diag.message_primary or "is invalid")
+    if isinstance(error, WalagentError) and (error.sqlstate or "").startswith(_DATA):
+        return invalid(name, str(error))
+    return ShapeRefusedError(503, "the rows could not be read; try again")
+
+
+async def check_definition(conn: AsyncConnection[Any], definition: Definition) -> ShapeTable:
+    """Check a definition against the database.
+
+    Args:
+        conn: in a transaction of its own, which ends with an error.
+
+    Raises:
+        ShapeRefusedError: what is wrong with it.
+    """
+    try:
+        table = await read_table(conn, definition.schema, definition.table)
+    except LookupError as error:
+        text = f'table "{definition.schema}"."{definition.table}" does not exist or cannot be read'
+        raise invalid("table", text) from error
+    if table.has_policies:
+        text = "has row-level security: its rows differ by role"
+        raise ShapeRefusedError(403, "Invalid request", {"table": [text]})
+    if not table.has_key and table.identity != "f":
+        raise invalid("table", "has no primary key")
+    names = {column.name for column in table.columns}
+    unknown = [name for name in definition.columns or () if name not in names]
+    if unknown:
+        text = f"The following columns are not found on the table: {', '.join(unknown)}"
+        raise invalid("columns", text)
+    if definition.columns is not None and not set(table.key) <= set(definition.columns):
+        text = "must include all primary key columns"
+        raise invalid("columns", text)
+    if definition.where is not None:
+        await _check_where(conn, table, definition.where)
+    return table
+
+
+async def _check_where(conn: AsyncConnection[Any], table: ShapeTable, where: Node) -> None:
+    known = {column.name: column for column in table.columns}
+    for name in columns_of(where):
+        column = known.get(name)
+        if column is None:
+            raise invalid("where", f'column "{name}" does not exist')
+        if column.type_oid >= pgtypes.FIRST_OF_USERS and not column.is_enum:
+            raise invalid("where", f'column "{name}" has a type of an extension')
+    try:
+        await conn.execute(select(table, [table.key[0]], where).encode() + b" limit 0")
+    except Error as error:
+        raise invalid("where", error.diag.message_primary or "is invalid") from error

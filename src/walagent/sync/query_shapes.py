@@ -1,0 +1,196 @@
+"""The shapes of queries of one process: made on request, and run again when a table changes."""
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from typing import Any, Protocol
+
+from psycopg import AsyncConnection
+
+from walagent.log import log
+from walagent.replication.sinks import Table
+from walagent.sync.checks import ShapeRefusedError, refusal_of
+from walagent.sync.query import (
+    Connecting,
+    Found,
+    QueryDefinition,
+    QueryShape,
+    run_query,
+    tables_of_query,
+)
+from walagent.sync.reading_role import reading_role
+
+_LOOK = 10.0  # seconds between two looks at whether a shape is used
+
+
+class Host(Protocol):
+    """What shapes of queries need of the engine."""
+
+    position: int
+
+    def connection(self) -> Connecting:
+        """Use a connection for a while."""
+        ...
+
+    def make_room(self) -> None:
+        """End what nobody asks for."""
+        ...
+
+    async def publish(self, conn: AsyncConnection[Any], *tables: Table) -> None:
+        """Request tables, and wait until the stream carries them."""
+        ...
+
+
+class QueryShapes:
+    """Makes shapes of queries and lets them run again.
+
+    Args:
+        limit: bytes of the log of each.
+        idle: seconds after which one that nobody asks for ends.
+    """
+
+    def __init__(self, host: Host, limit: int, idle: float) -> None:
+        self._host = host
+        self._limit = limit
+        self._idle = idle
+        self._shapes: dict[QueryDefinition, QueryShape] = {}
+        self._by_table: dict[Table, set[QueryShape]] = {}
+        self._reading: dict[Table, list[dict[int, int]]] = {}  # of shapes that are being made
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._role: list[str | None] = []  # once it is known
+        self._role_lock = asyncio.Lock()
+
+    def __len__(self) -> int:
+        """Count the shapes."""
+        return len(self._shapes)
+
+    @property
+    def is_following(self) -> bool:
+        """Return whether a change of some table matters."""
+        return bool(self._by_table or self._reading)
+
+    def find(self, definition: QueryDefinition) -> QueryShape | None:
+        """Return the shape of a query, if there is one."""
+        shape = self._shapes.get(definition)
+        if shape is not None:
+            shape.used_at = time.monotonic()
+        return shape
+
+    async def get(self, definition: QueryDefinition) -> QueryShape:
+        """Return the shape of a query, with its snapshot.
+
+        Raises:
+            ShapeRefusedError: it reads a table that is not walagent's, or does not fit its
+                parameters, or shapes are too many.
+        """
+        return self.find(definition) or await self._make(definition)
+
+    def touch(self, tables: Iterable[Table], xid: int, lsn: int) -> None:
+        """Note that a transaction changed tables."""
+        for table in tables:
+            for shape in self._by_table.get(table, ()):
+                shape.touch(xid, lsn)
+            for touched in self._reading.get(table, ()):
+                touched[xid] = lsn
+
+    def drop_all(self) -> None:
+        """End all shapes."""
+        for shape in list(self._shapes.values()):
+            self._drop(shape)
+
+    async def aclose(self) -> None:
+        """Stop running queries."""
+        for task in list(self._tasks):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _make(self, definition: QueryDefinition) -> QueryShape:
+        self._host.make_room()
+        async with self._host.connection() as conn:
+            role = await self._read_as(conn)
+            try:
+                tables = await tables_of_query(conn, definition, role)
+                _check(definition, tables)
+                await self._host.publish(conn, *sorted(tables))
+                found, touched = await self._first(conn, definition, role, tables)
+            except Exception as error:
+                refusal = refusal_of(error, "params")
+                if refusal is not error and not refusal.errors:  # no fault of the request
+                    log.warning("sync.snapshot_failed", table=definition.query.name, error=error)
+                raise refusal from error
+        if (shape := self.find(definition)) is not None:  # made meanwhile
+            return shape
+        shape = QueryShape(definition, found, role, self._limit)
+        self._shapes[definition] = shape
+        for table in tables:
+            self._by_table.setdefault(table, set()).add(shape)
+        for xid, lsn in touched.items():
+            shape.touch(xid, lsn)
+        task = asyncio.create_task(self._follow(shape), name=f"shape {definition.query.name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return shape
+
+    async def _first(
+        self,
+        conn: AsyncConnection[Any],
+        definition: QueryDefinition,
+        role: str | None,
+        tables: Collection[Table],
+    ) -> tuple[Found, dict[int, int]]:
+        """Read the rows; what changes meanwhile is a reason to read them again."""
+        touched: dict[int, int] = {}
+        for table in tables:
+            self._reading.setdefault(table, []).append(touched)
+        try:
+            return await run_query(conn, definition, role), touched
+        finally:
+            for table in tables:
+                # By identity: those of others can be equal.
+                kept = [each for each in self._reading.pop(table) if each is not touched]
+                if kept:
+                    self._reading[table] = kept
+
+    async def _read_as(self, conn: AsyncConnection[Any]) -> str | None:
+        """Return the role that reads for principals, which is looked up once."""
+        async with self._role_lock:
+            if not self._role:
+                self._role.append(await reading_role(conn))
+        return self._role[0]
+
+    async def _follow(self, shape: QueryShape) -> None:
+        """Follow until nobody asks for the shape any more, or it fails."""
+        following = asyncio.create_task(
+            shape.follow(self._host.connection, lambda: self._host.position)
+        )
+        try:
+            while not following.done() and not shape.ended:
+                if time.monotonic() - shape.used_at > self._idle:
+                    return
+                await asyncio.wait([following], timeout=_LOOK)
+            if following.done():
+                following.result()
+        except Exception as error:  # noqa: BLE001 - its clients fetch again
+            log.error("sync.shape_failed", table=shape.definition.query.name, error=error)
+        finally:
+            following.cancel()
+            self._drop(shape)
+
+    def _drop(self, shape: QueryShape) -> None:
+        if self._shapes.get(shape.definition) is shape:
+            del self._shapes[shape.definition]
+        for table in [t for t, shapes in self._by_table.items() if shape in shapes]:
+            self._by_table[table].discard(shape)
+            if not self._by_table[table]:
+                del self._by_table[table]
+        shape.finish()
+
+
+def _check(definition: QueryDefinition, tables: Collection[Table]) -> None:
+    """Refuse tables that are not walagent's: reading them can execute code of others."""
+    others = [f"{schema}.{name}" for schema, name in tables if schema != "agent"]
+    if others:
+        text = f"shape {definition.query.name} reads {min(others)}, which is not walagent's"
+        raise ShapeRefusedError(400, text)
