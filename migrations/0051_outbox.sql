@@ -383,8 +383,8 @@ begin
         (_opened.link).tenant, (_opened.link).principal, (_opened.link).approval_id, _approve, _reason));
     if _why is null then
         update agent.approval_link l set used_at = agent_internal.now() where l.id = (_opened.link).id;
-    else
-        perform agent_internal.audit('approval.refused', coalesce((_opened.link).approval_id::text, ''), jsonb_build_object(
+    elsif (_opened.link).id is not null then  -- anyone can send tokens of no link, without end
+        perform agent_internal.audit('approval.refused', (_opened.link).approval_id::text, jsonb_build_object(
             'by', 'link', 'link', (_opened.link).id, 'principal', (_opened.link).principal, 'reason', _why), (_opened.link).tenant);
     end if;
     return _why;
