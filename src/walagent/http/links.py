@@ -3,7 +3,7 @@
 A link is for one approver and one call, and decides once.  GET and HEAD change nothing, because
 mail servers and chats open links to inspect them; the decision is a POST of the page's form.  The
 form has a value that only the browser's cookie has, too, so no other site can send it.  The page
-loads nothing and is stored nowhere; its address is sent to nobody.
+loads nothing and is stored nowhere; no other site is sent its address.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from walagent.errors import DatabaseLostError
+from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.message import Json
 from walagent.store.connections import connect
 from walagent.store.errors import translating
@@ -35,14 +35,17 @@ _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self';"
     " frame-ancestors 'none'; base-uri 'none'",
     "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # after no-referrer, browsers post with the origin null
     "X-Content-Type-Options": "nosniff",
     "X-Robots-Tag": "noindex, nofollow",
 }
 _STYLE: Final = (
+    ":root{color-scheme:light dark}"
     "body{font:16px/1.5 system-ui,sans-serif;max-width:45rem;margin:2rem auto;padding:0 1rem}"
-    "pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#f4f4f4;padding:.8rem}"
-    "dt{font-weight:600}dd{margin:0 0 .6rem}button{font:inherit;padding:.4rem 1.2rem}"
+    "pre{white-space:pre-wrap;overflow-wrap:anywhere;background:#8882;padding:.8rem}"
+    "dt{font-weight:600}dd{margin:0 0 .6rem;overflow-wrap:anywhere}"
+    "textarea{font:inherit;width:100%;box-sizing:border-box}"
+    "button{font:inherit;padding:.4rem 1.2rem}"
 )
 
 
@@ -81,7 +84,7 @@ class Links:
                 with translating():
                     async with await connect(self._dsn(), application="walagent http") as conn:
                         link = await open_link(conn, _token(request))
-        except DatabaseLostError:
+        except (DatabaseLostError, LoginRefusedError):
             return _page("The database is unavailable", "Open the link again later.", 503)
         if link.refusal is not None:
             return _page("This link cannot decide", link.refusal, _GONE)
@@ -116,7 +119,7 @@ class Links:
                             approve=choice == "approve",
                             reason=form.get("reason", "").replace("\0", "")[:2000],
                         )
-        except DatabaseLostError:
+        except (DatabaseLostError, LoginRefusedError):
             return _page("Nothing was decided", "The database is unavailable. Try again.", 503)
         if refusal is not None:
             return _page("Nothing was decided", refusal, _GONE)
@@ -149,7 +152,10 @@ async def _form(request: Request) -> Mapping[str, str] | None:
             return None
     if kind != "application/x-www-form-urlencoded":
         return None
-    fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=10)
+    try:
+        fields = parse_qs(body.decode(errors="replace"), keep_blank_values=True, max_num_fields=10)
+    except ValueError:  # more fields
+        return None
     return {name: values[0] for name, values in fields.items()}
 
 
@@ -175,8 +181,9 @@ def _decision(link: OpenLink, value: str) -> str:
         f"<dl>{shown}</dl><h2>Arguments</h2><pre>{_json(link.arguments)}</pre>"
         f"<h2>Row</h2><pre>{_json(link.content)}</pre>"
         f'<form method="post"><input type="hidden" name="page" value="{escape(value)}">'
-        '<p><label>Reason of a rejection, for the model<br><input name="reason" maxlength="2000"'
-        ' size="60"></label></p>'
+        # Enter in a textarea is a new line; in an input it would press the first button.
+        '<p><label>Reason of a rejection, for the model<br><textarea name="reason" rows="3"'
+        ' maxlength="2000"></textarea></label></p>'
         '<button name="decision" value="approve">Approve</button> '
         '<button name="decision" value="reject">Reject</button></form>',
     )
@@ -193,6 +200,8 @@ def _page(title: str, text: str, status: int) -> Response:
 
 def _document(title: str, body: str) -> str:
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title>"
         f"<style>{_STYLE}</style><h1>{escape(title)}</h1>{body}</html>"
     )

@@ -29,6 +29,7 @@ class Browser:
     client: httpx2.AsyncClient
     base: str
     page: str = ""
+    origin: str = ""  # what it says about where a form of the page comes from
     seen: list[str] = field(default_factory=list[str])
 
     async def open(self, token: str) -> httpx2.Response:
@@ -36,6 +37,7 @@ class Browser:
         said = await self.client.get(f"{self.base}/approvals/{token}")
         found = re.search(r'name="page" value="(\w+)"', said.text)
         self.page = found[1] if found else ""
+        self.origin = "null" if said.headers["referrer-policy"] == "no-referrer" else self.base
         return said
 
     async def decide(
@@ -47,7 +49,7 @@ class Browser:
         **fields: str,
     ) -> httpx2.Response:
         """Press a button of the page that was opened."""
-        given = {"Origin": self.base, "Sec-Fetch-Site": "same-origin", **(headers or {})}
+        given = {"Origin": self.origin, "Sec-Fetch-Site": "same-origin", **(headers or {})}
         form = {"page": self.page, "decision": decision, **fields}
         return await self.client.post(f"{self.base}/approvals/{token}", data=form, headers=given)
 
@@ -139,7 +141,7 @@ async def test_what_inspects_links_decides_nothing(conn: AsyncConnection, dsn: s
 async def test_the_page_loads_nothing_and_tells_nobody_its_address(
     conn: AsyncConnection, dsn: str
 ) -> None:
-    """No asset, no frame, no cache, no referrer; the cookie is for this page and no script."""
+    """No asset, no frame, no cache; the cookie is for this page and no script."""
     _, link = await asked(conn)
     async with browser(dsn) as person:
         page = await person.open(link)
@@ -147,7 +149,7 @@ async def test_the_page_loads_nothing_and_tells_nobody_its_address(
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert "form-action 'self'" in policy
-    assert page.headers["referrer-policy"] == "no-referrer"
+    assert page.headers["referrer-policy"] == "same-origin"
     assert page.headers["cache-control"] == "no-store"
     assert not re.search(r"(src|href|action)=", page.text)
     cookie = page.headers["set-cookie"].lower()
@@ -176,9 +178,29 @@ async def test_a_form_of_another_site_decides_nothing(
         said = await person.decide(link, headers=headers)
         assert said.status_code == 403
         assert await state(conn, approval) == "pending"
-        large = await person.decide(link, reason="x" * 10_000)
-        assert large.status_code == 403
+        for fields in ({"reason": "x" * 10_000}, {f"f{n}": "" for n in range(20)}):
+            assert (await person.decide(link, **fields)).status_code == 403
     assert await state(conn, approval) == "pending"
+
+
+async def test_enter_decides_nothing(conn: AsyncConnection, dsn: str) -> None:
+    """In an input, it would press the first button while a person writes the reason."""
+    _, link = await asked(conn)
+    async with browser(dsn) as person:
+        page = await person.open(link)
+    assert re.findall(r"<input[^>]*>", page.text) == re.findall(
+        r'<input type="hidden"[^>]*>', page.text
+    )
+    assert '<textarea name="reason"' in page.text
+
+
+async def test_the_page_fits_a_phone(conn: AsyncConnection, dsn: str) -> None:
+    """Also one in dark mode, and with a long word in it."""
+    _, link = await asked(conn)
+    async with browser(dsn) as person:
+        page = await person.open(link)
+    for word in ("width=device-width", "color-scheme:light dark", "overflow-wrap:anywhere"):
+        assert word in page.text
 
 
 async def refusal(person: Browser, link: str) -> str:
@@ -235,6 +257,9 @@ async def test_a_tampered_link_is_refused(conn: AsyncConnection, dsn: str) -> No
         ):
             assert "not valid" in await refusal(person, forged), forged
     assert await state(conn, approval) == await state(conn, other_approval) == "pending"
+    # Anyone can send them, and the audit is never pruned.
+    refused = "select count(*) from agent.audit where action = 'approval.refused'"
+    assert await value(conn, refused) == 0
 
 
 @pytest.mark.parametrize(
