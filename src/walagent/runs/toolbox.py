@@ -229,10 +229,14 @@ class Toolbox:
         callee = self._callee(work.tool)
         context = ToolContext(None, "", work.run.run_id, work.run.claim.change)
         faults.hit("tool.started")
-        async with awake_for(work.tool.timeout):
-            text = _text(await callee.call(context, work.arguments))
+        try:
+            async with awake_for(work.tool.timeout):
+                text = _text(await callee.call(context, work.arguments))
+            content = result_to_json(work.call, text, is_error=False)
+        except ToolFailedError as error:
+            content = result_to_json(work.call, str(error)[:_MOST_TEXT], is_error=True)
         faults.hit("tool.done")
-        return await self._record(work, result_to_json(work.call, text, is_error=False))
+        return await self._record(work, await self._judge(work, content))
 
     async def _tenant_of(self, run_id: int) -> str:
         async with self._pool.connection() as conn:

@@ -364,6 +364,33 @@ async def test_files_and_finds_of_a_search_are_data(
     assert kinds.count("intent") == 1
 
 
+async def test_policies_decide_what_was_read_outside(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """As of each other tool: a result, and an error."""
+    (tmp_path / "default").mkdir()
+    (tmp_path / "default" / "a.txt").write_text("secret")
+    await run_all(
+        conn,
+        "insert into agent.policy (name, point, phase, action, condition, message)"
+        " select p, 'tool', p, 'deny', $$call ->> 'tool' = 'read_file'$$, 'not files'"
+        " from unnest('{after,error}'::text[]) p",
+    )
+    services = Services(search=search, files=Files(tmp_path, writable=False))
+    read, missing, found = await told(
+        conn,
+        dsn,
+        services,
+        call("read_file", path="a.txt"),
+        call("read_file", path="b.txt"),
+        call("web_search", query="x"),
+    )
+    for each in (read, missing):
+        assert each.is_error
+        assert each.content == "this result is not allowed: not files"
+    assert not found.is_error
+
+
 async def test_a_tool_that_is_not_configured_says_so(conn: AsyncConnection, dsn: str) -> None:
     """The model receives it; the key of the configuration is named."""
     answers = await told(
