@@ -157,18 +157,16 @@ create function agent_internal.acting_for(_run agent.run, _definition jsonb, out
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    named := true;
     if _run.change ->> 'schema' = 'agent' and _run.change ->> 'table' = 'event' then
         principal := _run.change #>> '{new,author}';
-    elsif _run.principal is not null then
+        named := true;
+    elsif _run.principal is not null then  -- with a login of another name, or of none: it acts by a token
         principal := _run.principal;
+        named := exists (select from agent.principal p where p.tenant = _run.tenant and p.name = _run.principal);
     else
-        principal := _definition ->> 'attached_by';
-    end if;
-    if _run.change ->> 'table' is distinct from 'event' or _run.change ->> 'schema' is distinct from 'agent' then
-        select l.principal into principal from agent_internal.login l where l.login = acting_for.principal;
+        select l.principal into principal from agent_internal.login l where l.login = _definition ->> 'attached_by';
         named := found;
-        principal := coalesce(principal, _run.principal, _definition ->> 'attached_by');
+        principal := coalesce(principal, _definition ->> 'attached_by');
     end if;
 end;
 $$;

@@ -271,6 +271,33 @@ async def test_grants_fail_closed(
     assert await asked("ann") is not None
 
 
+async def test_who_starts_a_run_with_a_token_needs_a_grant(conn: AsyncConnection) -> None:
+    """The principal of the run need not be a login, nor have the name of its login."""
+    await run_all(
+        conn,
+        "insert into agent.principal (tenant, name, login) values ('default', 'ann', null),"
+        " ('default', 'dev', current_user)",
+    )
+    asked = (
+        "select principal::text, named from agent_internal.acting_for(jsonb_populate_record("
+        "null::agent.run, jsonb_build_object('tenant', 'default', 'principal', %s::text,"
+        " 'change', '{}'::jsonb)), %s)"
+    )
+    me = await value(conn, "select current_user")
+
+    async def acting(principal: str | None, attached_by: str = "x") -> tuple[Json, ...]:
+        cursor = await conn.execute(
+            asked.encode(), [principal, Jsonb({"attached_by": attached_by})]
+        )
+        return (await cursor.fetchall())[0]
+
+    assert await acting("ann") == ("ann", True)
+    assert await acting("dev") == ("dev", True)
+    assert await acting("a login of none") == ("a login of none", False)
+    assert await acting(None, str(me)) == ("dev", True)
+    assert await acting(None) == ("x", False)
+
+
 async def test_a_call_needs_a_grant_for_whom_it_is_made(conn: AsyncConnection, dsn: str) -> None:
     """The principal of the login that attached, here without one, then with one."""
     await run_all(conn, DESK)
