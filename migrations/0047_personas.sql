@@ -81,6 +81,9 @@ comment on column agent.persona.max_output_tokens is 'Maximum output tokens of o
 comment on column agent.persona.requests_per_minute is 'Maximum calls of models in any minute by all agents of the persona together; NULL: no limit';
 comment on column agent.persona.updated_at is 'Time of the last change';
 
+create trigger audit_change after insert or update or delete on agent.persona
+    for each row execute function agent_internal.audit_change('persona', 'name', 'version');
+
 create table agent.persona_version (
     tenant     text collate "C" not null,
     persona    text not null,

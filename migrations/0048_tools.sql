@@ -414,6 +414,9 @@ $$;
 create trigger audit_refusal after insert on agent.step
     for each row when (new.kind = 'result' and new.content ? 'denied') execute function agent_internal.audit_refusal();
 
+create trigger audit_change after insert or update or delete on agent.role_tool
+    for each row execute function agent_internal.audit_change('role_tool', 'role,tool', '');
+
 -- Disable or enable a version of a tool, or all of them; then it can be attached no more, or again.
 create function agent_internal.set_enabled(_tool text, _version integer, _enabled boolean)
     returns void

@@ -72,6 +72,8 @@ end;
 $$;
 create trigger check_policy before insert or update on agent.policy
     for each row execute function agent_internal.check_policy();
+create trigger audit_change after insert or update or delete on agent.policy
+    for each row execute function agent_internal.audit_change('policy', 'name', 'point,phase,action,enabled,run_as');
 
 -- Evaluate an expression of a policy over a call.
 --
@@ -176,7 +178,8 @@ begin
             else
                 _verdict := jsonb_build_object('action', 'require', 'reason', _reason, 'policy', _policy.name);
                 if _policy.action = 'escalate' then
-                    perform agent_internal.audit('policy.escalated', _policy.name, jsonb_build_object('point', _point, 'call', _call), _tenant);
+                    perform agent_internal.audit('policy.escalated', _policy.name, jsonb_build_object(
+                        'point', _point, 'phase', _phase, 'run', _call -> 'run', 'agent', _call -> 'agent', 'tool', _call -> 'tool'), _tenant);
                 end if;
         end case;
     end loop;
@@ -240,6 +243,8 @@ create table agent.egress_rule (
     requests_per_minute integer not null default 60 check (requests_per_minute between 1 and 6000),
     primary key (tenant, scheme, host, port)
 );
+create trigger audit_change after insert or update or delete on agent.egress_rule
+    for each row execute function agent_internal.audit_change('egress_rule', 'scheme,host,port', 'methods');
 comment on table agent.egress_rule is 'Targets of requests that a tenant allows; without rows, those that the configuration of the worker allows';
 comment on column agent.egress_rule.tenant is 'Tenant';
 comment on column agent.egress_rule.scheme is 'http or https';

@@ -90,6 +90,14 @@ async def test_definitions_and_their_changes_are_written(conn: AsyncConnection) 
         "insert into agent.token (tenant, principal, digest)"
         " values ('default', 'ann', sha256('x'));"
         "update agent.token set revoked_at = now();"
+        f"insert into agent.persona (name, system_prompt) values ('clerk', '{CANARY}');"
+        f"insert into agent.policy (name, point, action, condition)"
+        f" values ('odd', 'tool', 'deny', $$call::text ~ '{CANARY}'$$);"
+        "update agent.policy set enabled = false;"
+        "insert into agent.egress_rule (host) values ('api.test');"
+        f"insert into agent.role_tool (role, tool, allowed)"
+        f" values ('viewer', 'refund', $${{\"reason\": [\"{CANARY}\"]}}$$);"
+        "delete from agent.role_tool;"
         "delete from agent.role_grant;"
         "insert into agent.tenant (name) values ('acme');"
         "update agent.tenant set active = false where name = 'acme';"
@@ -113,6 +121,12 @@ async def test_definitions_and_their_changes_are_written(conn: AsyncConnection) 
         ("role_grant.created", "ann approver"),
         ("token.created", token),
         ("token.revoked", token),
+        ("persona.created", "clerk"),
+        ("policy.created", "odd"),
+        ("policy.changed", "odd"),
+        ("egress_rule.created", "https api.test 443"),
+        ("role_tool.created", "viewer refund"),
+        ("role_tool.deleted", "viewer refund"),
         ("role_grant.deleted", "ann approver"),
         ("attachment.deleted", "desk"),
         ("agent.deleted", "desk"),
