@@ -9,7 +9,7 @@
 create table agent.policy (
     tenant      text collate "C" not null default agent.current_tenant() references agent.tenant,
     name        text not null check (name <> ''),
-    point       text not null check (point in ('tool', 'egress', 'retrieval', 'node', 'run')),
+    point       text not null check (point in ('tool', 'egress', 'retrieval', 'node')),
     phase       text not null default 'before' check (phase in ('before', 'after', 'error')),
     condition   text,
     action      text not null check (action in ('allow', 'deny', 'require', 'transform', 'escalate')),
@@ -21,14 +21,16 @@ create table agent.policy (
     search_path text not null,
     updated_at  timestamptz not null default now(),
     primary key (tenant, name),
+    -- One that is never asked would look as if it protected something.
+    constraint phase_of_point check (phase = 'before' or point = 'tool' or phase = 'after' and point <> 'egress'),
     constraint transforms_by_expression check ((action = 'transform') = (expression is not null))
 );
 create index policy_of_point on agent.policy (tenant, point, phase) where enabled;
 comment on table agent.policy is 'Policies: what is allowed, refused, changed or decided by a person where agents act';
 comment on column agent.policy.tenant is 'Tenant whose calls it applies to';
 comment on column agent.policy.name is 'Name in refusals and commands';
-comment on column agent.policy.point is 'Where it applies: tool, egress, retrieval, node or run';
-comment on column agent.policy.phase is 'before, after, or error: instead of after, if the call failed';
+comment on column agent.policy.point is 'Where it applies: tool, egress, retrieval, or node of a workflow';
+comment on column agent.policy.phase is 'before, after (not of egress), or error (of a tool): instead of after, if the call failed';
 comment on column agent.policy.condition is 'Boolean SQL expression over call, a jsonb; NULL: every call';
 comment on column agent.policy.action is 'allow: no later policy is asked; deny; require: a person approves; escalate: the same, and it is recorded; transform: change the call';
 comment on column agent.policy.expression is 'transform: SQL expression over call that returns the changed call';

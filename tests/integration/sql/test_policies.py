@@ -4,7 +4,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
-from tests.helpers.database import column, refused, run_all, value
+from tests.helpers.database import column, refused, rows, run_all, value
 from walagent.message import Json
 
 
@@ -140,9 +140,27 @@ async def test_to_escalate_is_recorded(policies: AsyncConnection) -> None:
     """A person decides, and the audit has it."""
     await add(policies, "odd", "escalate")
     assert (await decide(policies, CALL))[0] == "require"
-    assert await column(
-        policies, "select object from agent.audit where action = 'policy.escalated'"
-    ) == ["odd"]
+    audited = "select object, detail from agent.audit where action = 'policy.escalated'"
+    assert await rows(policies, audited) == [
+        ("odd", {"point": "tool", "phase": "before", "tool": "pay"})  # no arguments
+    ]
+
+
+@pytest.mark.parametrize(
+    ("point", "phase"),
+    [("run", "before"), ("egress", "after"), ("retrieval", "error"), ("node", "error")],
+)
+async def test_a_policy_that_is_never_asked_is_refused(
+    conn: AsyncConnection, point: str, phase: str
+) -> None:
+    """It would look as if it protected something."""
+    await refused(
+        conn,
+        "insert into agent.policy (name, point, phase, action) values ('p', %s, %s, 'deny')",
+        point,
+        phase,
+        state="23514",
+    )
 
 
 async def test_without_a_trampoline_nothing_is_decided(conn: AsyncConnection) -> None:
