@@ -66,11 +66,10 @@ class EmailSender:
 
         client = self._client()
         try:
-            await self._open(client)
-        except (SMTPException, OSError) as error:
-            client.close()
-            raise DeliveryDelayedError(f"{self._server.host}: {_said(error)}") from error
-        try:
+            try:
+                await self._open(client)
+            except (SMTPException, OSError) as error:
+                raise DeliveryDelayedError(f"{self._server.host}: {_said(error)}") from error
             return await self._submit(client, self._message(delivery, link))
         finally:
             client.close()
