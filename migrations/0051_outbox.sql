@@ -250,15 +250,23 @@ create function agent_internal.notify_of_approval()
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _most  constant integer := 100000;  -- characters; a message that is too large would fail the run
     _shown agent.pending_approval;
 begin
     if exists (select from agent.notification n where n.tenant = new.tenant and n.event = 'approval.requested') then
         select * into _shown from agent.pending_approval p where p.id = new.id;
+        _shown.arguments := _shown.arguments || _shown.bound;
+        if length(_shown.arguments::text) > _most then
+            _shown.arguments := '"(cut)"';
+        end if;
+        if length(_shown.content::text) > _most then
+            _shown.content := '"(cut)"';
+        end if;
         perform agent_internal.notify_event(
             'approval.requested', new.tenant,
             format('Approval %s: %s of agent %s', new.id, new.tool, coalesce(new.agent, '-')),
             jsonb_build_object('approval', new.id, 'run', new.run_id, 'agent', new.agent, 'tool', new.tool, 'risk', new.risk,
-                               'arguments', _shown.bound || new.arguments || _shown.bound, 'relation', _shown.relation,
+                               'arguments', _shown.arguments, 'relation', _shown.relation,
                                'key', _shown.key, 'row', _shown.content, 'digest', new.digest, 'expires_at', new.expires_at),
             new.run_id, 'approval ' || new.id, new);
     end if;

@@ -7,6 +7,7 @@ of the call that the message shows; who pressed it is the principal with this Sl
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
@@ -68,6 +69,15 @@ class SlackSender:
     """Implements `Sender`."""
 
     def __init__(self, post: Post, app: SlackApp) -> None:
+        """Take the app.
+
+        Raises:
+            ConfigError: the app has a token, and the extra `slack` is not installed.
+        """
+        if app.bot_token is not None and not (find_spec("slack_sdk") and find_spec("aiohttp")):
+            raise ConfigError(
+                "outbox.slack requires slack-sdk and aiohttp", hint=install_hint("walagent[slack]")
+            )
         self._post = post
         self._app = app
 
@@ -117,17 +127,9 @@ def _refused(response: Any) -> DeliveryDelayedError | DeliveryRefusedError:  # n
 
 
 def web_client(app: SlackApp, token: str) -> Any:  # noqa: ANN401 - its methods are not typed
-    """Create a client of the Web API.
+    """Create a client of the Web API."""
+    from slack_sdk.web.async_client import AsyncWebClient  # noqa: PLC0415 - an extra
 
-    Raises:
-        ConfigError: the extra `slack` is not installed.
-    """
-    try:
-        from slack_sdk.web.async_client import AsyncWebClient  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise ConfigError(
-            "outbox.slack requires slack-sdk and aiohttp", hint=install_hint("walagent[slack]")
-        ) from error
     return AsyncWebClient(token, base_url=app.base_url, timeout=_TIMEOUT)
 
 
@@ -142,7 +144,8 @@ def message_of(delivery: Delivery, link: str | None, *, buttons: bool) -> dict[s
     elements = list[dict[str, Any]]()
     approval, digest = delivery.body.get("approval"), delivery.body.get("digest")
     # A call that is not shown whole is decided where it is.
-    if buttons and delivery.event == "approval.requested" and len(text) <= _MOST_TEXT:
+    whole = len(text) <= _MOST_TEXT and isinstance(delivery.body.get("arguments"), dict)
+    if buttons and delivery.event == "approval.requested" and whole:
         value = f"{approval}:{digest}"
         elements.append(_button("Approve", "walagent_approve", "primary", value))
         elements.append(_button("Reject", "walagent_reject", "danger", value))
@@ -179,7 +182,7 @@ class SocketMode:
         """Receive until cancelled; the client reconnects by itself.
 
         Raises:
-            ConfigError: a token is not set, or the extra `slack` is not installed.
+            ConfigError: a token is not set.
         """
         bot = self._token(self._app.bot_token)
         token = self._token(self._app.app_token)

@@ -38,5 +38,7 @@ def payload_of(delivery: Delivery, link: str | None) -> bytes:
 def _lines(body: Mapping[str, Json]) -> Iterator[str]:
     for name, value in body.items():
         if value is not None:
-            shown = value if isinstance(value, str) else orjson.dumps(value).decode()
+            # A row can have a key with line breaks, which would look like other fields.
+            is_line = isinstance(value, str) and value.isprintable()
+            shown = str(value) if is_line else orjson.dumps(value).decode()
             yield f"{name}: {shown[:_MOST_VALUE]}"

@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import rows, run_all, value
+from tests.helpers.queue import NOTHING, add_runs, claim
 from tests.helpers.slack import SlackServer, slack_server
 from tests.helpers.web import reply, web
 from tests.integration.outbox.approving import ask, notify, people, token
@@ -20,7 +22,10 @@ from tests.integration.outbox.sending import (
     post,
     send,
 )
-from walagent.outbox.slack import Press, SlackApp, SlackSender, SocketMode
+from tests.unit.outbox.test_text import DELIVERY
+from walagent.message import ToolCall
+from walagent.outbox.slack import Press, SlackApp, SlackSender, SocketMode, message_of
+from walagent.store import runs
 from walagent.store.connections import connect
 from walagent.store.outbox import decide_from_slack
 
@@ -156,6 +161,25 @@ async def test_an_incoming_webhook_of_slack_is_a_secret(conn: AsyncConnection, d
             (_, (state, said)) = await ended(conn, 2)
     assert [each.line for each in hook.sent] == ["POST /hook HTTP/1.1"]
     assert (state, "OTHER" in str(said), "secret@" in str(said)) == ("failed", True, False)
+
+
+async def test_a_large_call_waits_and_is_announced_without_it(conn: AsyncConnection) -> None:
+    """Neither the row nor the arguments fail the run; a button decides only what it shows."""
+    await people(conn)
+    await channel(conn, "slack", "C123", principal="ann")
+    await notify(conn, "slack")
+    large = "x" * 300_000
+    attachment = await value(conn, "select id from agent.attachment")
+    await add_runs(conn, attachment, None, change={"op": "insert", "new": {"issue": large}})
+    (held,) = await claim(conn)
+    made = ToolCall("c1", "refund_user", {"reason": large})
+    await runs.ask_approval(conn, held, 0, made, "somebody", 3600, NOTHING)
+    assert await value(conn, "select state from agent.approval") == "pending"
+    ((body,),) = await rows(conn, "select body from agent.outbox")
+    assert (body["arguments"], body["row"]) == ("(cut)", "(cut)")
+    message = message_of(replace(DELIVERY, body=body), "https://agents.acme.test/x", buttons=True)
+    (opens,) = message["blocks"][1]["elements"]
+    assert opens["url"] == "https://agents.acme.test/x"
 
 
 async def test_other_events_are_announced_once(conn: AsyncConnection) -> None:
