@@ -10,11 +10,12 @@ alter table agent.tool
     add version integer not null default 1,
     add output_schema jsonb check (jsonb_typeof(output_schema) = 'object'),
     add retries integer check (retries between 0 and 10),
-    add retry_seconds numeric not null default 1 check (retry_seconds between 0 and 60);
+    add retry_seconds numeric not null default 1 check (retry_seconds between 0 and 60),
+    add constraint retries_after_rollback check (coalesce(retries, 0) = 0 or effect in ('read', 'transactional'));
 comment on column agent.tool.version is 'Incremented by each change';
 comment on column agent.tool.output_schema is 'JSON Schema of the result; what does not fit is an error that the model receives. NULL: any result';
-comment on column agent.tool.retries is 'How often a call is repeated: an idempotent one with an unknown outcome, another one after a timeout; never an unsafe one. NULL: 1 if idempotent, else 0';
-comment on column agent.tool.retry_seconds is 'Seconds before a call is repeated';
+comment on column agent.tool.retries is 'How often a call is repeated that timed out and was rolled back, or that only reads; NULL: never. One outside the database cannot have it: an idempotent call is repeated once, an unsafe one never';
+comment on column agent.tool.retry_seconds is 'Seconds before it is repeated';
 
 create table agent.tool_version (
     tenant     text collate "C" references agent.tenant,

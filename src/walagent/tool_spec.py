@@ -56,7 +56,7 @@ class Tool:
     role: str = ""  # builtin query: the role that reads
     http: Mapping[str, Json] = field(default_factory=dict[str, Json])  # kind http: the request
     output_schema: Mapping[str, Json] | None = None  # of its results; None: any
-    retries: int | None = None  # of a call that may be repeated; None: by its effect
+    retries: int = 0  # of a call that timed out; none of one outside the database
     retry_after: float = 1.0  # seconds before it is repeated
 
     @classmethod
@@ -80,18 +80,9 @@ class Tool:
             role=raw.get("role", ""),
             http=raw.get("http") or {},
             output_schema=raw.get("output_schema"),
-            retries=raw.get("retries"),
+            retries=raw.get("retries") or 0,
             retry_after=float(raw.get("retry_seconds", 1)),
         )
-
-    @property
-    def repeats(self) -> int:
-        """Return how often a call is repeated; one that is unsafe never is."""
-        if self.effect is Effect.UNSAFE:
-            return 0
-        if self.retries is not None:
-            return self.retries
-        return 1 if self.effect is Effect.IDEMPOTENT else 0
 
     @property
     def spec(self) -> ToolSpec:

@@ -129,7 +129,7 @@ class Toolbox:
             try:
                 return await self._admitted(work)
             except TimeoutError:
-                if tried >= tool.repeats or tool.effect.is_outside:
+                if tried >= tool.retries:
                     return [await self._timed_out(work)]
             await asyncio.sleep(tool.retry_after)
         raise AssertionError("count() has no end")

@@ -382,6 +382,45 @@ async def test_output_that_does_not_fit_is_an_error(
     assert await value(conn, PAID) == fits
 
 
+@pytest.mark.parametrize(("retries", "paid"), [(1, 1), (0, 0)])
+async def test_a_call_that_timed_out_is_repeated_as_its_tool_says(
+    conn: AsyncConnection, dsn: str, retries: int, paid: int
+) -> None:
+    """The first attempt is slow, and rolled back; a sequence counts both."""
+    await run_all(
+        conn,
+        DESK
+        + REGISTER
+        + f"""
+        create sequence attempts;
+        create function slow() returns trigger language plpgsql as $$ begin
+            if nextval('attempts') = 1 then perform pg_sleep(60); end if;
+            return new;
+        end $$;
+        create trigger slow before insert on refund for each row execute function slow();
+        grant usage on attempts to public;
+        update agent.tool set timeout_seconds = 1, retries = {retries}, retry_seconds = 0
+         where name = 'refund_user';
+        """,
+    )
+    assert await played(conn, dsn, PAY, "tools=[refund_user]") == ("succeeded", "")
+    assert await value(conn, PAID) == paid
+    assert await value(conn, "select last_value from attempts") == retries + 1
+    (result,) = await column(conn, RESULTS)
+    assert ("did not end within 1 s" in result["content"]) is not bool(paid)
+
+
+@pytest.mark.parametrize("effect", ["idempotent", "unsafe"])
+async def test_a_call_outside_has_no_retries(conn: AsyncConnection, effect: str) -> None:
+    """Its effect says whether it is repeated, and once."""
+    statement = (
+        "insert into agent.tool (name, kind, target, effect, retries)"
+        " values ('x', 'python', 'm:f', %s, %s)"
+    )
+    await refused(conn, statement, effect, 1, state="23514")
+    await conn.execute(statement.encode(), [effect, 0])
+
+
 async def test_a_result_for_a_call_that_was_not_made_is_refused(conn: AsyncConnection) -> None:
     """The reply has no such call; or has it with other arguments, which are then returned."""
     await run_all(conn, DESK)
