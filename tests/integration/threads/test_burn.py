@@ -2,11 +2,11 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.burn import install
 from tests.helpers.daemon import Daemon, daemon
 from tests.helpers.database import column, role, rows, run_all, session, value
 from tests.helpers.queue import set_clock
@@ -15,8 +15,6 @@ from walagent import faults
 from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel
 from walagent.message import Request
 
-BURN = Path(__file__).parents[3] / "examples" / "burn"
-MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake')"
 IDLE = "select bool_and(agent_internal.is_final(state)) from agent.run where kind = 'turn'"
 # What was said: asked, stored or joked, in order.
 SAID = """
@@ -25,14 +23,6 @@ select author, data ->> 'name',
                 data #>> '{input,facts,0,object}')
   from agent.event where type = 'tool_use' and data ->> 'name' <> 'do_nothing' order by number
 """
-
-
-async def install(conn: AsyncConnection) -> None:
-    """Run the files of the example, as psql does."""
-    await run_all(conn, MODEL)
-    for name in ("schema.sql", "agents.sql"):
-        await run_all(conn, (BURN / name).read_text().replace(":'model'", "'fake'"))
-    await run_all(conn, "reset search_path")
 
 
 class Stage:
