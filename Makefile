@@ -25,7 +25,7 @@ UV := $(BIN)/python -m uv pip compile --quiet --universal --python-version 3.11 
 	--custom-compile-command "make lock"
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check lint format faults web-test soak planted guarantees bench eval golden docs lock schema dist clean
+.PHONY: help venv demo test check lint format faults web web-test soak planted guarantees bench eval golden docs lock schema dist clean
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -71,6 +71,9 @@ format: $(STAMP)  ## Format the code and apply the fixes of ruff
 faults: $(STAMP)  ## Run the fault tests and the slow tests; takes up to an hour
 	WALAGENT_FAULT_REPORT=$(REPORT) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		-o faulthandler_timeout=900 -m "faults or slow" $(ARGS)
+
+web:  ## Build the console from web/ (needs Node 20 and npm)
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 web-test: $(STAMP)  ## Run the tests with public clients in Node (installs the packages of tests/web)
 	cd tests/web && npm ci --no-audit --no-fund

@@ -1,0 +1,49 @@
+/** Whether the page follows the database; written by every request, shown by the frame. */
+import { useSyncExternalStore } from "react";
+
+export type Connection =
+  | { state: "live" }
+  | { state: "reconnecting"; since: number }
+  | { state: "caught-up"; since: number };
+
+/** Milliseconds of silence before the page says so. */
+export const GRACE = 3_000;
+const SHOWN = 4_000;
+
+let current: Connection = { state: "live" };
+let lastAnswer = Date.now();
+const watching = new Set<() => void>();
+
+function set(next: Connection): void {
+  current = next;
+  for (const each of watching) each();
+}
+
+/** The server answered. */
+export function answered(): void {
+  lastAnswer = Date.now();
+  if (current.state !== "reconnecting") return;
+  const lost = Date.now() - current.since;
+  if (lost < GRACE) return set({ state: "live" });
+  const back: Connection = { state: "caught-up", since: Date.now() };
+  set(back);
+  setTimeout(() => current === back && set({ state: "live" }), SHOWN);
+}
+
+/** A request got no answer. */
+export function unanswered(): void {
+  if (current.state !== "reconnecting") set({ state: "reconnecting", since: lastAnswer });
+}
+
+function watch(changed: () => void): () => void {
+  watching.add(changed);
+  return () => watching.delete(changed);
+}
+
+export function useConnection(): Connection {
+  return useSyncExternalStore(watch, () => current);
+}
+
+export function isConnected(): boolean {
+  return current.state !== "reconnecting";
+}

@@ -1,0 +1,17 @@
+/** What this browser remembers; a browser that forbids it remembers nothing. */
+export function recall(key: string): string | null {
+  try {
+    return localStorage.getItem(`walagent.${key}`);
+  } catch {
+    return null;
+  }
+}
+
+export function remember(key: string, value: string | null): void {
+  try {
+    if (value === null) localStorage.removeItem(`walagent.${key}`);
+    else localStorage.setItem(`walagent.${key}`, value);
+  } catch {
+    // Private windows of some browsers: the choice lasts as long as the page.
+  }
+}

@@ -1,0 +1,70 @@
+/** Named queries that are read once: pages of lists, details, figures. */
+import { useCallback, useEffect, useRef, useState } from "react";
+
+import { noteClock } from "./clock";
+import { type Refused, request } from "./request";
+
+export type Params = Readonly<Record<string, string | number | null | undefined>>;
+
+interface Answer<T> {
+  rows: T[];
+  now: string;
+}
+
+/** Read `console.NAME` once. */
+export async function readQuery<T>(name: string, params: Params = {}, signal?: AbortSignal): Promise<T[]> {
+  const sent = new URLSearchParams();
+  for (const [key, value] of Object.entries(params)) sent.set(key, value == null ? "" : String(value));
+  const answer = await request<Answer<T>>("GET", `v1/queries/console.${name}?${sent}`, undefined, signal);
+  noteClock(answer.now);
+  return answer.rows;
+}
+
+export interface Once<T> {
+  rows: readonly T[] | null;
+  error: Refused | null;
+  isLoading: boolean;
+  again: () => void;
+}
+
+/**
+ * Read `console.NAME` once, and again when the parameters change.
+ *
+ * Rows of the former parameters stay until the new ones are there.
+ */
+export function useQueryOnce<T>(name: string, params: Params = {}, options: { every?: number; skip?: boolean } = {}): Once<T> {
+  const [rows, setRows] = useState<readonly T[] | null>(null);
+  const [error, setError] = useState<Refused | null>(null);
+  const [isLoading, setLoading] = useState(!options.skip);
+  const [turn, setTurn] = useState(0);
+  const wanted = useRef(params);
+  wanted.current = params;
+  const id = `${name}?${JSON.stringify(params)}`;
+  const { every, skip = false } = options;
+
+  useEffect(() => {
+    if (skip) return;
+    const stop = new AbortController();
+    setLoading(true);
+    readQuery<T>(name, wanted.current, stop.signal)
+      .then((found) => {
+        setRows(found);
+        setError(null);
+        setLoading(false);
+      })
+      .catch((problem: Refused) => {
+        if (stop.signal.aborted) return;
+        setError(problem);
+        setLoading(false);
+      });
+    return () => stop.abort();
+  }, [id, name, turn, skip]);
+
+  useEffect(() => {
+    if (!every || skip) return;
+    const timer = setInterval(() => document.visibilityState === "visible" && setTurn((n) => n + 1), every);
+    return () => clearInterval(timer);
+  }, [every, skip]);
+
+  return { rows, error, isLoading, again: useCallback(() => setTurn((n) => n + 1), []) };
+}

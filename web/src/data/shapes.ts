@@ -1,0 +1,67 @@
+/** Live rows: one Electric collection for each named query and its parameters. */
+import { electricCollectionOptions } from "@tanstack/electric-db-collection";
+import { type Collection, createCollection, type NonSingleResult, useLiveQuery } from "@tanstack/react-db";
+
+import { at } from "./base";
+import { shapeFetch } from "./fetch";
+
+export type Value = string | number | boolean | null | object;
+export type Row = Record<string, Value>;
+/** The rows of one shape. */
+export type Rows = Collection<Row, string | number> & NonSingleResult;
+type Params = Readonly<Record<string, string>>;
+
+/** As in answers of /v1/queries: what a JavaScript number cannot hold is text. */
+const parser = { int8: (text: string) => text, numeric: (text: string) => text };
+const collections = new Map<string, Rows>();
+
+/** The collection of `console.NAME`; the same one for the same parameters. */
+export function shape(name: string, key: (row: Row) => string, params: Params = {}): Rows {
+  const id = `${name}?${new URLSearchParams(params)}`;
+  let found = collections.get(id);
+  if (!found) {
+    const options = electricCollectionOptions({
+      id,
+      getKey: key as (row: object) => string,
+      gcTime: 30_000,
+      shapeOptions: {
+        url: at(`v1/shapes/console.${name}`),
+        params: { ...params } as Record<string, never>,
+        parser,
+        fetchClient: shapeFetch,
+        onError: async () => new Promise((again) => setTimeout(() => again({}), 1_000)),
+      },
+    });
+    found = createCollection(options as never) as unknown as Rows;
+    collections.set(id, found);
+  }
+  return found;
+}
+
+export interface Live<T> {
+  rows: readonly T[];
+  isLoading: boolean;
+  isError: boolean;
+}
+
+/** The rows of `console.NAME`, as they change. */
+export function useShape<T extends object>(name: string, key: (row: T) => string, params: Params = {}): Live<T> {
+  const collection = shape(name, key as unknown as (row: Row) => string, params);
+  const { data, isLoading, isError } = useLiveQuery(collection);
+  return { rows: data as unknown as T[], isLoading, isError };
+}
+
+/** Forget all rows, such as after signing out. */
+export function forgetShapes(): void {
+  for (const each of collections.values()) void each.cleanup();
+  collections.clear();
+}
+
+/** Resolve when the transaction has arrived in a shape that is shown. */
+export async function settled(txid: string, shapes: readonly Rows[], timeout = 5_000): Promise<void> {
+  const waits = shapes.map((each) => {
+    const utils = each.utils as unknown as { awaitTxId(id: number, timeout?: number): Promise<boolean> };
+    return utils.awaitTxId(Number(txid), timeout);
+  });
+  await Promise.allSettled(waits);
+}

@@ -1,0 +1,86 @@
+/** Where one can go. */
+import { Link } from "@tanstack/react-router";
+
+import type { NavCounts } from "../data/counts";
+import { count, estimate } from "../data/format";
+import { Icon, type IconName } from "../parts/icon";
+
+export interface Place {
+  to: string;
+  name: string;
+  icon: IconName;
+  /** The key after `g`. */
+  key?: string;
+  group: 1 | 2 | 3;
+  count?: keyof NavCounts;
+}
+
+export const PLACES: readonly Place[] = [
+  { to: "/", name: "Home", icon: "home", key: "h", group: 1 },
+  { to: "/runs", name: "Runs", icon: "runs", key: "r", group: 1, count: "runs" },
+  { to: "/approvals", name: "Approvals", icon: "approve", key: "a", group: 1, count: "approvals" },
+  { to: "/failed", name: "Failed and dead", icon: "fail", key: "f", group: 1, count: "failed" },
+  { to: "/agents", name: "Agents", icon: "agent", group: 2, count: "agents" },
+  { to: "/threads", name: "Threads", icon: "chat", key: "t", group: 2, count: "threads" },
+  { to: "/ask", name: "Ask", icon: "ask", key: "q", group: 2 },
+  { to: "/tables", name: "Tables", icon: "table", group: 2, count: "tables" },
+  { to: "/cost", name: "Cost", icon: "cost", group: 3 },
+  { to: "/wal", name: "WAL", icon: "wal", group: 3 },
+];
+
+function shown(place: Place, counts: NavCounts | null): string | null {
+  if (!place.count || !counts) return null;
+  const value = Number(counts[place.count] ?? 0);
+  if (place.count === "approvals") return value ? count(value) : null;
+  return place.count === "runs" ? estimate(value, false) && count(value) : count(value);
+}
+
+export function Nav({ counts, foot }: { counts: NavCounts | null; foot: readonly string[] }) {
+  return (
+    <nav className="nav" aria-label="Main">
+      {PLACES.map((place, i) => {
+        const number = shown(place, counts);
+        return (
+          <span key={place.to} className="contents">
+            {i > 0 && PLACES[i - 1]?.group !== place.group && <hr />}
+            <Link to={place.to} title={place.name} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
+              <Icon name={place.icon} />
+              <span>{place.name}</span>
+              {number && <span className={`count${place.count === "approvals" ? " person" : ""}`}>{number}</span>}
+            </Link>
+          </span>
+        );
+      })}
+      <p className="foot">
+        {foot.map((each) => (
+          <span key={each} className="block">
+            {each}
+          </span>
+        ))}
+      </p>
+    </nav>
+  );
+}
+
+const TABS = ["/", "/runs", "/approvals", "/threads"];
+
+export function TabBar({ counts }: { counts: NavCounts | null }) {
+  return (
+    <nav className="tabbar" aria-label="Main, small screens">
+      {PLACES.filter((place) => TABS.includes(place.to)).map((place) => {
+        const number = place.count === "approvals" ? shown(place, counts) : null;
+        return (
+          <Link key={place.to} to={place.to} activeOptions={{ exact: place.to === "/" }} activeProps={{ "aria-current": "page" }}>
+            <Icon name={place.icon} />
+            {place.name}
+            {number && <span className="count">{number}</span>}
+          </Link>
+        );
+      })}
+      <Link to="/more" activeProps={{ "aria-current": "page" }}>
+        <Icon name="more" />
+        More
+      </Link>
+    </nav>
+  );
+}
