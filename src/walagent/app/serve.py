@@ -264,6 +264,10 @@ class _Daemon:
         if http.public_url is not None:
             links = Links(self.logins.dsn, http.public_url)
             mounted |= {links.path: links.app}
+        if self.sync is not None:
+            from walagent.app.console import make_console  # noqa: PLC0415 - reads its files
+
+            mounted |= {"/": make_console(self.health, http.ready_after)}
         app = build_app(
             self.health, metrics.registry, max_progress_age=http.ready_after, mounted=mounted
         )
