@@ -96,6 +96,24 @@ select f.id, f.predicate, f.object, f.category, f.confidence, f.disputed, f.thre
    and f.superseded_by is null and f.retracted_at is null;
 comment on view burn.facts is 'Facts of the caller''s threads, without those that were replaced or retracted';
 
+-- What its agents do: the turn of each that has not ended, if there is one.
+create view burn.processes with (security_invoker) as
+select burn.membership_id(m.thread_id, p.id) as id, m.thread_id, p.id as user_id, r.id::text as run,
+       coalesce(r.state::text, 'idle') as state, r.attempt, r.error ->> 'reason' as reason,
+       r.started_at at time zone 'UTC' as started_at, r.next_attempt_at at time zone 'UTC' as next_attempt_at
+  from agent.member m
+       join agent.principal p on p.tenant = m.tenant and p.name = m.principal and p.kind = 'agent'
+       left join lateral (
+           select r.*
+             from agent.run r
+            where r.tenant = m.tenant and r.kind = 'turn' and r.change #>> '{new,thread_id}' = m.thread_id::text
+              and r.attachment_id in (select a.id from agent.attachment a where a.tenant = m.tenant and a.agent = m.principal)
+              and r.state in ('pending', 'running', 'waiting_approval', 'waiting_retry', 'needs_review')
+            order by r.id
+            limit 1) r on true
+ where m.tenant = (select agent.current_tenant()) and m.thread_id in (select thread_id from burn.mine);
+comment on view burn.processes is 'Agents of the caller''s threads, with the turn that each has not ended';
+
 -- Open a thread with its cast, as the caller.
 create function burn.open_thread(id uuid, name burn.title)
     returns void
@@ -155,6 +173,18 @@ end;
 $$;
 comment on function burn.sign_in(burn.username, burn.avatar, text) is 'Sign a user in; a new one has a thread';
 
+-- End a session.  Its token still shows whose name it is: the same browser can sign in again.
+create function burn.sign_out(token text)
+    returns void
+    language sql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    update agent.token t set expires_at = least(t.expires_at, agent_internal.now())
+     where t.tenant = 'default' and t.label = 'burn' and t.digest = sha256(convert_to($1, 'utf8'))
+$$;
+comment on function burn.sign_out(text) is 'End the session of a token';
+
 -- Apply what a page has changed, all or nothing, as the caller.
 --
 -- Args: mutations: of TanStack DB: type, syncMetadata.relation, modified; of an update changes, of one and of a deletion
@@ -176,7 +206,7 @@ begin
     end if;
     for _mutation in select jsonb_array_elements(mutations) loop
         -- The relation as the page sends it for an insert, or as the stream named it.
-        _kind := concat_ws(' ', _mutation ->> 'type', regexp_replace(_mutation #>> '{syncMetadata,relation,-1}', '^.*\.', ''));
+        _kind := concat_ws(' ', _mutation ->> 'type', regexp_replace(_mutation #>> '{syncMetadata,relation,-1}', '^burn-', ''));
         _row := case _mutation ->> 'type' when 'delete' then _mutation -> 'original' else _mutation -> 'modified' end;
         if _kind in ('insert events', 'insert memberships') and (_row ->> 'user_id')::uuid is distinct from _me then
             raise exception 'cannot write in the name of %', coalesce(_row ->> 'user_id', 'nobody') using errcode = '42501',
@@ -222,14 +252,14 @@ comment on function burn.ingest(jsonb) is 'Apply changes of a page in one transa
 
 -- Anyone may call these: what they read and write follows from who calls.  Only the daemon signs people in.
 grant usage on schema burn to public;
-grant select on burn.mine, burn.threads, burn.memberships, burn.users, burn.events, burn.facts to public;
-revoke all on function burn.sign_in(burn.username, burn.avatar, text) from public;
+grant select on burn.mine, burn.threads, burn.memberships, burn.users, burn.events, burn.facts, burn.processes to public;
+revoke all on function burn.sign_in(burn.username, burn.avatar, text), burn.sign_out(text) from public;
 do $$
 declare
     _runner name;
 begin
     for _runner in select agent_internal.holders('runner') loop
-        execute format('grant execute on function burn.sign_in(burn.username, burn.avatar, text) to %I', _runner);
+        execute format('grant execute on function burn.sign_in(burn.username, burn.avatar, text), burn.sign_out(text) to %I', _runner);
     end loop;
 end;
 $$;

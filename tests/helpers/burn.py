@@ -1,15 +1,28 @@
 """The example Burn in a test's database: installed as by psql, with people who are signed in."""
 
+import asyncio
 import json
+import os
+import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
+import httpx2 as httpx
 from psycopg import AsyncConnection
+from psycopg.conninfo import conninfo_to_dict
 
-from tests.helpers.database import rows, run_all
+from tests.helpers.database import DEADLINE, rows, run_all, session
+from tests.integration.threads.show import troupe
+from walagent.store.migrations import find_migrations
+from walagent.store.queries import query
+from walagent.testing.provider import KEY, FakeProvider
 
 BURN = Path(__file__).parents[2] / "examples" / "burn"
+SOURCE = Path(__file__).parents[2] / "src"
 MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake')"
 
 
@@ -50,3 +63,59 @@ def mutation(kind: str, relation: str, row: dict[str, Any], **changes: Any) -> d
 def payload(*mutations: dict[str, Any]) -> str:
     """Return mutations as the argument of burn.ingest()."""
     return json.dumps(mutations)
+
+
+class Played:
+    """`walagent example burn` as a process, with a scripted provider."""
+
+    def __init__(self, url: str, model: FakeProvider, process: Process) -> None:
+        self.url = url
+        self.model = model
+        self.process = process
+
+    @asynccontextmanager
+    async def browser(self) -> AsyncIterator[httpx.AsyncClient]:
+        """A client that keeps cookies."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=DEADLINE) as client:
+            yield client
+
+
+async def _note_migrations(dsn: str) -> None:
+    """Let a copy of the template be a database that `walagent init` has made."""
+    async with session(dsn) as conn:
+        await run_all(conn, query("create_migration_list"))
+        for each in find_migrations():
+            insert = "insert into agent_internal.migration (name, sha256) values (%s, %s)"
+            await conn.execute(insert, [each.name, each.digest])
+
+
+@asynccontextmanager
+async def playing(
+    dsn: str, folder: Path, *options: str, latency: float = 0.0
+) -> AsyncIterator[Played]:
+    """Start the example on a database of the test."""
+    await _note_migrations(dsn)
+    environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
+    environment |= {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "FAKE_API_KEY": KEY}
+    async with FakeProvider([troupe], latency=latency) as model:
+        (folder / "burn.yaml").write_text(
+            f"models: {{fake: {{provider: openai, model_id: fake, credential: FAKE_API_KEY,"
+            f" base_url: 'http://127.0.0.1:{model.port}/v1'}}}}\n"
+            f"replication: {{slot: {conninfo_to_dict(dsn)['dbname']}}}\n"
+        )
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "walagent", "example", "burn", "--model", "fake"),
+            *("--config", "burn.yaml", "--dsn", dsn, "--http", "0", *options),
+            cwd=folder,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        try:
+            line = (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).decode()
+            assert line.startswith("Burn: "), line
+            yield Played(line.removeprefix("Burn: ").strip().rstrip("/"), model, process)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.wait()

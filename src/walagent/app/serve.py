@@ -48,6 +48,7 @@ from walagent.store.tool_connections import open_tool_connections
 
 if TYPE_CHECKING:
     from walagent.app.sync import LiveSync
+    from walagent.http.server import Application
     from walagent.mcp.clients import Clients, ToolStatus
     from walagent.replication.health import ReaderHealth
     from walagent.replication.reader import Reader
@@ -57,11 +58,15 @@ if TYPE_CHECKING:
 class Hooks:
     """Callbacks of the process that starts the daemon.
 
+    `mount` returns applications by their paths, which take the place of those of the daemon.
+
     On SIGHUP, `logins` reads the logins again, and `reload` then applies the file.  If one raises,
     the error is logged and the previous state remains.
     """
 
     on_streaming: Callable[[], None] = lambda: None
+    on_listening: Callable[[str, int], None] = lambda _host, _port: None
+    mount: Callable[["LiveSync"], Mapping[str, "Application"]] = lambda _sync: {}
     logins: Callable[[], Places] | None = None
     reload: Callable[[], Awaitable[None]] | None = None
 
@@ -260,7 +265,7 @@ class _Daemon:
         from walagent.http.server import serve_http  # noqa: PLC0415
 
         http = self.config.http
-        mounted = {} if self.sync is None else {"/v1": self.sync.app}
+        mounted: dict[str, Application] = {} if self.sync is None else {"/v1": self.sync.app}
         if http.public_url is not None:
             links = Links(self.logins.dsn, http.public_url)
             mounted |= {links.path: links.app}
@@ -268,10 +273,11 @@ class _Daemon:
             from walagent.app.console import make_console  # noqa: PLC0415 - reads its files
 
             mounted |= {"/": make_console(self.health, http.ready_after)}
+            mounted.update(self.hooks.mount(self.sync))
         app = build_app(
             self.health, metrics.registry, max_progress_age=http.ready_after, mounted=mounted
         )
-        await serve_http(app, http.host, http.port)
+        await serve_http(app, http.host, http.port, self.hooks.on_listening)
 
     async def _slack(self) -> None:
         """Receive pressed buttons; if the database is unavailable, a person presses again."""

@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("new", "walagent.cli.new", "Write a first agents.yaml for a table."),
         Command("try", "walagent.cli.trial", "Show what an agent would do; nothing is kept."),
         Command("demo", "walagent.cli.demo", "Run a demo on an embedded PostgreSQL."),
+        Command("example", "walagent.cli.example", "Start an example with a page in the browser."),
     ),
     "Agents": (
         Command("apply", "walagent.cli.apply", "Apply agents, models and budgets from a file."),

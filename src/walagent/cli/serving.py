@@ -24,7 +24,7 @@ async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
         applying: whether models, agents and attachments of the file are applied.
     """
     configure_log(session.config)
-    async with _prepared(session) as places:
+    async with prepared(session) as places:
         again = _Again(where, session, places, applying=applying)
         await once_reached(again.apply)
         await serve(session.config, places, Hooks(reload=again.apply, logins=again.read))
@@ -33,7 +33,7 @@ async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
 async def execute(where: Where, session: CliSession) -> None:
     """Execute runs without reading the WAL."""
     configure_log(session.config)
-    async with _prepared(session) as places:
+    async with prepared(session) as places:
         again = _Again(where, session, places, applying=False)
         await work(session.config, places, Hooks(logins=again.read))
 
@@ -68,7 +68,7 @@ class _Again:
 
 
 @asynccontextmanager
-async def _prepared(session: CliSession) -> AsyncGenerator[Places]:
+async def prepared(session: CliSession) -> AsyncGenerator[Places]:
     """Yield a database whose schema is up to date.
 
     A database without the schema is prepared, and an embedded one is upgraded.  An older schema of

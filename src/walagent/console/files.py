@@ -40,18 +40,20 @@ class Built:
     files: Mapping[str, File]
 
 
-def read_built(folder: Traversable | None = None) -> Built:
+def read_built(folder: Traversable | None = None, page: str = "index.html") -> Built:
     """Read the files that `make web` built.
 
     Args:
         folder: where they are.  Default: inside this package.
+        page: which of the pages is served.
     """
     root = folder if folder is not None else files("walagent.console").joinpath("assets")
-    index, assets = root.joinpath("index.html"), root.joinpath("assets")
+    index, assets = root.joinpath(page), root.joinpath("assets")
     if not index.is_file() or not assets.is_dir():
         return Built(None, {})
     found = {each.name: _file(each) for each in assets.iterdir() if each.is_file()}
-    return Built(index.read_text("utf-8"), found)
+    # A page in a folder of its own loads files from the one above.
+    return Built(index.read_text("utf-8").replace('"../', '"./'), found)
 
 
 def _file(source: Traversable) -> File:

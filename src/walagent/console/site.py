@@ -27,7 +27,6 @@ _POLICY: Final = (
     " frame-ancestors 'none'"
 )
 _SAFE: Final[Headers] = [
-    (b"content-security-policy", _POLICY.encode()),
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -55,18 +54,22 @@ class ConsoleSite:
     Args:
         built: what `make web` built.
         status: facts of the status page by name, read for each request.
+        policy: the content security policy.
     """
 
-    def __init__(self, built: Built, status: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(
+        self, built: Built, status: Callable[[], Mapping[str, str]], policy: str = _POLICY
+    ) -> None:
         self._built = built
         self._status = status
+        self._policy = (b"content-security-policy", policy.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - no request has a body
         """Answer one request."""
         if scope["type"] != "http":
             return
         reply = self._reply(scope, dict[bytes, bytes](scope["headers"]))
-        headers: Headers = [(b"content-type", reply.kind), *_SAFE, *reply.headers]
+        headers: Headers = [(b"content-type", reply.kind), self._policy, *_SAFE, *reply.headers]
         if reply.status != _NOT_MODIFIED:
             headers.append((b"content-length", str(len(reply.body)).encode()))
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})

@@ -7,7 +7,7 @@ cancellation.  Here the daemon handles signals, and receives an error or ends as
 import asyncio
 import errno
 import socket
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
@@ -16,6 +16,8 @@ from starlette.types import ASGIApp
 from walagent.errors import ConfigError
 from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol
 from walagent.log import log
+
+Application = ASGIApp  # for modules that do not know the framework
 
 _NEAR = 20  # ports that are tried
 _GRACE = 2  # seconds for open requests after a stop; systemd kills after 90
@@ -27,15 +29,25 @@ _HINTS = {
 }
 
 
-async def serve_http(app: ASGIApp, host: str, port: int) -> None:
+async def serve_http(
+    app: ASGIApp,
+    host: str,
+    port: int,
+    on_listening: Callable[[str, int], None] = lambda _host, _port: None,
+) -> None:
     """Serve *app* until cancelled, on *port* or, if it is in use, on one of the next ones.
 
     Open requests then have two seconds to end.
 
+    Args:
+        on_listening: called with the address when requests are accepted.
+
     Raises:
         ConfigError: the address is not available; the hint has the fix.
     """
-    await serve_on(app, await listen_near(host, port))
+    sockets = await listen_near(host, port)
+    on_listening(host, sockets[0].getsockname()[1])
+    await serve_on(app, sockets)
 
 
 async def listen_near(host: str, port: int) -> Sequence[socket.socket]:

@@ -139,6 +139,31 @@ async def test_a_name_belongs_to_who_used_it_first(conn: AsyncConnection) -> Non
     await refused(conn, "select burn.sign_in('alice', null, %s)", second, state="WA019")
 
 
+async def test_a_turn_of_an_agent_is_a_process(conn: AsyncConnection, dsn: str) -> None:
+    """With its state and what went wrong; agents without a turn are idle."""
+    async with stage(conn, dsn) as (alice, bob):
+        query = (
+            "select array[u.name, x.state, x.reason] from burn.processes x"
+            " join burn.users u on u.id = x.user_id where x.state <> 'idle'"
+        )
+        assert await alice.see(query) == []
+        thread = await alice.thread()
+        await run_all(conn, TURN.format(thread=thread))
+        assert await alice.see(query) == [["sarah", "waiting_retry", "busy"]]
+        assert await bob.see(query) == []
+        assert await alice.see("select count(*) from burn.processes") == [3]
+
+
+TURN = """
+insert into agent.run (kind, reason, queue_id, attachment_id, attachment_version, commit_lsn, ordinal, change, tenant,
+                       state, next_attempt_at, error)
+select 'turn', 'change', q.id, a.id, a.version, '0/1', 0,
+       jsonb_build_object('op', 'insert', 'new', jsonb_build_object('thread_id', '{thread}', 'tenant', 'default')), 'default',
+       'waiting_retry', now(), '{{"reason": "busy"}}'
+  from agent.attachment a, agent_internal.queue q where a.agent = 'sarah' limit 1
+"""
+
+
 async def test_only_the_daemon_signs_people_in(conn: AsyncConnection, dsn: str) -> None:
     """A login of an application cannot make tokens of others."""
     async with stage(conn, dsn) as (alice, _):
@@ -150,7 +175,7 @@ async def test_people_see_their_threads_and_who_is_in_them(conn: AsyncConnection
     async with stage(conn, dsn) as (alice, bob):
         await alice.send(alice.posting(await alice.thread(), "a secret"))
         await run_all(conn, "select agent.grant_role('bob', 'viewer')")
-        for view in ("threads", "memberships", "users", "events", "facts"):
+        for view in ("threads", "memberships", "users", "events", "facts", "processes"):
             seen = await bob.see(f"select to_jsonb(v)::text from burn.{view} v")
             assert not [each for each in seen if "alice" in each or "secret" in each]
         await bob.send(bob.joining(await alice.thread()))

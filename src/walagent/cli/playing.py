@@ -1,0 +1,57 @@
+"""Prepare an example, and serve it until a signal."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from walagent import log
+from walagent.app.serve import Hooks, serve
+from walagent.app.sync import LiveSync
+from walagent.cli.serving import prepared
+from walagent.cli.session import CliSession
+from walagent.console.files import read_built
+from walagent.console.site import ConsoleSite
+from walagent.demo.model import ModelChoice
+from walagent.example.burn import BurnApp, Folder, policy
+from walagent.example.database import create_database, prepare
+from walagent.http.server import Application
+
+
+async def play_burn(session: CliSession, model: ModelChoice, assets: Path | None) -> None:
+    """Prepare the example Burn, and serve it.
+
+    Args:
+        assets: folder of another page than that of the package.
+    """
+    log.configure("text", "warning")
+    if session.choice is not None:
+        await _play(session, model, assets)
+        return
+    async with replace(session, dbname=None).places(create=True) as places:
+        await create_database(places.dsn, session.dbname or "")
+        await _play(session, model, assets)
+
+
+def _built_page() -> ConsoleSite:
+    status = {"Example": "Burn", "Version": version("walagent")}
+    return ConsoleSite(read_built(page="burn/index.html"), lambda: status, policy())
+
+
+async def _play(session: CliSession, model: ModelChoice, assets: Path | None) -> None:
+    def listening(host: str, port: int) -> None:
+        name = f"[{host}]" if ":" in host else host
+        click.echo(f"Burn: http://{name}:{port}/")
+
+    def mount(sync: LiveSync) -> Mapping[str, Application]:
+        page = _built_page() if assets is None else Folder(assets)
+        app = BurnApp(sync.engine, sync.app, page, frozenset({session.config.http.host}))
+        return {"/v1": app, "/": app}  # nothing of the console: its pages are not for guests
+
+    async with prepared(session) as places:
+        async with session.connect(places) as conn:
+            await prepare(conn, model)
+        hooks = Hooks(on_listening=listening, mount=mount)
+        await serve(session.config, places, hooks)
