@@ -33,6 +33,8 @@ BENCHES: dict[str, Row] = {
     "decode_cpu": decode.CPU_ROW,
     "intake": intake.ROW,
     "latency": latency.ROW,
+    "turn_latency": latency.TURN_ROW,
+    "event_threads": latency.EVENT_ROW,
     "durable": durable_runs.ROW,
     "jobs": plain_jobs.ROW,
     "calls": model_calls.ROW,

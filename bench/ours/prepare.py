@@ -42,9 +42,18 @@ def scripted(replies: Sequence[Any]) -> Iterator[Answers]:
 
 
 def attach(
-    url: str, answers: Answers, *, tools: Sequence[str] = (), condition: str | None = None
+    url: str,
+    answers: Answers,
+    *,
+    tools: Sequence[str] = (),
+    condition: str | None = None,
+    also: Sequence[str] = (),
 ) -> None:
-    """Install the schema, make the table, attach an agent to it, make the slot."""
+    """Install the schema, make the table, attach an agent to it, make the slot.
+
+    Args:
+        also: further statements, before the slot is made: the reader does not see them.
+    """
     with psycopg.connect(url, autocommit=True) as conn:
         for path in sorted((ROOT / "migrations").glob("*.sql")):
             with conn.transaction():
@@ -65,6 +74,8 @@ def attach(
                 condition,
             ],
         )
+        for statement in also:
+            conn.execute(statement)
     asyncio.run(make_slot(url))
 
 
