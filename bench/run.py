@@ -23,6 +23,7 @@ from bench.rows import (  # noqa: E402
     latency,
     model_calls,
     plain_jobs,
+    tenants,
     tokens,
 )
 from bench.server import Server, running_server  # noqa: E402
@@ -37,6 +38,7 @@ BENCHES: dict[str, Row] = {
     "event_threads": latency.EVENT_ROW,
     "durable": durable_runs.ROW,
     "jobs": plain_jobs.ROW,
+    "tenants": tenants.ROW,
     "calls": model_calls.ROW,
     "call_rate": model_calls.RATE_ROW,
     "memory": intake.MEMORY_ROW,

@@ -13,7 +13,8 @@ import psycopg
 
 from bench import workload
 from bench.ours.parts import make_slot, open_feed
-from bench.scripts import ROOT
+from walagent.store.connections import connect
+from walagent.store.migrations import apply_migration, find_migrations
 
 _SET_PRIORITY = """\
 create function set_priority(ticket bigint, priority text) returns text language sql as $$
@@ -54,10 +55,8 @@ def attach(
     Args:
         also: further statements, before the slot is made: the reader does not see them.
     """
+    asyncio.run(_install(url))
     with psycopg.connect(url, autocommit=True) as conn:
-        for path in sorted((ROOT / "migrations").glob("*.sql")):
-            with conn.transaction():
-                conn.execute(path.read_bytes())
         conn.execute(workload.TICKET_TABLE)
         conn.execute(_SET_PRIORITY)
         conn.execute(
@@ -75,8 +74,15 @@ def attach(
             ],
         )
         for statement in also:
-            conn.execute(statement)
+            conn.execute(statement.encode())
     asyncio.run(make_slot(url))
+
+
+async def _install(url: str) -> None:
+    async with await connect(url) as conn:
+        for migration in find_migrations():
+            async with conn.transaction():
+                await apply_migration(conn, migration)
 
 
 def queue_runs(url: str, count: int) -> None:
