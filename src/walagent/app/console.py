@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 
 from walagent import __version__
+from walagent.config.sections import Http
+from walagent.console.api import Application, ConsoleApi, Engine, Offer
+from walagent.console.declared import declared_mutations, declared_queries
 from walagent.console.files import read_built
+from walagent.console.guard import hosts_of
 from walagent.console.site import ConsoleSite
 from walagent.http.health import Health, unready_reasons
 
@@ -27,3 +31,19 @@ def make_console(health: Health, max_progress_age: float) -> ConsoleSite:
         }
 
     return ConsoleSite(read_built(), status)
+
+
+def make_api(engine: Engine, shapes: Application, http: Http) -> ConsoleApi:
+    """Create the application of what the console's pages ask.
+
+    Args:
+        shapes: answers everything else of /v1.
+    """
+    offer = Offer(
+        {each.name: each for each in declared_queries()},
+        {each.name: each for each in declared_mutations()},
+        hosts_of(http.host, http.public_url, http.hosts),
+        __version__,
+        secure=http.public_url is not None and http.public_url.startswith("https:"),
+    )
+    return ConsoleApi(engine, shapes, offer)

@@ -198,8 +198,8 @@ class _Daemon:
         from walagent.replication.fan_out import FanOut  # noqa: PLC0415
 
         fan_out = FanOut()
-        if self.config.sync.is_used and self.config.http.enabled:
-            from walagent.app.sync import make_sync  # noqa: PLC0415 - most files have none
+        if self.config.http.enabled:
+            from walagent.app.sync import make_sync  # noqa: PLC0415 - not needed without HTTP
 
             self.sync = make_sync(self.config.sync, self.logins.dsn, fan_out)
         self.reader = make_reader(
@@ -265,14 +265,15 @@ class _Daemon:
         from walagent.http.server import serve_http  # noqa: PLC0415
 
         http = self.config.http
-        mounted: dict[str, Application] = {} if self.sync is None else {"/v1": self.sync.app}
+        mounted: dict[str, Application] = {}
         if http.public_url is not None:
             links = Links(self.logins.dsn, http.public_url)
             mounted |= {links.path: links.app}
         if self.sync is not None:
-            from walagent.app.console import make_console  # noqa: PLC0415 - reads its files
+            from walagent.app.console import make_api, make_console  # noqa: PLC0415 - optional
 
-            mounted |= {"/": make_console(self.health, http.ready_after)}
+            mounted["/v1"] = make_api(self.sync.engine, self.sync.app, http)
+            mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))
         app = build_app(
             self.health, metrics.registry, max_progress_age=http.ready_after, mounted=mounted

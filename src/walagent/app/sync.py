@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from walagent.config import Sync
 from walagent.config.environment import Environment
+from walagent.console.declared import declared_queries
 from walagent.errors import ConfigError
 from walagent.replication.fan_out import FanOut
 from walagent.sync.app import ShapeApp, SyncSettings
@@ -39,6 +40,10 @@ def make_sync(settings: Sync, dsn: Callable[[], str], fan_out: FanOut) -> LiveSy
         queries={
             name: NamedQuery(name, entry.query, entry.key, entry.parameters)
             for name, entry in settings.shapes.items()
+        }
+        | {
+            each.name: NamedQuery(each.name, each.text, each.key, each.parameters)
+            for each in declared_queries()
         },
         secret=secret,
         public=settings.cache == "public",

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("adopt", "walagent.cli.adopt", "Let a copy of a database execute runs."),
         Command("doctor", "walagent.cli.doctor", "Check the installation and print fixes."),
         Command("new", "walagent.cli.new", "Write a first agents.yaml for a table."),
+        Command("console", "walagent.cli.console", "Print a link that signs in to the console."),
         Command("try", "walagent.cli.trial", "Show what an agent would do; nothing is kept."),
         Command("demo", "walagent.cli.demo", "Run a demo on an embedded PostgreSQL."),
         Command("example", "walagent.cli.example", "Start an example with a page in the browser."),

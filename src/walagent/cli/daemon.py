@@ -20,11 +20,16 @@ from walagent.errors import ConfigError
 
 @click.command("run")
 @click.option("--check", is_flag=True, help="Validate the file, without connecting.")
+@click.option(
+    "--link/--no-link",
+    default=None,
+    help="Print a link that signs in to the console.  [default: on a terminal and loopback]",
+)
 @click.option("--no-apply", is_flag=True, help="Do not apply the file's agents and models.")
 @where_options
 @slot_option
 @http_option
-def run_(where: Where, *, check: bool, no_apply: bool) -> None:
+def run_(where: Where, *, check: bool, link: bool | None, no_apply: bool) -> None:
     """Read the WAL and execute runs, until SIGTERM or Ctrl-C.
 
     At startup, and again on SIGHUP, the models, agents and attachments of agents.yaml are applied.
@@ -36,7 +41,7 @@ def run_(where: Where, *, check: bool, no_apply: bool) -> None:
         return
     from walagent.cli.serving import follow
 
-    asyncio.run(follow(where, session, applying=not no_apply))
+    asyncio.run(follow(where, session, applying=not no_apply, link=link))
 
 
 @click.command("worker")

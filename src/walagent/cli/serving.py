@@ -1,13 +1,16 @@
 """Start the daemon of `walagent run` or `walagent worker` until a signal stops it."""
 
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+
+import click
 
 from walagent import log, metrics
 from walagent.app.migrate import is_new, migrate, plan_migrations
 from walagent.app.serve import Hooks, serve, work
 from walagent.app.startup import once_reached
+from walagent.cli.console import address, link_of
 from walagent.cli.output import say
 from walagent.cli.session import CliSession, Where, open_session
 from walagent.config import Config
@@ -17,17 +20,45 @@ from walagent.store.identity import check_database
 from walagent.store.pooling import check_pooling
 
 
-async def follow(where: Where, session: CliSession, *, applying: bool) -> None:
+async def follow(
+    where: Where, session: CliSession, *, applying: bool, link: bool | None = None
+) -> None:
     """Read the WAL and execute runs.
 
     Args:
         applying: whether models, agents and attachments of the file are applied.
+        link: whether a link to the console is printed; None: on a terminal and loopback.
     """
     configure_log(session.config)
     async with prepared(session) as places:
         again = _Again(where, session, places, applying=applying)
         await once_reached(again.apply)
-        await serve(session.config, places, Hooks(reload=again.apply, logins=again.read))
+        listening = await _console_link(session, places, link=link)
+        hooks = Hooks(reload=again.apply, logins=again.read, on_listening=listening)
+        await serve(session.config, places, hooks)
+
+
+async def _console_link(
+    session: CliSession, places: Places, *, link: bool | None
+) -> Callable[[str, int], None]:
+    """Return what prints the link as soon as the port is known."""
+    from walagent.console.sessions import make_code
+
+    http = session.config.http
+    is_wanted = link if link is not None else sys.stdout.isatty() and http.host in _LOOPBACK
+    if not (is_wanted and http.enabled):
+        return lambda _host, _port: None
+    async with session.connect(places) as conn, conn.transaction():
+        code = await make_code(conn)
+
+    def listening(host: str, port: int) -> None:
+        base = http.public_url or address(host, port)
+        click.echo(f"console: {link_of(base.rstrip('/'), code)}")
+
+    return listening
+
+
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 async def execute(where: Where, session: CliSession) -> None:

@@ -177,10 +177,10 @@ class FileSettings(Part):
 
 
 class Http(Part):
-    """Health checks and metrics."""
+    """Health checks, metrics and the console."""
 
     enabled: bool = True
-    """Serve `/healthz`, `/readyz` and `/metrics`."""
+    """Serve `/healthz`, `/readyz`, `/metrics` and, beside a reader, the console."""
     host: Name = "127.0.0.1"
     """The address to listen on."""
     port: int = Field(default=8642, ge=0, le=65_535)
@@ -188,6 +188,9 @@ class Http(Part):
     public_url: str | None = Field(default=None, pattern=r"^https?://[^/?#@\s]+(/[^?#\s]*)?$")
     """The address at which people reach this server; messages about approvals then have links to
     it.  Default: no links."""
+    hosts: Names = ()
+    """Names under which browsers may ask this server, in addition to those of loopback and of
+    `host` and `public_url`."""
     ready_after: Seconds = 30.0
     """Time without a message from the server after which the daemon is not ready."""
 
@@ -219,11 +222,6 @@ class Sync(Part):
     """Whether caches between server and browser may keep answers."""
     max_log: Bytes = 64 << 20
     """Changes kept for one shape; a client that is further behind fetches again."""
-
-    @property
-    def is_used(self) -> bool:
-        """Return whether anything is served."""
-        return bool(self.open or self.shapes)
 
     @model_validator(mode="after")
     def _has_a_secret(self) -> "Sync":

@@ -41,9 +41,9 @@ export interface RunRow {
 export const RUN_FILTERS = ["state", "agent", "table", "key", "kind", "reason", "since", "tenant", "q"] as const;
 export type RunFilter = Partial<Record<(typeof RUN_FILTERS)[number], string>>;
 
-/** All parameters of a filter, as the queries want them. */
+/** All parameters of a filter, as the queries want them; `table` is a word of the shape protocol. */
 export function filterParams(filter: RunFilter): Record<string, string> {
-  return Object.fromEntries(RUN_FILTERS.map((name) => [name, filter[name] ?? ""]));
+  return Object.fromEntries(RUN_FILTERS.map((name) => [name === "table" ? "relation" : name, filter[name] ?? ""]));
 }
 
 /** `run`: one row, or none if it does not exist or may not be seen. */
@@ -236,13 +236,10 @@ export interface MinuteRow {
   p95_ms: number | null;
 }
 
-/** `saved_filters`: live. */
+/** A filter that this browser remembers; a link shares it. */
 export interface SavedFilter {
-  id: string;
   name: string;
   query: string;
-  shared: boolean;
-  owner: string;
 }
 
 /** The state as a badge names it. */
@@ -275,4 +272,3 @@ export const useFailures = (since: string, q = "") => useQueryOnce<FailureRow>("
 export const useWaits = () => useShape<WaitRow>("waits", idOf);
 export const useHome = () => useQueryOnce<HomeRow>("home", {}, { every: 5_000 });
 export const useThroughput = () => useQueryOnce<MinuteRow>("throughput", {}, { every: 15_000 });
-export const useSavedFilters = () => useShape<SavedFilter>("saved_filters", idOf);

@@ -58,7 +58,7 @@ export function useSession(): Session | null {
   );
 }
 
-/** Whether the one who is signed in has one of these roles; `admin` and `owner` have all. */
+/** Whether the one who is signed in has one of these roles; an admin has all. */
 export function hasRole(held: readonly string[], ...wanted: string[]): boolean {
-  return held.some((role) => role === "admin" || role === "owner" || wanted.includes(role));
+  return held.some((role) => role === "admin" || wanted.includes(role));
 }

@@ -12,7 +12,12 @@ export type Rows = Collection<Row, string | number> & NonSingleResult;
 type Params = Readonly<Record<string, string>>;
 
 /** As in answers of /v1/queries: what a JavaScript number cannot hold is text. */
-const parser = { int8: (text: string) => text, numeric: (text: string) => text };
+const parser = { int8: (text: string) => text, numeric: (text: string) => text, timestamptz: instant };
+/** From PostgreSQL's text to ISO 8601: 2026-11-22 09:01:12.408+01 is no date for all browsers. */
+function instant(text: string): string {
+  return text.replace(" ", "T").replace(/([+-]\d\d)$/, "$1:00");
+}
+
 const collections = new Map<string, Rows>();
 
 /** The collection of `console.NAME`; the same one for the same parameters. */

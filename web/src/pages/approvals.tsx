@@ -1,14 +1,540 @@
+/** Approvals: the calls that wait at the left, the one that is read at the right, its decision below. */
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
+
+import { minute } from "../data/format";
+import { mutate } from "../data/mutate";
+import { useQueryOnce } from "../data/queries";
+import { Refused } from "../data/request";
+import { type ApprovalDetail, type ApprovalRow, useApproval, useApprovalHistory, useApprovals } from "../data/runs";
+import { useSession } from "../data/session";
+import { shape } from "../data/shapes";
+import { useZone } from "../data/zone";
+import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
-import { Empty } from "../parts/panel";
+import { Call, Literal } from "../parts/call";
+import { Copy } from "../parts/copy";
+import { Icon } from "../parts/icon";
+import { Problem } from "../parts/notice";
+import { EmptyBody, Panel, Skeleton } from "../parts/panel";
+import { Cell } from "../parts/rowdiff";
+import { State } from "../parts/state";
+import { Table } from "../parts/table";
+import { Time } from "../parts/time";
+import { toast, toastProblem } from "../parts/toast";
+import { Absent } from "./missing";
+import type { RowSeen } from "./runs-list";
+import { callText } from "./steps";
+
+/** Milliseconds that a call must have been on screen before a key decides about it. */
+const READ = 500;
+
+interface Address {
+  approval?: string;
+  tab?: "mine" | "history";
+}
 
 export default function Approvals() {
   useTitle("Approvals");
+  const { approval, tab } = useSearch({ strict: false }) as Address;
+  const navigate = useNavigate();
+  const live = useApprovals();
+  const me = useSession()?.principal;
+  const history = useApprovalHistory({ limit: 100 }, tab !== "history" && tab !== "mine");
+  const decided = (history.rows ?? []).filter((row) => tab !== "mine" || row.decided_by === me);
+  const waiting = live.rows;
+  const shown: readonly ApprovalRow[] = tab ? decided : waiting;
+  const at = shown.findIndex((row) => row.id === approval);
+  const id = approval ?? (matchMedia("(max-width: 699px)").matches ? undefined : shown[0]?.id);
+  const open = (next: ApprovalRow | undefined) => next && void navigate({ to: "/approvals", search: { tab, approval: next.id } as never, resetScroll: true });
+  const index = at < 0 ? 0 : at;
+  useKeys({
+    j: () => open(shown[Math.min(index + 1, shown.length - 1)]),
+    k: () => open(shown[Math.max(index - 1, 0)]),
+    ArrowDown: () => (document.activeElement?.closest(".side") ? open(shown[Math.min(index + 1, shown.length - 1)]) : false),
+    ArrowUp: () => (document.activeElement?.closest(".side") ? open(shown[Math.max(index - 1, 0)]) : false),
+  });
   return (
-    <div className="stack">
-      <div className="head">
-        <h1>Approvals</h1>
+    <div className="triage">
+      <div className={`side${id ? " hide-s" : ""}`} role="region" aria-label="Calls">
+        <div className="item">
+          <div className="top">
+            <h1>Approvals</h1>
+            <span className="muted">{waiting.length} wait</span>
+          </div>
+        </div>
+        <nav className="tabs item" aria-label="Lists">
+          <TabLink name="Waiting" count={waiting.length} isCurrent={!tab} />
+          <TabLink name="Mine" tab="mine" isCurrent={tab === "mine"} />
+          <TabLink name="History" tab="history" isCurrent={tab === "history"} />
+        </nav>
+        {(tab ? history.isLoading && !history.rows : live.isLoading) ? (
+          <Skeleton />
+        ) : shown.length === 0 ? (
+          <EmptyBody title={tab ? "No decision yet" : "Nothing waits for a person"} command={tab ? undefined : "select agent.attach('support_tickets', …, approve => '{refund_customer}');"}>
+            {tab ? "Decisions appear here." : "Calls to a tool that needs approval will appear here."}
+          </EmptyBody>
+        ) : (
+          shown.map((row) => <Item key={row.id} row={row} tab={tab} isCurrent={row.id === id} />)
+        )}
+        {!tab && waiting.length > 0 && <div className="item muted">End of list. New calls appear below, never above the one you read.</div>}
       </div>
-      <Empty title="Nothing waits for a person">Calls to a tool that needs approval will appear here.</Empty>
+      {id ? <Detail key={id} id={id} index={index} total={shown.length} next={shown[index + 1] ?? shown[index - 1]} tab={tab} open={open} /> : <div className="approve hide-s" />}
     </div>
+  );
+}
+
+function TabLink({ name, tab, count, isCurrent }: { name: string; tab?: string; count?: number; isCurrent: boolean }) {
+  return (
+    <Link to="/approvals" search={{ tab } as never} activeProps={{}} aria-current={isCurrent || undefined}>
+      {name} {count ? <span className="count">{count}</span> : null}
+    </Link>
+  );
+}
+
+function Item({ row, tab, isCurrent }: { row: ApprovalRow; tab: string | undefined; isCurrent: boolean }) {
+  return (
+    <Link className="item" to="/approvals" search={{ tab, approval: row.id } as never} activeProps={{}} aria-current={isCurrent || undefined}>
+      <span className="top">
+        <code className="strong">{row.tool}</code>
+        <span className="muted">
+          <Time at={row.decided_at ?? row.asked_at} short />
+        </span>
+      </span>
+      <span className="clip">
+        {row.state !== "pending" && (
+          <>
+            <State state={row.edited ? "edited" : row.state} bare />{" "}
+          </>
+        )}
+        {Object.values(row.edited ?? row.arguments).map(String).join(", ")}
+      </span>
+      <span className="clip muted">
+        {row.relation?.replace(/^public\./, "")} {row.key} {row.title && `“${row.title}”`}
+      </span>
+    </Link>
+  );
+}
+
+interface DetailProps {
+  id: string;
+  index: number;
+  total: number;
+  next: ApprovalRow | undefined;
+  tab: string | undefined;
+  open: (row: ApprovalRow | undefined) => void;
+}
+
+function Detail({ id, index, total, next, tab, open }: DetailProps) {
+  const { rows, error, isLoading, again } = useApproval(id);
+  const live = useApprovals();
+  const current = live.rows.find((row) => row.id === id);
+  const row = rows?.[0];
+  const wasPending = row?.state === "pending";
+  useEffect(() => {
+    if (wasPending && !live.isLoading && !current) again(); // somebody decided: say who
+  }, [wasPending, live.isLoading, current, again]);
+  if (error && !row)
+    return (
+      <section className="approve">
+        <Panel title={`Approval ${id}`} flush>
+          <Problem error={error} again={again} />
+        </Panel>
+      </section>
+    );
+  if (!row)
+    return (
+      <section className="approve">{isLoading ? <Skeleton rows={6} label="The call is loading" /> : <Absent text={`Approval ${id} does not exist, or you may not see it.`} to="/approvals" action="Open approvals" />}</section>
+    );
+  return (
+    <section aria-label="Call" className="stack approve">
+      <div className="head">
+        <p className="crumb only-s">
+          <Link to="/approvals" search={{ tab } as never}>
+            Approvals
+          </Link>{" "}
+          / {index + 1} of {total}
+        </p>
+        <h2 className="big">
+          {row.state === "pending" ? "May" : "The call of"} <Link to={`/agents/${encodeURIComponent(row.agent ?? "")}`}>{row.agent ?? "the agent"}</Link>
+          {row.state === "pending" ? " make this call?" : ""}
+        </h2>
+        {row.state !== "pending" && <State state={row.edited ? "edited" : row.state} />}
+        <span className="muted">
+          {index + 1} of {total}
+        </span>
+        <div className="actions">
+          <span className="muted nowrap hide-s">
+            <kbd>j</kbd> <kbd>k</kbd> next, previous
+          </span>
+          <Link className="btn quiet" to={`/runs/${row.run_id}`}>
+            Run {row.run_id}
+          </Link>
+        </div>
+      </div>
+      <Call tool={row.tool} args={row.edited ?? row.arguments} className="call" />
+      <Arguments row={row} />
+      <div className="grid-eq">
+        <TheRow row={row} />
+        <div className="stack">
+          {row.said && (
+            <Panel title="What the model said">
+              <p className="said">{row.said}</p>
+            </Panel>
+          )}
+          <Binds row={row} />
+        </div>
+      </div>
+      {row.state === "pending" ? <Decide row={row} again={again} done={() => open(next)} /> : <Decided row={row} />}
+      <Earlier tool={row.tool} id={row.id} />
+    </section>
+  );
+}
+
+function Arguments({ row }: { row: ApprovalDetail }) {
+  const args = row.edited ?? row.arguments;
+  const names = Object.keys(args);
+  return (
+    <Panel title="Arguments" aside={<span className="muted">all of them, in full</span>} end={<Copy text={() => JSON.stringify(args, null, 2)} label="Copy as JSON" />} flush>
+      {names.length === 0 ? (
+        <p className="note muted">The call has no arguments.</p>
+      ) : (
+        <Table
+          label="Arguments"
+          className=""
+          rows={names}
+          rowKey={(name) => name}
+          columns={[
+            { title: "Name", className: "mono", cell: (name) => name },
+            { title: "Type", className: "mono muted", cell: (name) => row.types?.[name] ?? "" },
+            {
+              title: "Value",
+              className: "mono strong full",
+              cell: (name) => (
+                <>
+                  {typeof args[name] === "string" ? String(args[name]) : <Literal value={args[name]} />}
+                  {row.edited && JSON.stringify(row.arguments[name]) !== JSON.stringify(args[name]) && <span className="muted"> was {JSON.stringify(row.arguments[name])}</span>}
+                </>
+              ),
+            },
+            {
+              title: "From",
+              cell: (name) =>
+                row.bound?.[name] !== undefined ? (
+                  <>
+                    <Icon name="lock" small /> bound to <code>new.{row.bound[name]}</code>; the model cannot change it
+                  </>
+                ) : (
+                  <>
+                    <Icon name="agent" small /> chosen by the model
+                  </>
+                ),
+            },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function TheRow({ row }: { row: ApprovalDetail }) {
+  const [which, show] = useState<"change" | "now">("change");
+  const now = useQueryOnce<RowSeen>("row_now", { run: row.run_id }, { skip: which === "change" });
+  const then = row.content ?? {};
+  const current = now.rows?.[0]?.row;
+  const shown = which === "change" ? then : (current ?? {});
+  return (
+    <Panel
+      title="The row"
+      aside={
+        <span className="mono muted">
+          {row.relation?.replace(/^public\./, "")} {row.key}
+        </span>
+      }
+      end={
+        <span className="toggle" role="group" aria-label="Which state of the row">
+          <button type="button" aria-pressed={which === "change"} onClick={() => show("change")}>
+            at the change
+          </button>
+          <button type="button" aria-pressed={which === "now"} onClick={() => show("now")}>
+            newest
+          </button>
+        </span>
+      }
+      foot="Text in a row is data from outside. It cannot approve anything."
+      flush
+    >
+      {which === "now" && !now.rows && !now.error ? (
+        <Skeleton />
+      ) : which === "now" && !current ? (
+        <p className="note muted">{now.error?.message ?? "No later content of this row is known."}</p>
+      ) : Object.keys(shown).length === 0 ? (
+        <p className="note muted">This run has no row.</p>
+      ) : (
+        <table className="rowdiff">
+          <tbody>
+            {Object.entries(shown).map(([name, value]) => {
+              const isChanged = which === "now" && name in then && JSON.stringify(then[name]) !== JSON.stringify(value);
+              return (
+                <tr key={name}>
+                  <td>{name}</td>
+                  <td className={isChanged ? "now" : undefined}>
+                    {isChanged && "+ "}
+                    <Cell value={value} /> {isChanged && <span className="muted">changed since</span>}
+                  </td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+const EFFECTS: Record<string, string> = {
+  read: "reads only",
+  transactional: "transactional: commits with its step",
+  idempotent: "outside the database, repeatable with its key",
+  unsafe: "outside the database, cannot be taken back",
+};
+
+function Binds({ row }: { row: ApprovalDetail }) {
+  const zone = useZone();
+  const facts: [string, ReactNode, boolean?][] = [
+    [
+      "Digest",
+      <>
+        sha256 {shortDigest(row.digest)} <Copy text={row.digest} />
+      </>,
+      true,
+    ],
+    ["Runs as", row.run_as, true],
+    ["Effect", row.effect && (EFFECTS[row.effect] ?? row.effect)],
+    ["Function", row.function && <code>{row.function}</code>],
+    ["Risk", row.risk ?? "not set: counts as critical"],
+    ["Asked", <Time at={row.asked_at} />],
+    ["Expires", <Time at={row.expires_at} text={minute(row.expires_at, zone)} />],
+    ["Four eyes", row.four_eyes && row.requested_by.length ? `${row.requested_by.join(", ")} cannot decide` : null],
+  ];
+  return (
+    <Panel title="What the decision binds">
+      <dl className="kv">
+        {facts.map(([name, value, isMono]) =>
+          value === null || value === "" ? null : (
+            <div className="contents" key={name}>
+              <dt>{name}</dt>
+              <dd className={isMono ? "mono" : undefined}>{value}</dd>
+            </div>
+          ),
+        )}
+      </dl>
+    </Panel>
+  );
+}
+
+function shortDigest(digest: string): string {
+  const hex = digest.replace(/^sha256:/, "");
+  return hex.length > 20 ? `${hex.slice(0, 4)} ${hex.slice(4, 8)} ${hex.slice(8, 12)} … ${hex.slice(-4)}` : hex;
+}
+
+function Decided({ row }: { row: ApprovalRow }) {
+  return (
+    <Panel title="Decision">
+      <p>
+        <State state={row.edited ? "edited" : row.state} /> {row.decided_by ? <>by {row.decided_by}</> : row.state === "expired" ? "by nobody in time" : ""} <Time at={row.decided_at} />
+      </p>
+      {row.reason && <p className="soft">“{row.reason}”</p>}
+    </Panel>
+  );
+}
+
+type Sending = "approve" | "reject" | "edit" | null;
+
+function Decide({ row, again, done }: { row: ApprovalDetail; again: () => void; done: () => void }) {
+  const me = useSession()?.principal;
+  const [reason, setReason] = useState("");
+  const [isMissing, setMissing] = useState(false);
+  const [edited, setEdited] = useState<string | null>(null);
+  const [sending, setSending] = useState<Sending>(null);
+  const since = useRef(Date.now());
+  const field = useRef<HTMLInputElement>(null);
+  const wasRead = () => Date.now() - since.current >= READ && document.visibilityState === "visible";
+
+  const send = async (how: Exclude<Sending, null>, name: string, args: object, said: string) => {
+    if (sending) return;
+    setSending(how);
+    try {
+      await mutate(name, { id: row.id, digest: row.digest, ...args }, [shape("approvals", (each) => String(each.id))]);
+      toast(said, { state: how === "reject" ? "rejected" : "approved" });
+      done();
+    } catch (error) {
+      if (error instanceof Refused && error.status === 409) toast(<>Not decided: {error.message}</>, { state: "failed" });
+      else toastProblem(error);
+      again();
+    }
+    setSending(null);
+  };
+  const approve = () => void send("approve", "approve", {}, `Approved ${row.tool} of run ${row.run_id}.`);
+  const reject = () => {
+    if (!reason.trim()) {
+      setMissing(true);
+      field.current?.focus();
+      return;
+    }
+    void send("reject", "reject", { reason: reason.trim() }, `Rejected ${row.tool} of run ${row.run_id}.`);
+  };
+  const sendEdited = () => {
+    let args: unknown;
+    try {
+      args = JSON.parse(edited ?? "");
+    } catch (error) {
+      toast(`The arguments are no JSON: ${(error as Error).message}`, { state: "failed" });
+      return;
+    }
+    void send("edit", "approve_edited", { arguments: args }, `Approved ${row.tool} of run ${row.run_id} with other arguments.`);
+  };
+  const edit = () => setEdited(JSON.stringify(freeArguments(row), null, 2));
+  useKeys({
+    a: () => (row.can_decide && wasRead() && edited === null ? approve() : false),
+    e: () => (row.can_decide ? edit() : false),
+    r: () => (row.can_decide ? field.current?.focus() : false),
+    Escape: () => (edited !== null ? setEdited(null) : false),
+  });
+  if (!row.can_decide) return <MayNot row={row} me={me} />;
+  const submit = (event: FormEvent) => event.preventDefault(); // Enter decides nothing
+  return (
+    <form className="decide" aria-label="Decision" onSubmit={submit}>
+      {edited !== null && (
+        <label className="field">
+          Arguments that the model may choose, as JSON; bound ones stay
+          <textarea
+            rows={Math.min(edited.split("\n").length + 1, 14)}
+            className="mono"
+            value={edited}
+            spellCheck={false}
+            autoFocus
+            onChange={(event) => setEdited(event.target.value)}
+            onKeyDown={(event) => {
+              if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) sendEdited();
+              if (event.key === "Escape") setEdited(null);
+            }}
+          />
+        </label>
+      )}
+      {edited === null && (
+        <label className="field">
+          Reason (required to reject; the model reads it)
+          <input
+            ref={field}
+            type="text"
+            value={reason}
+            maxLength={2000}
+            aria-invalid={isMissing || undefined}
+            aria-describedby={isMissing ? "reason-missing" : undefined}
+            placeholder="For example: refund only the unused months"
+            onChange={(event) => {
+              setReason(event.target.value);
+              setMissing(false);
+            }}
+            onKeyDown={(event) => event.key === "Enter" && (event.metaKey || event.ctrlKey) && reject()}
+          />
+        </label>
+      )}
+      {isMissing && (
+        <p className="missing" id="reason-missing" role="alert">
+          A rejection needs a reason: the model reads it and can try something else.
+        </p>
+      )}
+      <div className="row">
+        {edited === null ? (
+          <>
+            <button className="btn primary" type="button" disabled={sending !== null} onClick={approve}>
+              {sending === "approve" ? "Sending" : "Approve"} <kbd>a</kbd>
+            </button>
+            <button className="btn" type="button" disabled={sending !== null} onClick={edit}>
+              Edit arguments… <kbd>e</kbd>
+            </button>
+            <button className="btn danger" type="button" disabled={sending !== null} onClick={reject}>
+              {sending === "reject" ? "Sending" : "Reject"} <kbd>r</kbd>
+            </button>
+          </>
+        ) : (
+          <>
+            <button className="btn primary" type="button" disabled={sending !== null} onClick={sendEdited}>
+              {sending === "edit" ? "Sending" : "Approve with these arguments"}
+            </button>
+            <button className="btn quiet" type="button" onClick={() => setEdited(null)}>
+              Keep the arguments
+            </button>
+          </>
+        )}
+        <span className="end muted hide-s">
+          You decide as <b className="strong">{me}</b>. A changed argument makes a new digest.
+        </span>
+      </div>
+    </form>
+  );
+}
+
+function freeArguments(row: ApprovalDetail): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(row.arguments).filter(([name]) => row.bound?.[name] === undefined));
+}
+
+/** Why there are no buttons, and the statement that would change it. */
+function MayNot({ row, me }: { row: ApprovalDetail; me: string | undefined }) {
+  const isFourEyes = row.four_eyes && me !== undefined && row.requested_by.includes(me);
+  const grant = `select agent.grant_role('${me}', 'approver');`;
+  return (
+    <Panel label="Permission">
+      <div className="stack tight">
+        <div className="row">
+          <Icon name="lock" />
+          <b className="strong">{isFourEyes ? "You started this run, so another person must decide." : "You may read approvals, not decide them."}</b>
+        </div>
+        {!isFourEyes && (
+          <>
+            <p className="soft">
+              Deciding needs the role <code>approver</code>. An admin can grant it:
+            </p>
+            <div className="row">
+              <pre tabIndex={0} className="code grow">
+                {grant}
+              </pre>
+              <Copy text={grant} />
+            </div>
+          </>
+        )}
+      </div>
+    </Panel>
+  );
+}
+
+function Earlier({ tool, id }: { tool: string; id: string }) {
+  const { rows } = useApprovalHistory({ tool, limit: 6 });
+  const shown = rows?.filter((row) => row.id !== id).slice(0, 5);
+  if (!shown?.length) return null;
+  return (
+    <Panel title={`Earlier decisions on ${tool}`} end={<Link to="/approvals" search={{ tab: "history" } as never}>History</Link>} flush>
+      <Table<ApprovalRow>
+        label={`Earlier decisions on ${tool}`}
+        rows={shown}
+        rowKey={(row) => row.id}
+        columns={[
+          { title: "Decision", className: "inline nowrap", cell: (row) => <State state={row.edited ? "edited" : row.state} /> },
+          {
+            title: "Call",
+            className: "c0",
+            cell: (row) => (
+              <span className="clip">
+                <code>{callText(row.tool, row.edited ?? row.arguments)}</code> {row.reason && <span className="muted">“{row.reason}”</span>}
+              </span>
+            ),
+          },
+          { title: "By", className: "inline", cell: (row) => row.decided_by ?? <span className="muted">nobody</span> },
+          { title: "When", label: "When", className: "num nowrap inline", cell: (row) => <Time at={row.decided_at ?? row.expires_at} /> },
+        ]}
+      />
+    </Panel>
   );
 }

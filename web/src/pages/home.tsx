@@ -1,14 +1,360 @@
+/** Home: is it healthy, what waits for a person, what failed, what it costs; each number leads to its rows. */
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { clock, count, duration, bytes, money, number, percent } from "../data/format";
+import { useQueryOnce } from "../data/queries";
+import { badge, type FailureRow, type HomeRow, type MinuteRow, useFailures, useHome, useThroughput, useWaits, type WaitRow } from "../data/runs";
+import { useSession } from "../data/session";
+import { useZone } from "../data/zone";
 import { useTitle } from "../frame/title";
-import { Empty } from "../parts/panel";
+import { LineChart, StackedBars } from "../parts/chart";
+import { Figure, Meter, Sparkline } from "../parts/figure";
+import { Problem } from "../parts/notice";
+import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
+import { State } from "../parts/state";
+import { Table } from "../parts/table";
+import { Time } from "../parts/time";
+import { RetryGroup } from "./failed-group";
 
 export default function Home() {
+  const session = useSession();
   useTitle("Home");
+  const { rows, error, again } = useHome();
+  const waits = useWaits();
+  const home = rows?.[0];
   return (
-    <div className="stack">
+    <>
       <div className="head">
-        <h1>Home</h1>
+        <h1>{session?.database}</h1>
+        {home && <Health home={home} />}
       </div>
-      <Empty title="No runs yet">Attach an agent to a table. Each matching change will start a run here.</Empty>
+      <div className="stack">
+        {error && !home ? (
+          <Panel title="Figures" flush>
+            <Problem error={error} again={again} />
+          </Panel>
+        ) : (
+          <Figures home={home} />
+        )}
+        <div className="grid-2 break-m">
+          <Waits rows={waits.rows} isLoading={waits.isLoading} />
+          <CostToday />
+        </div>
+        <Failures />
+        <Charts />
+      </div>
+    </>
+  );
+}
+
+function Health({ home }: { home: HomeRow }) {
+  const isHealthy = home.problems.length === 0;
+  return (
+    <>
+      <State state={isHealthy ? "healthy" : "unready"} />
+      <p>
+        {isHealthy ? (
+          <>{home.lag_seconds !== null && `Changes are ingested within ${duration(home.lag_seconds * 1_000)}. `}</>
+        ) : (
+          `${home.problems.join(". ")}. `
+        )}
+        {home.checkpoint && (
+          <>
+            <Link to="/wal">Checkpoint</Link> at <span className="lsn">{home.checkpoint}</span>
+          </>
+        )}
+        {home.standbys !== null && (
+          <>
+            , {home.standbys} <Link to="/wal">standby{home.standbys === 1 ? "" : "s"}</Link>
+          </>
+        )}
+        {home.workers !== null && (
+          <>
+            , {home.workers} <Link to="/wal">worker{home.workers === 1 ? "" : "s"}</Link>
+          </>
+        )}
+        .
+      </p>
+    </>
+  );
+}
+
+function Figures({ home }: { home: HomeRow | undefined }) {
+  const failed = Number(home?.failed_today ?? 0);
+  const limit = home?.cost_limit ? Number(home.cost_limit) : null;
+  const cost = Number(home?.cost_today ?? 0);
+  return (
+    <section className="figures" aria-label="Key figures" aria-busy={!home}>
+      <Figure to="/runs" search={{ since: "today" }} label="Runs today" value={home && number(home.runs_today)}>
+        <Sparkline values={home?.runs_spark ?? []} />
+      </Figure>
+      <Figure
+        to="/runs"
+        search={{ state: "failed,dead", since: "today" }}
+        label="Failed or dead today"
+        value={home && number(failed)}
+        small={home && failed > 0 && percent(failed, Number(home.runs_today))}
+      >
+        <Sparkline values={home?.failed_spark ?? []} ink="failed" />
+      </Figure>
+      <Figure
+        to="/runs"
+        label="Commit to end of run"
+        value={home && (home.p50_ms === null ? undefined : duration(home.p50_ms))}
+        small={home?.p95_ms != null && `p95 ${duration(home.p95_ms)}`}
+      >
+        <LatencySpark />
+      </Figure>
+      <Figure to="/runs" search={{ state: "pending,running" }} label="Pending and running" value={home && number(Number(home.pending) + Number(home.running))} small={home && `${number(home.running)} running`}>
+        <Recent of={(home) => Number(home.pending) + Number(home.running)} home={home} ink="accent" />
+      </Figure>
+      <Figure
+        to="/cost"
+        label="Cost today"
+        aside={limit !== null && `of ${money(limit)}`}
+        value={home && (home.cost_today === null ? "$0.00" : money(home.cost_today))}
+        small={limit ? percent(cost, limit) : undefined}
+      >
+        {limit ? <Meter part={cost} whole={limit} ink={cost > 0.8 * limit ? "person" : "accent"} /> : undefined}
+      </Figure>
+      <Figure to="/wal" label="Reader lag" value={home && (home.lag_seconds === null ? undefined : duration(home.lag_seconds * 1_000))} small={home?.lag_bytes && bytes(home.lag_bytes)}>
+        <Recent of={(home) => Number(home.lag_bytes ?? 0)} home={home} ink="idle" />
+      </Figure>
+    </section>
+  );
+}
+
+const seen = new Map<string, number[]>();
+
+/** What this page has seen of a figure that the database keeps no history of. */
+function Recent({ of, home, ink }: { of: (home: HomeRow) => number; home: HomeRow | undefined; ink: "accent" | "idle" }) {
+  const [last, setLast] = useState<HomeRow | undefined>();
+  if (home && home !== last) {
+    setLast(home);
+    seen.set(ink, [...(seen.get(ink) ?? []), of(home)].slice(-30));
+  }
+  return <Sparkline values={seen.get(ink) ?? []} ink={ink} />;
+}
+
+function LatencySpark() {
+  const { rows } = useThroughput();
+  return <Sparkline values={(rows ?? []).flatMap((row) => (row.p50_ms === null ? [] : [row.p50_ms]))} ink="running" />;
+}
+
+function Waits({ rows, isLoading }: { rows: readonly WaitRow[]; isLoading: boolean }) {
+  const sorted = [...rows].sort((a, b) => b.since.localeCompare(a.since));
+  return (
+    <Panel
+      title="Waits for a person"
+      aside={rows.length > 0 && <span className="muted">{number(rows.length)}</span>}
+      end={rows.some((row) => row.approval_id) && <Link to="/approvals">Review all</Link>}
+      flush
+    >
+      {isLoading ? (
+        <Skeleton rows={3} />
+      ) : sorted.length === 0 ? (
+        <EmptyBody title="Nothing waits for a person">Calls to a tool that needs approval will appear here.</EmptyBody>
+      ) : (
+        <Table
+          label="Waits for a person"
+          rows={sorted.slice(0, 8)}
+          rowKey={(row) => row.id}
+          columns={[
+            { title: "What", className: "inline nowrap", cell: (row) => <State state={row.kind} word={WAIT_WORDS[row.kind]} /> },
+            { title: "About", className: "c0", cell: (row) => <About row={row} /> },
+            { title: "Since", className: "inline nowrap", cell: (row) => <Time at={row.since} /> },
+            {
+              title: "Expires",
+              label: "Expires",
+              className: "num nowrap inline",
+              cell: (row) => (row.expires_at ? <Time at={row.expires_at} /> : <span className="muted">never</span>),
+            },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+const WAIT_WORDS: Record<WaitRow["kind"], string> = { approval: "approval", review: "outcome unknown", broken: "broken attachment", question: "question" };
+
+function About({ row }: { row: WaitRow }) {
+  const text = (
+    <>
+      {row.call && <code>{row.call}</code>} {row.about} {row.run_id && <span className="muted">run {row.run_id}</span>}
+    </>
+  );
+  if (row.approval_id)
+    return (
+      <Link className="plain clip" to="/approvals" search={{ approval: row.approval_id } as never}>
+        {text}
+      </Link>
+    );
+  return (
+    <Link className="plain clip" to={row.run_id ? `/runs/${row.run_id}` : "/agents"}>
+      {text}
+    </Link>
+  );
+}
+
+function CostToday() {
+  const { rows, error, again } = useQueryOnce<{ agent: string; cost: string | null }>("cost_today", {}, { every: 15_000 });
+  const most = Math.max(...(rows ?? []).map((row) => Number(row.cost ?? 0)), 0);
+  return (
+    <Panel title="Cost today by agent" end={<Link to="/cost">All cost</Link>} flush>
+      {error && !rows ? (
+        <Problem error={error} again={again} />
+      ) : rows === null ? (
+        <Skeleton />
+      ) : rows.length === 0 ? (
+        <EmptyBody title="No model calls today">Each call is recorded here with its tokens and price.</EmptyBody>
+      ) : (
+        <table>
+          <tbody>
+            {rows.slice(0, 6).map((row) => (
+              <tr key={row.agent}>
+                <td className="nowrap">
+                  <Link className="plain" to="/cost" search={{ agent: row.agent } as never}>
+                    {row.agent}
+                  </Link>
+                </td>
+                <td className="c0">
+                  <Meter part={Number(row.cost ?? 0)} whole={most} className="bar6" />
+                </td>
+                <td className="num">{money(row.cost)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+    </Panel>
+  );
+}
+
+function Failures() {
+  const { rows, error, again } = useFailures("1 day");
+  return (
+    <Panel title="Failures by reason" aside={<span className="muted">last 24 h</span>} end={<Link to="/failed">Open as list</Link>} flush>
+      {error && !rows ? (
+        <Problem error={error} again={again} />
+      ) : rows === null ? (
+        <Skeleton />
+      ) : rows.length === 0 ? (
+        <EmptyBody title="Nothing failed">Runs that failed, and those whose attempts are used up, are grouped here by reason.</EmptyBody>
+      ) : (
+        <Table<FailureRow>
+          label="Failures by reason"
+          rows={rows.slice(0, 6)}
+          rowKey={(row) => row.id}
+          columns={[
+            {
+              title: "Runs",
+              label: "Runs",
+              className: "num inline",
+              cell: (row) => (
+                <Link to="/runs" search={{ state: row.state, reason: row.reason } as never}>
+                  {count(row.runs)}
+                </Link>
+              ),
+            },
+            { title: "State", className: "inline", cell: (row) => <State state={badge(row.state)} long /> },
+            {
+              title: "Reason",
+              className: "c0",
+              cell: (row) => (
+                <span className="clip">
+                  {row.sqlstate && <code>{row.sqlstate}</code>} {row.reason}
+                </span>
+              ),
+            },
+            { title: "Agent", className: "hide-m nowrap", cell: (row) => row.agent },
+            { title: "When", className: "hide-s sp", cell: (row) => <Sparkline values={row.spark} ink={row.state === "waiting_retry" ? "retry" : "failed"} width={90} height={18} /> },
+            { title: "Last", className: "nowrap inline", cell: (row) => <Time at={row.last_at} /> },
+            { title: <span className="vh">Action</span>, className: "num", cell: (row) => <RetryGroup row={row} again={again} /> },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function Charts() {
+  const { rows, error, again } = useThroughput();
+  const zone = useZone();
+  const navigate = useNavigate();
+  if (error && !rows)
+    return (
+      <Panel title="Runs finished per minute" flush>
+        <Problem error={error} again={again} />
+      </Panel>
+    );
+  const minutes: readonly MinuteRow[] = rows ?? [];
+  const ended = minutes.reduce((sum, row) => sum + row.finished + row.failed, 0);
+  if (rows && ended === 0) return <Empty title="No run ended in the last hour">Runs per minute and their latency are drawn here.</Empty>;
+  const labels = minutes.map((row) => clock(row.minute, zone));
+  const failed = minutes.reduce((sum, row) => sum + row.failed, 0);
+  const open = () => void navigate({ to: "/runs", search: { since: "1h" } as never });
+  return (
+    <div className="grid-eq">
+      <Panel
+        title="Runs finished per minute"
+        end={
+          <span className="legend">
+            <span>
+              <svg viewBox="0 0 12 10" aria-hidden="true">
+                <rect className="f-running" width="12" height="10" />
+              </svg>
+              finished
+            </span>
+            <span>
+              <svg viewBox="0 0 12 10" aria-hidden="true">
+                <rect className="f-failed" width="12" height="10" />
+              </svg>
+              failed
+            </span>
+          </span>
+        }
+      >
+        <StackedBars
+          label={`Runs finished per minute in the last hour: ${number(ended)}, of which ${number(failed)} failed`}
+          labels={labels}
+          series={[
+            { ink: "running", values: minutes.map((row) => row.finished) },
+            { ink: "failed", values: minutes.map((row) => row.failed) },
+          ]}
+          onClick={open}
+        />
+      </Panel>
+      <Panel
+        title="Commit to end of run, ms"
+        end={
+          <span className="legend">
+            <span>
+              <svg viewBox="0 0 12 10" aria-hidden="true">
+                <path className="ln s-running" d="M0 5h12" />
+              </svg>
+              p50
+            </span>
+            <span>
+              <svg viewBox="0 0 12 10" aria-hidden="true">
+                <path className="ln s-idle dash" d="M0 5h12" />
+              </svg>
+              p95
+            </span>
+          </span>
+        }
+      >
+        <LineChart
+          label="Milliseconds from commit to end of run, by minute of the last hour"
+          labels={labels}
+          series={[
+            { ink: "running", values: minutes.map((row) => row.p50_ms) },
+            { ink: "idle", dash: true, values: minutes.map((row) => row.p95_ms) },
+          ]}
+        />
+      </Panel>
     </div>
   );
 }
+

@@ -1,0 +1,388 @@
+"""What the console's pages ask: sessions, queries that are read once, mutations, and shapes.
+
+    GET, POST, DELETE  /v1/session            who is signed in; sign in; sign out
+    GET                /v1/queries/NAME       the rows of a query, as the principal
+    POST               /v1/mutations/NAME     one statement, one transaction, as the principal
+    GET                /v1/shapes/NAME        with the cookie; everything else of /v1 goes on
+
+The cookie is a token; requests with it are guarded.  Bearer tokens are accepted, too.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final, Protocol, cast
+from urllib.parse import parse_qsl
+
+import orjson
+from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
+from psycopg.sql import SQL, Identifier
+from psycopg.types.string import TextLoader
+
+from walagent.console.declared import Declared
+from walagent.console.guard import COOKIE, RefusedError, check, cookie_of
+from walagent.console.sessions import (
+    HOURS,
+    act_as,
+    acting_role,
+    enter,
+    exchange,
+    leave,
+    read_session,
+)
+from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
+from walagent.log import log
+from walagent.message import Json
+from walagent.sync.app import Receive, Scope, Send
+from walagent.sync.query import Connecting
+
+_MOST_BYTES: Final = 4 << 20  # of a body
+_SECONDS: Final = 20  # of a statement
+_CONCURRENT: Final = 6  # statements; shapes need connections, too
+# int8 and numeric as text: JavaScript's numbers hold neither.
+_AS_TEXT: Final = ("int8", "numeric", "pg_lsn", "uuid", "inet", "interval")
+_UNAVAILABLE: Final = 503
+_STATUS: Final = {
+    "42501": 403,  # insufficient_privilege
+    "WA003": 409,  # the state of a run changed meanwhile
+    "WA005": 409,  # another person decided
+    "WA018": 401,
+    "WA019": 404,
+    "23505": 409,
+    "55P03": 409,  # lock_not_available
+    "57014": 504,  # query_canceled: it took too long
+}
+
+
+class Application(Protocol):
+    """An ASGI application."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        ...
+
+
+class Engine(Protocol):
+    """Where connections of the daemon's login come from."""
+
+    def connection(self) -> Connecting:
+        """Use a connection for a while."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What is served.
+
+    Args:
+        hosts: names of this server.
+        secure: whether browsers reach it by https.
+    """
+
+    queries: Mapping[str, Declared]
+    mutations: Mapping[str, Declared]
+    hosts: frozenset[str]
+    version: str
+    secure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    headers: Mapping[bytes, bytes]
+    query: Mapping[str, str]
+    receive: Receive
+    send: Send
+    token: str
+    root: str
+    scheme: str
+
+
+class ConsoleApi:
+    """The ASGI application.
+
+    Args:
+        shapes: answers everything else of /v1.
+    """
+
+    def __init__(self, engine: Engine, shapes: Application, offer: Offer) -> None:
+        self._engine = engine
+        self._shapes = shapes
+        self._offer = offer
+        self._free = asyncio.Semaphore(_CONCURRENT)
+        self._role: list[str | None] = []  # once it is known
+        self._role_lock = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        path: str = scope["path"]
+        headers = dict[bytes, bytes](scope["headers"])
+        at = path.rfind("/v1/")
+        route = path[at + 4 :]
+        cookie = cookie_of(headers)
+        is_ours = route == "session" or route.startswith(("queries/", "mutations/"))
+        has_bearer = b"authorization" in headers
+        try:
+            if is_ours or (cookie and not has_bearer and route.startswith("shapes/")):
+                check(scope["method"], headers, self._offer.hosts)
+            if not is_ours:
+                shown = _with_token(scope, cookie) if cookie and not has_bearer else scope
+                await self._shapes(shown, receive, send if shown is scope else _same_origin(send))
+                return
+            token = _bearer(headers) or cookie
+            values = dict(
+                parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            )
+            root = scope.get("root_path", "").rstrip("/").removesuffix("/v1")
+            asked = _Request(
+                scope["method"],
+                route,
+                headers,
+                values,
+                receive,
+                send,
+                token,
+                root,
+                scope.get("scheme", "http"),
+            )
+            await self._route(asked)
+        except RefusedError as error:
+            body: dict[str, Json] = {"message": str(error), "code": error.code, "hint": error.hint}
+            gone = [_expired(cookie_path(scope))] if error.status == _SIGNED_OUT and cookie else []
+            await _answer(send, error.status, body, gone)
+        except WalagentError as error:
+            await _answer(send, *_refusal(error))
+
+    async def _route(self, asked: _Request) -> None:
+        match asked.method, asked.path.split("/", 1):
+            case "GET", ["session"]:
+                await self._who(asked)
+            case "POST", ["session"]:
+                await self._sign_in(asked)
+            case "DELETE", ["session"]:
+                await self._sign_out(asked)
+            case "GET", ["queries", name]:
+                await self._query(asked, name)
+            case "POST", ["mutations", name]:
+                await self._mutate(asked, name)
+            case _:
+                raise RefusedError(405, "method not allowed")
+
+    async def _who(self, asked: _Request) -> None:
+        async with self._acting(asked, writes=False) as conn:
+            session = await read_session(conn, self._offer.version)
+        await _answer(asked.send, 200, asdict(session))
+
+    async def _sign_in(self, asked: _Request) -> None:
+        given = await _read(asked.receive)
+        code, token = given.get("code"), given.get("token")
+        async with self._free, self._engine.connection() as conn, conn.transaction():
+            if isinstance(code, str):
+                session = await exchange(conn, code)
+            elif isinstance(token, str):
+                session = await enter(conn, token)
+            else:
+                raise RefusedError(400, 'expected "code" or "token"')
+        log.info("console.signed_in", by="code" if isinstance(code, str) else "token")
+        is_secure = (
+            self._offer.secure
+            or asked.scheme == "https"
+            or asked.headers.get(b"x-forwarded-proto") == b"https"
+        )
+        cookie = (
+            f"{COOKIE}={session}; Max-Age={HOURS * 3600}; HttpOnly; SameSite=Strict;"
+            f" Path={asked.root or '/'}{'; Secure' if is_secure else ''}"
+        )
+        await _answer(asked.send, 200, {}, [(b"set-cookie", cookie.encode())])
+
+    async def _sign_out(self, asked: _Request) -> None:
+        async with self._free, self._engine.connection() as conn, conn.transaction():
+            await leave(conn, asked.token)
+        await _answer(asked.send, 200, {}, [_expired(asked.root or "/")])
+
+    async def _query(self, asked: _Request, name: str) -> None:
+        declared = self._offer.queries.get(name)
+        if declared is None:
+            raise RefusedError(404, f'there is no query "{name}"')
+        values = {each: asked.query.get(each, "") for each in declared.parameters}
+        async with self._acting(asked, writes=False) as conn:
+            rows = await _rows(conn, declared.text, values)
+            now = await _rows(conn, "select now() as now", {})
+        await _answer(asked.send, 200, {"rows": rows, "now": now[0]["now"]})
+
+    async def _mutate(self, asked: _Request, name: str) -> None:
+        declared = self._offer.mutations.get(name)
+        if declared is None:
+            raise RefusedError(404, f'there is no mutation "{name}"')
+        given = await _read(asked.receive)
+        if unknown := given.keys() - set(declared.parameters):
+            raise RefusedError(400, f'mutation "{name}" has no parameter "{min(unknown)}"')
+        values = {each: _text(given.get(each)) for each in declared.parameters}
+        async with self._acting(asked, writes=True) as conn:
+            if declared.role is not None:
+                await _check_role(conn, declared.role)
+            rows = await _rows(conn, declared.text, values)
+            if not rows:
+                raise RefusedError(404, "it does not exist, or you may not see it")
+            txid = await _rows(conn, "select pg_current_xact_id()::text as txid", {})
+        result = next(iter(rows[0].values()), None)
+        await _answer(asked.send, 200, {"txid": txid[0]["txid"], "result": result})
+
+    @asynccontextmanager
+    async def _acting(
+        self, asked: _Request, *, writes: bool
+    ) -> AsyncGenerator[AsyncConnection[Any]]:
+        """Open a transaction of the principal who asks."""
+        async with self._free, self._engine.connection() as conn:
+            role = await self._role_of(conn)
+            async with conn.transaction():
+                if not writes:
+                    await conn.execute("set transaction isolation level repeatable read read only")
+                await conn.execute(f"set local statement_timeout = '{_SECONDS}s'".encode())
+                await act_as(conn, asked.token)
+                if role is not None:
+                    await conn.execute(SQL("set local role {}").format(Identifier(role)))
+                yield conn
+
+    async def _role_of(self, conn: AsyncConnection[Any]) -> str | None:
+        async with self._role_lock:
+            if not self._role:
+                self._role.append(await acting_role(conn))
+        return self._role[0]
+
+
+_SIGNED_OUT: Final = 401
+
+
+def cookie_path(scope: Scope) -> str:
+    """Return the path of the cookie: the prefix of the server."""
+    return str(scope.get("root_path", "")).rstrip("/").removesuffix("/v1") or "/"
+
+
+def _expired(path: str) -> tuple[bytes, bytes]:
+    return (
+        b"set-cookie",
+        f"{COOKIE}=; Max-Age=0; HttpOnly; SameSite=Strict; Path={path}".encode(),
+    )
+
+
+async def _check_role(conn: AsyncConnection[Any], role: str) -> None:
+    found = await _rows(conn, "select agent.has_role(%(role)s) as has", {"role": role})
+    if not found[0]["has"]:
+        raise RefusedError(
+            403,
+            f"this needs the role {role}",
+            "42501",
+            f"An admin can grant it: select agent.grant_role(NAME, '{role}');",
+        )
+
+
+async def _rows(
+    conn: AsyncConnection[Any], text: str, values: Mapping[str, str]
+) -> list[dict[str, Json]]:
+    cursor = AsyncCursor(conn)
+    for name in _AS_TEXT:
+        cursor.adapters.register_loader(name, TextLoader)
+    # Literals, so that the planner knows them: it can use partial indexes then.
+    literal = _mogrify(conn, text, values)
+    await cursor.execute(literal)
+    names = [each.name for each in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+
+
+def _mogrify(conn: AsyncConnection[Any], text: str, values: Mapping[str, str]) -> bytes:
+    if any("\0" in value for value in values.values()):
+        raise RefusedError(400, "a value has a NUL character, which PostgreSQL cannot store")
+    return AsyncClientCursor(conn).mogrify(text.encode(), values).encode()
+
+
+def _text(value: Json) -> str:
+    """Return a value as the text of a parameter."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _bearer(headers: Mapping[bytes, bytes]) -> str:
+    kind, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _with_token(scope: Scope, token: str) -> Scope:
+    """Return the request with the token of the cookie in the place of the cookie."""
+    others = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
+    return {**scope, "headers": [*others, (b"authorization", b"Bearer " + token.encode())]}
+
+
+def _same_origin(send: Send) -> Send:
+    """Drop the headers that let other sites read an answer to a cookie."""
+
+    async def sending(message: Any) -> None:  # noqa: ANN401 - as ASGI defines it
+        if "headers" in message:
+            kept = [e for e in message["headers"] if not e[0].startswith(b"access-control")]
+            message = {**message, "headers": kept}
+        await send(message)
+
+    return sending
+
+
+async def _read(receive: Receive) -> Mapping[str, Json]:
+    """Read the body, a JSON object.
+
+    Raises:
+        RefusedError: it is something else, or too large.
+    """
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > _MOST_BYTES:
+            raise RefusedError(413, f"the body exceeds {_MOST_BYTES} bytes")
+        if not message.get("more_body"):
+            break
+    try:
+        given: Json = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RefusedError(400, f"invalid JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise RefusedError(400, "expected a JSON object")
+    return cast("dict[str, Json]", given)
+
+
+def _refusal(error: WalagentError) -> tuple[int, dict[str, Json]]:
+    """Return status and body for an error of the database."""
+    state = error.sqlstate or ""
+    status = _STATUS.get(state)
+    if status is None:
+        lost = isinstance(error, DatabaseLostError | LoginRefusedError)
+        status = _UNAVAILABLE if lost or state[:2] in {"08", "53", "57"} else 400
+    if status == _UNAVAILABLE:
+        log.warning("console.request_failed", error=error)
+        return status, {"message": "the database is not available", "code": state, "hint": ""}
+    text = str(error).removesuffix(f" (SQLSTATE {state})")
+    return status, {"message": text, "code": state, "hint": error.hint}
+
+
+async def _answer(
+    send: Send, status: int, body: Mapping[str, Json], more: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    content = orjson.dumps(body, default=_plain)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"cache-control", b"no-store"),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"content-length", str(len(content)).encode()),
+        *(more or ()),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,91 @@
+"""Check requests with a cookie: no other site can send them, under no other name.
+
+The host is checked on every request, since a name that an attacker owns can be made to point to
+this machine (DNS rebinding).  A write needs a header and a content type that a form of another site
+cannot have, and that no answer of this server allows other sites to send.
+"""
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import urlsplit
+
+COOKIE: Final = "walagent_session"
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_ANY: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 - it names no host
+_READS: Final = frozenset({"GET", "HEAD"})
+
+Headers = Mapping[bytes, bytes]
+
+
+class RefusedError(Exception):
+    """An answer other than the one that was asked for.
+
+    Args:
+        code: the SQLSTATE, if the database refused.
+    """
+
+    def __init__(self, status: int, message: str, code: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.hint = hint
+
+
+def hosts_of(listening: str, public_url: str | None, more: tuple[str, ...] = ()) -> frozenset[str]:
+    """Return the names under which this server may be asked.
+
+    Args:
+        listening: the address that it listens on.
+        public_url: where people reach it.
+        more: names of the file.
+    """
+    found = {listening, *more} - _ANY
+    if public_url is not None and (name := urlsplit(public_url).hostname):
+        found.add(name)
+    return _LOOPBACK | {each.lower() for each in found}
+
+
+def check(method: str, headers: Headers, hosts: frozenset[str]) -> None:
+    """Check a request.
+
+    Raises:
+        RefusedError: it comes from another site, or was sent to another name.
+    """
+    host = headers.get(b"host", b"").decode("latin-1")
+    if _name(host) not in hosts:
+        raise RefusedError(
+            403, f'host "{host}" is not a name of this server', hint="Add it to http.hosts."
+        )
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    if origin and (origin == "null" or urlsplit(origin).netloc != host):
+        raise RefusedError(403, "requests from other sites are refused")
+    site = headers.get(b"sec-fetch-site", b"same-origin")
+    if site not in {b"same-origin", b"none"}:
+        raise RefusedError(403, "requests from other sites are refused")
+    if method not in _READS:
+        _check_write(method, headers)
+
+
+def _check_write(method: str, headers: Headers) -> None:
+    if headers.get(b"x-walagent-request") != b"1":
+        raise RefusedError(403, "the header x-walagent-request: 1 is missing")
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if method != "DELETE" and kind != b"application/json":
+        raise RefusedError(415, "expected content-type: application/json")
+
+
+def _name(host: str) -> str:
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def cookie_of(headers: Headers) -> str:
+    """Return the token of the cookie; empty if there is none."""
+    try:
+        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value

@@ -1,0 +1,32 @@
+-- What a filter of runs accepts: constants fold, so that the planner can use the partial indexes on states.
+(%(state)s = ''
+ or (r.state = 'pending' and 'pending' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'running' and 'running' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'waiting_approval' and 'waiting_approval' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'waiting_retry' and 'waiting_retry' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'needs_review' and 'needs_review' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'succeeded' and 'succeeded' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'failed' and 'failed' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'dead' and 'dead' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'cancelled' and 'cancelled' = any (string_to_array(%(state)s, ',')))
+ or (r.state = 'skipped' and 'skipped' = any (string_to_array(%(state)s, ','))))
+and (%(agent)s = ''
+     or r.attachment_id in (select v.attachment_id from agent.attachment_version v
+                             where v.definition ->> 'agent' = any (string_to_array(%(agent)s, ','))))
+and (%(relation)s = ''
+     or r.change ->> 'table' = any (string_to_array(%(relation)s, ','))
+     or (r.change ->> 'schema') || '.' || (r.change ->> 'table') = any (string_to_array(%(relation)s, ',')))
+and (%(key)s = '' or r.key = any (string_to_array(%(key)s, ',')))
+and (%(kind)s = '' or r.kind = any (string_to_array(%(kind)s, ',')))
+and (%(reason)s = '' or r.error ->> 'reason' = %(reason)s)
+and (%(tenant)s = '' or r.tenant = any (string_to_array(%(tenant)s, ',')))
+and r.created_at >= case when %(since)s = '' then '-infinity'::timestamptz
+                         when %(since)s = 'today' then date_trunc('day', now())
+                         else now() - nullif(%(since)s, '')::interval end
+and (%(q)s = ''
+     or r.key = %(q)s
+     or r.id = case when %(q)s ~ '^[0-9]{1,18}$' then nullif(%(q)s, '')::bigint end
+     -- Text of rows has no index: it is searched in the newest 10,000 runs.
+     or (%(q)s !~ '^[0-9]{1,18}$'
+         and r.id > (select max(n.id) from agent.run n) - 10000
+         and (strpos(lower(r.change ->> 'new'), lower(%(q)s)) > 0 or strpos(lower(r.error ->> 'reason'), lower(%(q)s)) > 0)))

@@ -1,0 +1,20 @@
+r.id, r.state::text as state, r.kind,
+coalesce(v.definition ->> 'agent', case when r.kind = 'question' then 'question' end) as agent,
+r.attachment_version as version, r.change ->> 'op' as op,
+(r.change ->> 'schema') || '.' || (r.change ->> 'table') as relation, r.key,
+left(coalesce(c.content ->> 'subject', c.content ->> 'title', c.content ->> 'name', c.content ->> 'summary',
+              c.content ->> 'text', c.content ->> 'description', c.content ->> 'label',
+              (select e.value #>> '{}' from jsonb_each(c.content) e
+                where jsonb_typeof(e.value) = 'string' and e.value #>> '{}' <> r.key
+                order by length(e.value #>> '{}') < 3, e.key limit 1)), 160) as title,
+left(case r.state
+         when 'waiting_approval' then
+             (select p.tool || '(' || coalesce((select string_agg(e.value #>> '{}', ', ') from jsonb_each(p.arguments) e), '') || ')'
+                from agent.approval p where p.run_id = r.id and p.state = 'pending' order by p.id limit 1)
+         when 'running' then 'attempt ' || r.attempt
+         when 'succeeded' then
+             coalesce((select string_agg(distinct s.content ->> 'name', ', ') from agent.step s
+                        where s.run_id = r.id and s.kind = 'result'), r.result)
+         when 'pending' then case when r.attempt > 0 then 'attempt ' || r.attempt + 1 end
+         else concat_ws(' ', r.error ->> 'sqlstate', coalesce(r.error ->> 'reason', r.result)) end, 300) as what,
+r.cost, r.tokens, r.attempt, r.max_attempts, r.blocked_by, r.next_attempt_at, r.committed_at, r.created_at, r.finished_at

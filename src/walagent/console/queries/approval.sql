@@ -1,0 +1,27 @@
+-- key: id
+-- parameters: id
+-- One call, with everything that its decision binds.
+select
+-- include: _approval
+,
+       coalesce((select jsonb_object_agg(b.argument, b.source)
+                   from jsonb_array_elements(v.definition -> 'tools') t
+                        cross join jsonb_each_text(t -> 'bind') b (argument, source)
+                  where t ->> 'name' = p.tool), '{}') as bound,
+       coalesce((select jsonb_object_agg(a.name, coalesce(a.schema ->> 'format', a.schema ->> 'type', a.schema -> 'type' ->> 0))
+                   from jsonb_array_elements(v.definition -> 'tools') t
+                        cross join jsonb_each(t -> 'input_schema' -> 'properties') a (name, schema)
+                  where t ->> 'name' = p.tool), '{}') as types,
+       c.content,
+       (select t ->> 'effect' from jsonb_array_elements(v.definition -> 'tools') t where t ->> 'name' = p.tool) as effect,
+       (select t ->> 'target' from jsonb_array_elements(v.definition -> 'tools') t where t ->> 'name' = p.tool and t ->> 'kind' = 'sql') as function,
+       (select string_agg(part ->> 'text', E'\n')
+          from (select s.content from agent.step s
+                 where s.run_id = p.run_id and s.kind = 'reply'
+                   and s.content -> 'parts' @> jsonb_build_array(jsonb_build_object('call', p.call_id))
+                 order by s.seq desc limit 1) said,
+               jsonb_array_elements(said.content -> 'parts') part
+         where part ? 'text') as said,
+       agent.has_role('approver') and not (p.four_eyes and agent.current_principal() = any (p.requested_by)) as can_decide
+-- include: _approval_from
+ where p.id = %(id)s::bigint

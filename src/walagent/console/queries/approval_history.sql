@@ -1,0 +1,11 @@
+-- key: id
+-- parameters: tool, before, limit
+-- Decided calls, newest first.
+select
+-- include: _approval
+-- include: _approval_from
+ where p.state in ('approved', 'rejected', 'expired')
+   and (%(tool)s = '' or p.tool = %(tool)s)
+   and (%(before)s = '' or p.id < nullif(%(before)s, '')::bigint)
+ order by p.id desc
+ limit least(%(limit)s::integer, 500)

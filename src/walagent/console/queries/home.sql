@@ -1,0 +1,42 @@
+-- key: runs_today
+-- The figures of the first page.
+with today as (
+    select r.state, r.created_at, r.cost from agent.run r where r.created_at >= date_trunc('day', now())),
+hour as (
+    select extract(epoch from r.finished_at - coalesce(r.committed_at, r.created_at)) * 1000 as ms
+      from agent.run r
+     where r.created_at >= now() - interval '1 hour' and r.state = 'succeeded'),
+buckets as (
+    select b, count(t.state) as runs, count(t.state) filter (where t.state in ('failed', 'dead')) as failed
+      from generate_series(0, 29) b
+           left join today t on width_bucket(extract(epoch from t.created_at)::numeric, extract(epoch from date_trunc('day', now()))::numeric,
+                                             extract(epoch from now())::numeric + 1, 30) = b + 1
+     group by b),
+reader as (
+    select c.end_lsn, s.active, s.confirmed_flush_lsn,
+           extract(epoch from c.updated_at - c.committed_at)::float8 as lag,
+           case when pg_catalog.pg_is_in_recovery() then null
+                else greatest(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.confirmed_flush_lsn), 0)::bigint end as bytes
+      from agent.checkpoint c left join pg_catalog.pg_replication_slots s on s.slot_name = c.slot
+     where c.abandoned_at is null
+     order by c.updated_at desc limit 1)
+select (select count(*) from today) as runs_today,
+       (select count(*) from today where state in ('failed', 'dead')) as failed_today,
+       (select percentile_cont(0.5) within group (order by ms) from hour)::float8 as p50_ms,
+       (select percentile_cont(0.95) within group (order by ms) from hour)::float8 as p95_ms,
+       (select count(*) from (select from agent.run where state = 'pending' limit 100001) p) as pending,
+       (select count(*) from agent.run where state = 'running') as running,
+       (select sum(cost) from today) as cost_today,
+       (select min(b.max_cost) from agent.budget_overview b
+         where b.period = 'day' and b.agent is null and b.attachment is null and b.model is null and b.asker is null) as cost_limit,
+       (select lag from reader) as lag_seconds,
+       (select bytes from reader) as lag_bytes,
+       (select end_lsn::text from reader) as checkpoint,
+       (select count(*) from pg_catalog.pg_stat_replication where state = 'streaming' and application_name !~ '^walagent')::integer as standbys,
+       (select count(*) from agent.worker where seen_at > now() - interval '2 minutes')::integer as workers,
+       (select coalesce(jsonb_agg(p.text), '[]')
+          from (select 'No process reads the WAL' as text where not exists (select from reader where active)
+                union all
+                select count(*) || ' gaps wait for a decision: walagent resync' from agent.gap where resolved_at is null having count(*) > 0) p) as problems,
+       (select jsonb_agg(runs order by b) from buckets) as runs_spark,
+       (select jsonb_agg(failed order by b) from buckets) as failed_spark

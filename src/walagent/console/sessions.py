@@ -1,0 +1,222 @@
+"""Sessions of the console: a session is a token that expires, kept in a cookie.
+
+A link has a code, which is a token for five minutes that can only read.  It is exchanged once: for
+a session of its principal.  So `walagent token` lists and ends sessions, and there is no second
+store of them.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg import AsyncConnection, Error
+from psycopg.sql import SQL, Identifier, Literal
+
+from walagent.console.guard import RefusedError
+from walagent.store.removal import CREATED
+
+CODE: Final = "console link"  # the label of codes
+SESSION: Final = "console session"
+HOURS: Final = 12
+_MINUTES: Final = 5
+_UNKNOWN: Final = "WA018"
+_ROLES: Final = ("admin", "developer", "approver", "agent", "viewer")
+_OPEN: Final = "the code is unknown, expired or was used"
+
+Connection = AsyncConnection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who is signed in, and where."""
+
+    principal: str
+    tenant: str
+    roles: tuple[str, ...]
+    database: str
+    version: str
+    time_zone: str
+    server_version: str
+    host: str
+
+
+async def make_code(conn: Connection) -> str:
+    """Create a code for the principal of this login; call within a transaction.
+
+    A login without a principal, such as that of the embedded server, may do everything: it gets a
+    principal of its name that is an admin.
+    """
+    row = await _one(conn, "select agent.current_principal(), agent.current_tenant()")
+    principal, tenant = row
+    await conn.execute(
+        """
+        select agent.create_principal(%(name)s, tenant => %(tenant)s)
+         where not exists (select from agent.principal
+                            where (tenant, name) = (%(tenant)s, %(name)s))
+        """,
+        {"name": principal, "tenant": tenant},
+    )
+    await conn.execute(
+        """
+        select agent.grant_role(%(name)s, 'admin', tenant => %(tenant)s)
+         where not exists (select from agent_internal.login where login = session_user)
+           and not exists (select from agent.role_grant
+                            where (tenant, principal, role) = (%(tenant)s, %(name)s, 'admin'))
+        """,
+        {"name": principal, "tenant": tenant},
+    )
+    token = await _one(
+        conn,
+        "select token from agent.create_token(%s, %s, '{read}', now() + make_interval(mins => %s),"
+        " tenant => %s)",
+        principal,
+        CODE,
+        _MINUTES,
+        tenant,
+    )
+    return str(token[0])
+
+
+async def exchange(conn: Connection, code: str) -> str:
+    """Exchange a code for the token of a session; call within a transaction.
+
+    Raises:
+        RefusedError: the code is unknown, expired or was used.
+    """
+    # Of two that have the same code, the second waits, and finds it revoked.
+    await conn.execute("select pg_advisory_xact_lock(hashtextextended(%s, 8642))", (code,))
+    await act_as(conn, code, _OPEN)
+    tenant, principal = await _one(conn, "select agent.current_tenant(), agent.current_principal()")
+    await conn.execute("select agent_internal.assume(%s, %s)", (tenant, principal))
+    found = await conn.execute(
+        "select agent.revoke_token(id) from agent.token"
+        " where digest = sha256(convert_to(%s, 'utf8')) and label = %s and revoked_at is null",
+        (code, CODE),
+    )
+    if found.rowcount != 1:
+        raise RefusedError(401, _OPEN)
+    return await _session(conn, tenant, principal, [])
+
+
+async def enter(conn: Connection, token: str) -> str:
+    """Exchange a token for that of a session with the same scopes; call within a transaction.
+
+    Raises:
+        RefusedError: the token is unknown, expired or revoked.
+    """
+    await act_as(conn, token)
+    tenant, principal, scopes, label = await _one(
+        conn,
+        "select agent.current_tenant(), agent.current_principal(), scopes, label from agent.token"
+        " where digest = sha256(convert_to(%s, 'utf8'))",
+        token,
+    )
+    if label == CODE:
+        raise RefusedError(401, "this is a code of a link, not a token")
+    return await _session(conn, tenant, principal, scopes)
+
+
+async def _session(conn: Connection, tenant: str, principal: str, scopes: list[str]) -> str:
+    """Create the token of a session as this login, which may do so for everyone."""
+    await conn.execute("select set_config('walagent.identity', '', true)")
+    row = await _one(
+        conn,
+        "select token from agent.create_token(%s, %s, %s, now() + make_interval(hours => %s),"
+        " tenant => %s)",
+        principal,
+        SESSION,
+        scopes,
+        HOURS,
+        tenant,
+    )
+    return str(row[0])
+
+
+async def leave(conn: Connection, token: str) -> None:
+    """Revoke the token of a session; call within a transaction."""
+    await act_as(conn, token)
+    await conn.execute(
+        "select agent.revoke_token(id) from agent.token"
+        " where digest = sha256(convert_to(%s, 'utf8')) and label = %s",
+        (token, SESSION),
+    )
+
+
+async def leave_all(conn: Connection) -> int:
+    """Revoke all sessions and codes that this login may revoke; call within a transaction."""
+    found = await conn.execute(
+        "select agent.revoke_token(id) from agent.token"
+        " where label = any (%s) and revoked_at is null"
+        " and (expires_at is null or expires_at > now())",
+        ([SESSION, CODE],),
+    )
+    return found.rowcount
+
+
+async def act_as(conn: Connection, token: str, message: str = "") -> None:
+    """Act as the principal of a token for the rest of the transaction.
+
+    Raises:
+        RefusedError: it is unknown, expired or revoked.
+    """
+    if not token or "\0" in token:
+        raise RefusedError(401, message or "nobody is signed in")
+    try:
+        await conn.execute("select agent.act_as(%s)", (token,))
+    except Error as error:
+        if error.sqlstate != _UNKNOWN:
+            raise
+        raise RefusedError(401, message or "the session has ended", _UNKNOWN) from error
+
+
+async def read_session(conn: Connection, version: str) -> Session:
+    """Describe the session of the principal that this transaction acts as."""
+    row = await _one(
+        conn,
+        """
+        select agent.current_principal()::text, agent.current_tenant(),
+               array(select r from unnest(%s::text[]) r where agent.has_role(r)),
+               current_database()::text, current_setting('TimeZone'),
+               split_part(current_setting('server_version'), ' ', 1),
+               coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'local')
+        """,
+        list(_ROLES),
+    )
+    principal, tenant, roles, database, zone, server, host = row
+    return Session(principal, tenant, tuple(roles), database, version, zone, server, host)
+
+
+_LOGIN: Final = """
+select r.rolsuper or r.rolbypassrls, 'walagent_console_' || d.oid,
+       exists (select from pg_catalog.pg_roles o where o.rolname = 'walagent_console_' || d.oid)
+  from pg_catalog.pg_roles r, pg_catalog.pg_database d
+ where r.rolname = session_user and d.datname = current_database()
+"""
+_RACES: Final = frozenset({"42710", "23505"})  # another process has created it
+
+
+async def acting_role(conn: Connection) -> str | None:
+    """Return the role that reads and writes for principals; None: the login itself.
+
+    A superuser is subject to no row-level security, so it acts as a role without attributes, which
+    is created if it is missing; the principal's own roles decide what it may do.
+    """
+    bypasses, name, exists = await _one(conn, _LOGIN)
+    if not bypasses:
+        return None
+    if not exists:
+        try:
+            await conn.execute(SQL("create role {} nologin").format(Identifier(name)))
+            await conn.execute(
+                SQL("comment on role {} is {}").format(Identifier(name), Literal(CREATED))
+            )
+        except Error as error:
+            if error.sqlstate not in _RACES:
+                raise
+    for grant in ("approver", "developer", "member", "asker"):
+        await conn.execute(f"select agent.grant_{grant}(%s)".encode(), (name,))
+    return str(name)
+
+
+async def _one(conn: Connection, text: str, *values: object) -> tuple[Any, ...]:
+    cursor = await conn.execute(text.encode(), values)
+    return await cursor.fetchone() or ()

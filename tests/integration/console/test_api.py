@@ -1,0 +1,329 @@
+"""Sessions, queries and mutations of the console over HTTP, and who cannot use them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+from psycopg import AsyncConnection, sql
+
+from tests.helpers.database import run_all
+from tests.helpers.people import token_of
+from walagent.app.console import make_api
+from walagent.config.sections import Http
+from walagent.console.declared import declared_mutations, declared_queries
+from walagent.console.sessions import leave_all, make_code
+from walagent.http.server import listen, serve_on
+from walagent.store.connections import connect
+from walagent.store.errors import translating
+from walagent.sync.app import Receive, Scope, Send
+
+PEOPLE = """
+insert into agent.tenant (name) values ('a'), ('b');
+insert into agent.principal (tenant, name) values ('a', 'ann'), ('a', 'vic'), ('b', 'bob');
+insert into agent.role_grant (tenant, principal, role, granted_by)
+values ('a', 'ann', 'approver', 'test'), ('a', 'vic', 'viewer', 'test'),
+       ('b', 'bob', 'admin', 'test');
+"""
+RUN = """
+insert into agent.run (tenant, kind, reason, queue_id, principal, change, state, finished_at, error)
+values (%(tenant)s, 'question', 'question', 1, 'someone', '{}', 'failed', now(),
+        '{"reason": "no answer", "sqlstate": "XX000"}')
+returning id
+"""
+WRITE = {"x-walagent-request": "1", "content-type": "application/json"}
+
+
+class _Engine:
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        with translating():
+            async with await connect(self._dsn, application="walagent sync") as conn:
+                yield conn
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 418, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.fixture
+async def client(conn: AsyncConnection, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser without a session, and people of two tenants."""
+    await run_all(conn, PEOPLE)
+    api = make_api(_Engine(dsn), _nothing, Http(hosts=("console.example",)))
+    sockets = await listen("127.0.0.1", 0)
+    port = sockets[0].getsockname()[1]
+    task = asyncio.create_task(serve_on(api, sockets))
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as found:
+        yield found
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def _enter(client: httpx.AsyncClient, secret: Mapping[str, str]) -> httpx.Response:
+    return await client.post("/v1/session", json=secret, headers=WRITE)
+
+
+async def _sign_in(client: httpx.AsyncClient, conn: AsyncConnection, name: str) -> None:
+    tenant = "b" if name == "bob" else "a"
+    token = await token_of(conn, name, tenant=tenant)
+    client.cookies.clear()
+    (await _enter(client, {"token": token})).raise_for_status()
+
+
+async def _run(conn: AsyncConnection, tenant: str) -> int:
+    cursor = await conn.execute(RUN, {"tenant": tenant})
+    row = await cursor.fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+async def test_a_link_signs_in_once(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
+    """The code gives a cookie that scripts cannot read; a second use is refused."""
+    async with conn.transaction():
+        code = await make_code(conn)
+    first = await _enter(client, {"code": code})
+    cookie = first.headers["set-cookie"]
+    assert first.status_code == 200
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert code not in cookie
+    who = (await client.get("/v1/session")).json()
+    assert "admin" in who["roles"]
+    client.cookies.clear()
+    assert (await _enter(client, {"code": code})).status_code == 401
+    assert (await client.get("/v1/session")).status_code == 401
+
+
+async def test_of_two_browsers_with_one_link_one_signs_in(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """Also if both send the code at the same time."""
+    async with conn.transaction():
+        code = await make_code(conn)
+    answers = await asyncio.gather(*(_enter(client, {"code": code}) for _ in range(4)))
+    assert sorted(each.status_code for each in answers) == [200, 401, 401, 401]
+
+
+async def test_a_code_is_no_token_and_a_token_no_code(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """A code that was read over a shoulder opens no session as a token, and changes nothing."""
+    async with conn.transaction():
+        code = await make_code(conn)
+    assert (await _enter(client, {"token": code})).status_code == 401
+    assert (
+        await _enter(client, {"code": await token_of(conn, "ann", tenant="a")})
+    ).status_code == 401
+    used = await client.post(
+        "/v1/mutations/console.retry",
+        json={"run": "1"},
+        headers={**WRITE, "authorization": f"Bearer {code}"},
+    )
+    assert used.status_code in {403, 404}
+
+
+async def test_signing_out_ends_the_session(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """The token of the cookie is revoked, not only forgotten."""
+    await _sign_in(client, conn, "ann")
+    token = client.cookies["walagent_session"]
+    assert (await client.get("/v1/session")).json()["principal"] == "ann"
+    (await client.delete("/v1/session", headers=WRITE)).raise_for_status()
+    client.cookies.set("walagent_session", token)
+    assert (await client.get("/v1/session")).status_code == 401
+
+
+async def test_one_command_ends_all_sessions(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """`walagent console --sign-out-all` revokes sessions and unused links, and no other token."""
+    other = await token_of(conn, "vic", tenant="a")
+    await _sign_in(client, conn, "ann")
+    async with conn.transaction():
+        assert await leave_all(conn) == 1
+    assert (await client.get("/v1/session")).status_code == 401
+    assert (await _enter(client, {"token": other})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example:80"}, 403),
+        ({"host": "evil.example@127.0.0.1"}, 200),
+        ({"host": ""}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"host": "console.example"}, 200),
+        ({"host": "localhost:8642"}, 200),
+    ],
+)
+async def test_requests_under_other_names_and_from_other_sites_are_refused(
+    conn: AsyncConnection, client: httpx.AsyncClient, headers: dict[str, str], status: int
+) -> None:
+    """A name that points to this machine does not make it this server."""
+    await _sign_in(client, conn, "ann")
+    cookie = {"cookie": f"walagent_session={client.cookies['walagent_session']}"}
+    answer = await client.get("/v1/session", headers={**headers, **cookie})
+    assert answer.status_code == status
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"content-type": "application/json"},
+        {"x-walagent-request": "1", "content-type": "text/plain"},
+        {"x-walagent-request": "1", "content-type": "application/x-www-form-urlencoded"},
+        {"x-walagent-request": "1"},
+    ],
+)
+async def test_a_form_of_another_site_cannot_write(
+    conn: AsyncConnection, client: httpx.AsyncClient, headers: dict[str, str]
+) -> None:
+    """A write needs a header and a type that a form cannot have."""
+    await _sign_in(client, conn, "ann")
+    run = await _run(conn, "a")
+    answer = await client.post(
+        "/v1/mutations/console.retry", content=f'{{"run": "{run}"}}', headers=headers
+    )
+    assert answer.status_code in {403, 415}
+
+
+async def test_a_cookie_reads_shapes_only_from_its_own_site(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """The guard stands before shapes; with a bearer token, they are for everyone who has one."""
+    await _sign_in(client, conn, "ann")
+    own = await client.get("/v1/shapes/console.runs")
+    other = await client.get("/v1/shapes/console.runs", headers={"origin": "https://evil.example"})
+    bearer = await client.get(
+        "/v1/shapes/console.runs",
+        headers={"origin": "https://app.example", "authorization": "Bearer x"},
+    )
+    assert (own.status_code, other.status_code, bearer.status_code) == (418, 403, 418)
+
+
+async def test_a_tenant_reads_and_changes_its_own_runs_alone(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """Of another tenant's run there is no trace: not in lists, counts or errors."""
+    own, other = await _run(conn, "a"), await _run(conn, "b")
+    await _sign_in(client, conn, "ann")
+    given = {"before": "", "limit": "50"}
+    rows = (await client.get("/v1/queries/console.runs", params=given)).json()["rows"]
+    assert [row["id"] for row in rows] == [str(own)]
+    count = (await client.get("/v1/queries/console.runs_count")).json()["rows"]
+    assert count[0]["count"] == "1"
+    assert (await client.get("/v1/queries/console.run", params={"run": str(other)})).json()[
+        "rows"
+    ] == []
+    retried = await client.post(
+        "/v1/mutations/console.retry",
+        json={"run": str(other), "same_version": False},
+        headers=WRITE,
+    )
+    assert retried.status_code == 409
+    assert "does not exist" in retried.json()["message"]
+
+
+async def test_a_viewer_changes_nothing(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
+    """Each mutation names the role that it needs."""
+    run = await _run(conn, "a")
+    await _sign_in(client, conn, "vic")
+    for mutation in declared_mutations():
+        assert mutation.role is not None
+        answer = await client.post(
+            f"/v1/mutations/{mutation.name}",
+            json={name: str(run) for name in mutation.parameters},
+            headers=WRITE,
+        )
+        assert answer.status_code == 403, mutation.name
+        assert "role" in answer.json()["message"]
+
+
+async def test_a_batch_retries_all_that_match(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """The answer has the transaction, the count, and where the next batch starts."""
+    run = await _run(conn, "a")
+    await _sign_in(client, conn, "ann")
+    answer = await client.post(
+        "/v1/mutations/console.retry_matching",
+        json={"state": "failed", "before": ""},
+        headers=WRITE,
+    )
+    body = answer.json()
+    assert answer.status_code == 200, body
+    assert body["result"] == {"done": 1, "last": None}
+    assert body["txid"].isdigit()
+    state = await conn.execute("select state::text from agent.run where id = %s", (run,))
+    assert await state.fetchone() == ("pending",)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/v1/queries/console.nothing", 404),
+        ("/v1/queries/console.run?run=nonsense", 400),
+        ("/v1/queries/console.runs?since=nonsense&limit=10", 400),
+        ("/v1/queries/console.run?run=%00", 400),
+        ("/v1/queries/../session", 405),
+    ],
+)
+async def test_bad_requests_get_an_answer(
+    conn: AsyncConnection, client: httpx.AsyncClient, path: str, status: int
+) -> None:
+    """A status, a message, and nothing of the server's inside."""
+    await _sign_in(client, conn, "ann")
+    answer = await client.get(path)
+    assert answer.status_code in {status, 200 if "session" in path else status}
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("body", ["[]", "nonsense", '{"run": 1, "other": 2}', "null"])
+async def test_bad_arguments_are_named(
+    conn: AsyncConnection, client: httpx.AsyncClient, body: str
+) -> None:
+    """Nothing is executed."""
+    await _sign_in(client, conn, "ann")
+    answer = await client.post("/v1/mutations/console.cancel", content=body, headers=WRITE)
+    assert answer.status_code == 400
+    assert answer.json()["message"]
+
+
+async def test_values_are_no_sql(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
+    """Quotes, backslashes and percent signs are text."""
+    run = await _run(conn, "a")
+    await _sign_in(client, conn, "ann")
+    for text in ("' or true --", "\\'; drop table agent.run; --", "%(state)s %s", "'||1||'"):
+        rows = await client.get(
+            "/v1/queries/console.runs", params={"q": text, "agent": text, "limit": "5"}
+        )
+        assert rows.json()["rows"] == []
+    found = await conn.execute(sql.SQL("select count(*) from agent.run where id = %s"), (run,))
+    assert await found.fetchone() == (1,)
+
+
+async def test_every_query_can_be_read_without_parameters(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """An admin reads all, in an empty database, too; keys are columns of the rows."""
+    await _sign_in(client, conn, "bob")
+    for query in declared_queries():
+        given = {name: "1" if name in {"run", "id", "limit"} else "" for name in query.parameters}
+        answer = await client.get(f"/v1/queries/{query.name}", params=given)
+        assert answer.status_code == 200, (query.name, answer.json())
+        for row in answer.json()["rows"]:
+            assert set(query.key) <= row.keys()
+        assert query.key, query.name

@@ -1,0 +1,67 @@
+/** The buttons of a group of failed runs. */
+import { useState } from "react";
+
+import { actOnMany } from "../data/bulk";
+import { number } from "../data/format";
+import { type FailureRow, type RunFilter } from "../data/runs";
+import { useSession } from "../data/session";
+import { hasRole } from "../data/session";
+import { Confirm } from "../parts/confirm";
+import { Time } from "../parts/time";
+
+export function groupFilter(row: FailureRow): RunFilter {
+  const filter: RunFilter = { state: row.state, reason: row.reason };
+  if (row.agent) filter.agent = row.agent;
+  return filter;
+}
+
+/** Whether the session may retry and cancel runs. */
+export function useMayOperate(): boolean {
+  return hasRole(useSession()?.roles ?? [], "approver");
+}
+
+export function RetryGroup({ row, again, long = false }: { row: FailureRow; again: () => void; long?: boolean }) {
+  const [isAsking, ask] = useState(false);
+  const mayOperate = useMayOperate();
+  if (row.state === "waiting_retry")
+    return (
+      <span className="muted nowrap">
+        {row.next_attempt_at ? (
+          <>
+            retries <Time at={row.next_attempt_at} />
+          </>
+        ) : (
+          "retries by itself"
+        )}
+      </span>
+    );
+  if (!mayOperate) return null;
+  const runs = Number(row.runs);
+  const what = `${number(runs)} ${runs === 1 ? "run" : "runs"}`;
+  return (
+    <>
+      <button type="button" className="btn small" onClick={() => ask(true)}>
+        {long ? (runs === 1 ? "Retry it…" : `Retry all ${number(runs)}…`) : `Retry ${number(runs)}…`}
+      </button>
+      {isAsking && (
+        <ConfirmRetry
+          title={`Retry ${number(runs)} ${row.state} ${runs === 1 ? "run" : "runs"}${row.agent ? ` of ${row.agent}` : ""}?`}
+          what={what}
+          onClose={() => ask(false)}
+          onConfirm={async () => {
+            await actOnMany("retry", groupFilter(row), runs);
+            again();
+          }}
+        />
+      )}
+    </>
+  );
+}
+
+export function ConfirmRetry({ title, what, onConfirm, onClose }: { title: string; what: string; onConfirm: () => Promise<void>; onClose: () => void }) {
+  return (
+    <Confirm title={title} action={`Retry ${what}`} keep="Keep as they are" onConfirm={onConfirm} onClose={onClose}>
+      <p>They go on with the current version of the agent, from their last step. Steps that committed are not repeated. Model calls cost money again.</p>
+    </Confirm>
+  );
+}

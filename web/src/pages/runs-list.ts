@@ -1,0 +1,10 @@
+/** The list that the page of a run came from, for its crumb and its keys `[` and `]`. */
+export const lastList: { ids: readonly string[]; search: Record<string, string | undefined>; label: string } = { ids: [], search: {}, label: "" };
+
+/** `row_now`: the newest content of a row that a run has seen. */
+export interface RowSeen {
+  row: Record<string, unknown> | null;
+  run_id: string;
+  op: string;
+  committed_at: string;
+}

@@ -1,0 +1,109 @@
+/** Small charts as our own SVG: bars and lines over the same labels. */
+import { count } from "../data/format";
+
+type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
+
+interface Series {
+  ink: Ink;
+  values: readonly (number | null)[];
+  dash?: boolean;
+}
+
+interface ChartProps {
+  /** What a screen reader reads in place of the picture. */
+  label: string;
+  labels: readonly string[];
+  series: readonly Series[];
+  onClick?: () => void;
+}
+
+const [LEFT, RIGHT, TOP, BOTTOM] = [34, 640, 10, 102];
+
+/** The end of an axis that reads well, and its step. */
+export function axis(most: number): { top: number; step: number } {
+  if (most <= 0) return { top: 2, step: 1 };
+  const rough = most / 2;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough && (n >= 1 ? Number.isInteger(n) : true)) ?? 10 * power;
+  return { top: Math.max(step * Math.ceil(most / step), step), step };
+}
+
+function Axes({ top, step, labels }: { top: number; step: number; labels: readonly string[] }) {
+  const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
+  const marks = [];
+  for (let value = 0; value <= top + step / 1000; value += step) marks.push(value);
+  const ticks = labels.length > 1 ? [0, 0.25, 0.5, 0.75, 1].map((part) => Math.round(part * (labels.length - 1))) : [];
+  return (
+    <>
+      {marks.map((value) => (
+        <g key={value}>
+          <path className="grid" d={`M${LEFT} ${y(value).toFixed(1)}H${RIGHT}`} />
+          <text x={LEFT - 6} y={y(value) + 3.5} textAnchor="end">
+            {count(value)}
+          </text>
+        </g>
+      ))}
+      {ticks.map((i, n) => (
+        <text key={i} x={LEFT + 2 + (i / (labels.length - 1)) * (RIGHT - LEFT - 4)} y={118} textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>
+          {labels[i]}
+        </text>
+      ))}
+    </>
+  );
+}
+
+function highest(series: readonly Series[]): number {
+  return Math.max(0, ...series.flatMap((each) => each.values.map((value) => value ?? 0)));
+}
+
+export function StackedBars({ label, labels, series, onClick }: ChartProps) {
+  const sums = labels.map((_, i) => series.reduce((sum, each) => sum + (each.values[i] ?? 0), 0));
+  const { top, step } = axis(Math.max(0, ...sums));
+  const width = (RIGHT - LEFT - 4) / Math.max(labels.length, 1);
+  const height = (value: number) => (value / top) * (BOTTOM - TOP);
+  return (
+    <svg className="chart" viewBox="0 0 640 122" role="img" aria-label={label} onClick={onClick}>
+      <Axes top={top} step={step} labels={labels} />
+      {labels.map((name, i) => {
+        let at = BOTTOM;
+        return (
+          <g key={i}>
+            <title>{`${name}: ${series.map((each) => each.values[i] ?? 0).join(", ")}`}</title>
+            {series.map((each) => {
+              const size = height(each.values[i] ?? 0);
+              at -= size;
+              return size > 0 ? <rect key={each.ink} className={`f-${each.ink}`} x={LEFT + 2 + i * width} y={at} width={Math.max(width - 2, 1)} height={size} /> : null;
+            })}
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+export function LineChart({ label, labels, series, onClick }: ChartProps) {
+  const { top, step } = axis(highest(series));
+  const x = (i: number) => LEFT + 2 + (i / Math.max(labels.length - 1, 1)) * (RIGHT - LEFT - 4);
+  const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
+  return (
+    <svg className="chart" viewBox="0 0 640 122" role="img" aria-label={label} onClick={onClick}>
+      <Axes top={top} step={step} labels={labels} />
+      {series.map((each) => (
+        <path key={each.ink} className={`ln s-${each.ink}${each.dash ? " dash" : ""}`} d={path(each.values, x, y)} />
+      ))}
+    </svg>
+  );
+}
+
+/** A line that is broken where there is no value; a value alone is a short stroke. */
+function path(values: readonly (number | null)[], x: (i: number) => number, y: (value: number) => number): string {
+  const pieces: string[] = [];
+  values.forEach((value, i) => {
+    if (value === null) return;
+    const before = i > 0 ? values[i - 1] : null;
+    const after = i + 1 < values.length ? values[i + 1] : null;
+    pieces.push(`${before == null ? "M" : "L"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`);
+    if (before == null && after == null) pieces.push("h3");
+  });
+  return pieces.join(" ");
+}
