@@ -729,7 +729,7 @@ $$;
 -- A step can have locked the run for as long as its tool takes: then the request is stored beside it.
 --
 -- Approvals are locked before the run, as in a decision: the other order could deadlock.
-create or replace function agent.cancel(run_id bigint, reason text default null)
+create function agent_internal.cancel_run(run_id bigint, reason text default null)
     returns agent.run_state
     language plpgsql
     security definer
@@ -738,31 +738,31 @@ as $$
 declare
     _run agent.run;
 begin
-    if not exists (select from agent.run r where r.id = cancel.run_id and agent_internal.sees(r.tenant)) then
-        raise exception 'run % does not exist', cancel.run_id using errcode = 'WA003';
+    if not exists (select from agent.run r where r.id = cancel_run.run_id and agent_internal.sees(r.tenant)) then
+        raise exception 'run % does not exist', cancel_run.run_id using errcode = 'WA003';
     end if;
-    perform from agent.approval a where a.run_id = cancel.run_id and a.state = 'pending' order by a.id for no key update;
-    if (select r.state from agent.run r where r.id = cancel.run_id) = 'running' then
-        select * into _run from agent.run where id = cancel.run_id for no key update skip locked;
+    perform from agent.approval a where a.run_id = cancel_run.run_id and a.state = 'pending' order by a.id for no key update;
+    if (select r.state from agent.run r where r.id = cancel_run.run_id) = 'running' then
+        select * into _run from agent.run where id = cancel_run.run_id for no key update skip locked;
         if not found then
-            insert into agent_internal.cancel_request (run_id, reason) values (cancel.run_id, cancel.reason)
+            insert into agent_internal.cancel_request (run_id, reason) values (cancel_run.run_id, cancel_run.reason)
             on conflict do nothing;
-            perform agent_internal.audit('run.cancelled', cancel.run_id::text,
-                                         _tenant => (select r.tenant from agent.run r where r.id = cancel.run_id));
-            perform pg_notify('walagent_cancel', cancel.run_id::text);
+            perform agent_internal.audit('run.cancelled', cancel_run.run_id::text,
+                                         _tenant => (select r.tenant from agent.run r where r.id = cancel_run.run_id));
+            perform pg_notify('walagent_cancel', cancel_run.run_id::text);
             return 'running';
         end if;
     else
-        select * into _run from agent.run where id = cancel.run_id for no key update;
+        select * into _run from agent.run where id = cancel_run.run_id for no key update;
     end if;
     if _run.id is null then
-        raise exception 'run % does not exist', cancel.run_id using errcode = 'WA003';
+        raise exception 'run % does not exist', cancel_run.run_id using errcode = 'WA003';
     elsif agent_internal.is_final(_run.state) then
         raise exception 'run % is already %', _run.id, _run.state using errcode = 'WA003';
     end if;
     perform agent_internal.audit('run.cancelled', _run.id::text, _tenant => _run.tenant);
     if _run.state = 'running' then
-        update agent.run set cancel_requested = true, error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
+        update agent.run set cancel_requested = true, error = jsonb_build_object('reason', coalesce(cancel_run.reason, 'cancelled'))
          where id = _run.id;
         perform pg_notify('walagent_cancel', _run.id::text);
         return 'running';
@@ -771,10 +771,24 @@ begin
      where approval.run_id = _run.id and state = 'pending';
     update agent.run
        set state = 'cancelled', finished_at = agent_internal.now(), next_attempt_at = null, not_before = null, blocked_by = null,
-           error = jsonb_build_object('reason', coalesce(cancel.reason, 'cancelled'))
+           error = jsonb_build_object('reason', coalesce(cancel_run.reason, 'cancelled'))
      where id = _run.id;
     perform agent_internal.unblock(_run.id);
     return 'cancelled';
+end;
+$$;
+comment on function agent_internal.cancel_run(bigint, text) is 'Cancel a run, for functions that have checked who calls';
+revoke all on function agent_internal.cancel_run(bigint, text) from public;
+
+create or replace function agent.cancel(run_id bigint, reason text default null)
+    returns agent.run_state
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.check_role('approver');
+    return agent_internal.cancel_run(cancel.run_id, cancel.reason);
 end;
 $$;
 
@@ -841,6 +855,7 @@ declare
     _version    integer;
     _definition jsonb;
 begin
+    perform agent_internal.check_role('approver');
     select * into _run from agent.run where id = retry.run_id for no key update;
     if not found then
         raise exception 'run % does not exist', retry.run_id using errcode = 'WA003';

@@ -202,7 +202,7 @@ create or replace function agent.current_principal()
 comment on function agent.current_principal() is 'The principal of the caller; a login of no principal acts under its own name';
 
 -- Whether the caller sees all tenants: the owner and the runner, while they do not act as somebody, and not in a function
--- of another role.
+-- of another role.  The login of a principal never does, whatever it is granted.
 --
 -- Policies are evaluated with the search_path of the caller, so what they call is bound when it is created.
 create function agent_internal.all_tenants()
@@ -211,7 +211,8 @@ create function agent_internal.all_tenants()
     stable
     return coalesce(current_setting('walagent.identity', true), '') = ''
            and has_table_privilege(session_user, 'agent.run'::regclass, 'update')
-           and has_table_privilege(current_user, 'agent.run'::regclass, 'update');
+           and has_table_privilege(current_user, 'agent.run'::regclass, 'update')
+           and not (agent_internal.identity()).named;
 comment on function agent_internal.all_tenants() is 'Whether the caller sees the rows of all tenants';
 
 -- Separate the tenants in a table with a column `tenant`.
@@ -226,6 +227,7 @@ declare
 begin
     execute format('alter table %s enable row level security, force row level security', _table);
     execute format('create policy tenant on %s using (%s)', _table, _own);
+    execute format('create policy reading on %s as restrictive for select using ((select agent_internal.may_read()))', _table);
     if _shared then
         execute format('create policy shared on %s for select using (tenant is null)', _table);
     end if;
@@ -238,6 +240,7 @@ create function agent.has_scope(scope text)
     returns boolean
     language plpgsql
     stable
+    set search_path = pg_catalog, pg_temp
 as $$
 declare
     _scopes constant text[] := (agent_internal.identity()).scopes;
@@ -246,6 +249,24 @@ begin
 end;
 $$;
 comment on function agent.has_scope(text) is 'Whether the token of the caller can be used for this; without a token, yes';
+
+-- Whether this is executed with the rights of the schema's owner: by a function that has them.
+create function agent_internal.has_owner_rights()
+    returns boolean
+    language sql
+    stable
+    return current_user = 'walagent_definer' or pg_catalog.has_schema_privilege(current_user, 'agent_internal', 'create');
+comment on function agent_internal.has_owner_rights() is 'Whether this is executed with the rights of the owner of the schema';
+
+-- Whether the caller may read rows: its token has the scope, or it uses none.  Functions with the rights of the owner read
+-- what they need.
+create function agent_internal.may_read()
+    returns boolean
+    language sql
+    stable
+    return coalesce(current_setting('walagent.identity', true), '') = '' or agent.has_scope('read')
+           or agent_internal.has_owner_rights();
+comment on function agent_internal.may_read() is 'Whether the caller has the scope read, or needs none';
 
 -- Whether the caller has a role in its tenant, and its token the scope for it.  A login of no principal has all: its
 -- privileges alone decide.
@@ -259,7 +280,10 @@ as $$
 declare
     _me constant record := agent_internal.identity();
 begin
-    return not _me.named or agent.has_scope(case has_role.role
+    if not _me.named then
+        return _me.principal is not null;  -- the login for tools, without a run, is nobody
+    end if;
+    return agent.has_scope(case has_role.role
         when 'admin' then 'admin'
         when 'developer' then 'develop'
         when 'approver' then 'approve'
@@ -271,6 +295,21 @@ begin
 end;
 $$;
 comment on function agent.has_role(text) is 'Whether the caller has a role in its tenant; an admin has all of them';
+
+-- Raise 42501 unless the caller has a role.
+create function agent_internal.check_role(_role text)
+    returns void
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if not agent.has_role(_role) then
+        raise exception 'principal "%" may not do this', coalesce(agent.current_principal(), '')
+            using errcode = '42501', hint = format('It needs the role %s, and its token the scope for it.', _role);
+    end if;
+end;
+$$;
 
 -- Tokens of principals.  Only a digest is stored: a token has 256 random bits, so a plain digest cannot be reversed.
 create table agent.token (
@@ -350,6 +389,7 @@ select agent_internal.isolate(t) from unnest('{agent.principal, agent.role_grant
 alter table agent.tenant enable row level security, force row level security;
 create policy tenant on agent.tenant
     using ((select agent_internal.all_tenants()) or name = (select agent.current_tenant()));
+create policy reading on agent.tenant as restrictive for select using ((select agent_internal.may_read()));
 -- A digest finds its token; nothing else follows from knowing it.
 create policy sought on agent.token for select using (digest = (select agent_internal.sought_token()));
 create policy sought on agent.principal for select using (exists (
@@ -360,4 +400,5 @@ create policy sought on agent.tenant for select using (exists (
 revoke all on agent.tenant, agent.principal, agent.role_grant, agent.token, agent_internal.login from public;
 revoke all on function agent_internal.keep_logins(), agent_internal.mac(text), agent_internal.assume(text, name, text[], timestamptz),
     agent_internal.identity(), agent.current_tenant(), agent_internal.all_tenants(), agent_internal.isolate(regclass, boolean),
-    agent.has_role(text), agent.has_scope(text), agent_internal.find_token(bytea), agent_internal.sought_token(), agent.act_as(text) from public;
+    agent.has_role(text), agent.has_scope(text), agent_internal.find_token(bytea), agent_internal.sought_token(), agent.act_as(text), agent_internal.may_read(),
+    agent_internal.check_role(text), agent_internal.has_owner_rights() from public;

@@ -209,7 +209,8 @@ revoke all on function agent_internal.holders(text), agent_internal.permit(text,
 
 -- Policies and their functions are executed as the role that reads.
 select agent_internal.permit(c, 'execute on function agent.current_tenant(), agent.current_principal(), agent.has_role(text), agent.has_scope(text), '
-                                'agent_internal.identity(), agent_internal.all_tenants(), agent_internal.sought_token()',
+                                'agent_internal.identity(), agent_internal.all_tenants(), agent_internal.sought_token(), agent_internal.may_read(), '
+                                'agent_internal.has_owner_rights()',
                              'select on agent.tenant, agent.principal, agent.role_grant')
   from unnest('{viewer, developer, asker, member}'::text[]) c;
 

@@ -129,6 +129,7 @@ create policy own on agent_internal.participation for select
     using ((select agent_internal.all_tenants())
            or tenant = (select agent.current_tenant()) and principal = (select agent.current_principal()));
 create policy kept on agent_internal.participation for insert with check (true);
+create policy reading on agent_internal.participation as restrictive for select using ((select agent_internal.may_read()));
 
 -- Whether the caller sees threads that it is no member of.  Of a login that is no principal, its privileges decide.
 create function agent_internal.sees_threads()

@@ -19,14 +19,6 @@ create function agent_internal.sees(_tenant text)
 as $$ select agent_internal.all_tenants() or _tenant = agent.current_tenant() $$;
 comment on function agent_internal.sees(text) is 'Whether the caller sees the rows of a tenant';
 
--- Whether this is executed with the rights of the schema's owner: by a function that has them.
-create function agent_internal.has_owner_rights()
-    returns boolean
-    language sql
-    stable
-    return current_user = 'walagent_definer' or pg_catalog.has_schema_privilege(current_user, 'agent_internal', 'create');
-comment on function agent_internal.has_owner_rights() is 'Whether this is executed with the rights of the owner of the schema';
-
 -- Definitions.
 
 alter table agent.model
@@ -436,6 +428,16 @@ begin
 end;
 $$;
 
+-- Who acts as somebody is not the runner, whatever its login may do.
+create or replace function agent_internal.is_runner()
+    returns boolean
+    language sql
+    stable
+as $$
+    select has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'agent.run'::regclass, 'update')
+           and not (agent_internal.identity()).named
+$$;
+
 create function agent_internal.may_hold(_kind text, _principal name, _tenant text)
     returns boolean
     language sql
@@ -588,6 +590,7 @@ begin
         execute format('alter table %s force row level security', _table);
         execute format('create policy tenant on %s as restrictive '
                        'using ((select agent_internal.all_tenants()) or tenant = (select agent.current_tenant()))', _table);
+        execute format('create policy reading on %s as restrictive for select using ((select agent_internal.may_read()))', _table);
         if _table <> 'agent.question'::regclass then
             execute format('alter policy of_its_owner on %s using (owner = (select agent.current_principal())) '
                            'with check (owner = (select agent.current_principal()))', _table);
@@ -662,12 +665,12 @@ end;
 $$;
 comment on function agent_internal.restrict_definers() is 'Let row-level security apply to functions with the rights of the owner';
 
-revoke all on function agent_internal.sees(text), agent_internal.has_owner_rights(), agent_internal.inherit_tenant(),
+revoke all on function agent_internal.sees(text), agent_internal.inherit_tenant(),
     agent_internal.model_of(text, text), agent_internal.tool_of(text, text), agent_internal.bind_model(),
     agent_internal.check_model(text, text), agent_internal.may_hold(text, name, text), agent_internal.keep_rights(regprocedure),
     agent_internal.restrict_definers() from public;
 
-select agent_internal.permit(c, 'execute on function agent_internal.has_owner_rights()', 'execute on function agent_internal.model_of(text, text)')
+select agent_internal.permit(c, 'execute on function agent_internal.model_of(text, text)')
   from unnest('{viewer,developer,asker,member}'::text[]) c;
 select agent_internal.permit('developer',
     'execute on function agent_internal.tool_of(text, text), agent_internal.bind_model(), agent_internal.check_model(text, text)');
@@ -686,8 +689,8 @@ begin
          where c.relnamespace in ('agent'::regnamespace, 'agent_internal'::regnamespace) and r.oid = x.grantee
            and x.grantee <> c.relowner
     loop
-        execute format('grant execute on function agent_internal.all_tenants(), agent_internal.identity(), agent_internal.has_owner_rights(), '
-                       'agent.current_tenant(), agent.current_principal() to %I', _role);
+        execute format('grant execute on function agent_internal.all_tenants(), agent_internal.identity(), agent_internal.has_owner_rights(), agent_internal.may_read(), '
+                       'agent.current_tenant(), agent.current_principal(), agent.has_scope(text) to %I', _role);
     end loop;
 end;
 $$;

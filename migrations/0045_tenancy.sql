@@ -13,7 +13,7 @@ create function agent_internal.is_operator()
     stable
     set search_path = pg_catalog, pg_temp
 as $$
-    select coalesce(current_setting('walagent.identity', true), '') = ''
+    select not (agent_internal.identity()).named
        and pg_has_role(session_user, (select n.nspowner from pg_namespace n where n.nspname = 'agent_internal'), 'member')
 $$;
 comment on function agent_internal.is_operator() is 'Whether the caller administers all tenants';
@@ -357,6 +357,7 @@ create function agent.revoke_token(id uuid)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
+    _own   constant text[] := (agent_internal.identity()).scopes;
     _token agent.token;
 begin
     select * into _token from agent.token t where t.id = revoke_token.id for update;
@@ -365,6 +366,8 @@ begin
     end if;
     if (_token.tenant, _token.principal) is distinct from (agent.current_tenant(), agent.current_principal()) then
         perform agent_internal.check_admin(_token.tenant);
+    elsif _own <> '{}' and (_token.scopes = '{}' or not _token.scopes <@ _own) then
+        raise exception 'the token of the caller lacks a scope of token %', _token.id using errcode = '42501';
     end if;
     update agent.token t set revoked_at = agent_internal.now()
      where t.tenant = _token.tenant and t.id = _token.id and t.revoked_at is null;

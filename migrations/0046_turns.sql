@@ -587,7 +587,7 @@ create function agent_internal.cancel_turns(_tenant text, _thread uuid, _agent n
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    perform agent.cancel(r.id, format('agent "%s" left the thread', _agent))
+    perform agent_internal.cancel_run(r.id, format('agent "%s" left the thread', _agent))
        from agent.run r
       where r.queue_id in (select a.id from agent.attachment a where a.agent = _agent and a.relation = 'agent.event'::regclass)
         and r.ordering_key = _thread::text and r.principal = _agent and r.change #>> '{new,tenant}' = _tenant

@@ -479,6 +479,8 @@ $$;
 comment on function agent.resume_run(bigint) is 'Continue a run that waits for a person before or after a call';
 
 select agent_internal.isolate(t) from unnest('{agent.persona, agent.persona_version, agent.agent_version}'::regclass[]) t;
+create trigger require_developer before insert or update or delete on agent.persona
+    for each statement execute function agent_internal.require_developer();
 revoke all on agent.persona, agent.persona_version, agent.agent_version from public;
 revoke all on function agent_internal.has_key(text), agent_internal.no_key(text, text), agent_internal.tenant_of(agent.agent),     agent_internal.persona_of(agent.agent), agent_internal.persona_prompt(agent.persona), agent_internal.effective_agent(agent.agent),
     agent_internal.behavior_of(agent.agent), agent_internal.with_approvals(jsonb, agent.agent),

@@ -304,6 +304,10 @@ comment on function agent_internal.check_egress(text, text, text, jsonb) is 'Whe
 select agent_internal.keep_rights('agent_internal.check_egress(text, text, text, jsonb)');
 
 select agent_internal.isolate('agent.policy'); select agent_internal.isolate('agent.egress_rule');
+create trigger require_developer before insert or update or delete on agent.policy
+    for each statement execute function agent_internal.require_developer();
+create trigger require_developer before insert or update or delete on agent.egress_rule
+    for each statement execute function agent_internal.require_developer();
 revoke all on agent.policy, agent.egress_rule from public;
 revoke all on function agent_internal.checked_policy(text, agent.policy, agent.policy, name[]), agent_internal.check_policy(),
     agent_internal.evaluate(agent.policy, text, jsonb), agent_internal.decide_policy(text, text, jsonb, text),

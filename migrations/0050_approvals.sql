@@ -316,6 +316,7 @@ declare
     _run    agent.run;
     _intent jsonb;
 begin
+    perform agent_internal.check_role('approver');
     select * into _run from agent.run where id = resolve.run_id for no key update;
     if not found or _run.state <> 'needs_review' then
         raise exception 'run % is not waiting for a review', resolve.run_id using errcode = 'WA003';

@@ -518,6 +518,12 @@ on conflict do nothing;
 
 select agent_internal.isolate(t)
   from unnest('{agent.document, agent.document_chunk, agent.document_link, agent.embedding_setting}'::regclass[]) t;
+create trigger require_developer before insert or update or delete on agent.document
+    for each statement execute function agent_internal.require_developer();
+create trigger require_developer before insert or update or delete on agent.document_link
+    for each statement execute function agent_internal.require_developer();
+create trigger require_developer before insert or update or delete on agent.embedding_setting
+    for each statement execute function agent_internal.require_developer();
 revoke all on agent.document, agent.document_chunk, agent.document_link, agent.embedding_setting from public;
 revoke all on function
     agent_internal.embedding_setting_of(text), agent_internal.queue_documents(text), agent_internal.check_document(),

@@ -425,6 +425,7 @@ as $$
 declare
     _version integer;
 begin
+    perform agent_internal.check_role('developer');
     insert into agent.workflow as w (name, version, description) values (_name, 1, _description)
     on conflict (tenant, name) do update set version = w.version + 1, description = excluded.description, updated_at = now()
     returning w.version into _version;

@@ -42,6 +42,22 @@ async def test_each_table_with_a_tenant_has_row_level_security(conn: AsyncConnec
     assert {line for line in lacking if line.split(":")[0] not in UNPROTECTED} == set()
 
 
+async def test_a_token_without_the_scope_read_reads_no_table(conn: AsyncConnection) -> None:
+    """Each table with row-level security has the policy."""
+    lacking = await column(
+        conn,
+        f"""
+        select c.oid::regclass::text from pg_class c
+         where c.relrowsecurity and c.relnamespace in {_OURS}
+           and not exists (select from pg_policy p
+                            where p.polrelid = c.oid and p.polname = 'reading'
+                              and p.polcmd = 'r' and not p.polpermissive
+                              and pg_get_expr(p.polqual, p.polrelid) like '%may_read()%')
+        """,
+    )
+    assert lacking == []
+
+
 async def test_no_foreign_key_leads_into_another_tenant(conn: AsyncConnection) -> None:
     """Both sides have the tenant, or the scope of what can be shared."""
     strays = await column(

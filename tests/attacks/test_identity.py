@@ -3,7 +3,17 @@
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DESK, attach, refused, role, rows, run_all, session, value
+from tests.helpers.database import (
+    DESK,
+    attach,
+    column,
+    refused,
+    role,
+    rows,
+    run_all,
+    session,
+    value,
+)
 from walagent.agent.models.scripted.model import ScriptedModel, call
 
 # Tools that read walagent's tables: as they are called, and after they have changed who they are.
@@ -106,3 +116,53 @@ async def test_names_of_a_caller_do_not_open_the_policies(conn: AsyncConnection,
                 eve, "insert into agent.glossary (tenant, term, meaning) values ('umbra', 'x', 'y')"
             )
         await run_all(conn, "delete from agent.principal where tenant = 'acme'")
+
+
+async def test_the_login_for_tools_has_no_role(conn: AsyncConnection, dsn: str) -> None:
+    """Without the signature of a run it is nobody, and nobody has a role."""
+    asked = "select agent.has_role(r) from unnest('{admin,approver,viewer}'::text[]) r"
+    tools = await value(conn, "select agent_internal.tools_login()")
+    await run_all(conn, f"create role {tools} login; select agent.grant_approver('{tools}')")
+    async with session(dsn, user=str(tools)) as login:
+        assert await value(login, "select agent.current_principal()") is None
+        assert await column(login, asked) == [False, False, False]
+    await run_all(conn, f"drop owned by {tools}")
+    async with role(conn) as other:
+        await run_all(conn, f"select agent.grant_approver('{other}')")
+        async with session(dsn, user=other) as login:
+            assert await column(login, asked) == [True, True, True]  # its privileges decide
+
+
+async def test_the_login_of_a_principal_never_sees_all_tenants(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Also if it was granted what the runner has after it became a principal."""
+    await run_all(
+        conn,
+        "insert into agent.tenant (name) values ('acme'), ('umbra');"
+        "insert into agent.run (tenant, kind, reason, queue_id, change, state, lease,"
+        " lease_expires_at) values ('umbra', 'other', 'manual', 0, '{}', 'running', 7,"
+        " now() + interval '1 hour')",
+    )
+    run = await value(conn, "select id from agent.run")
+    async with role(conn, "nologin") as group, role(conn) as login:
+        await run_all(
+            conn,
+            f"select agent.create_principal('eve', login => '{login}', tenant => 'acme');"
+            f"select agent.grant_role('eve', 'viewer', tenant => 'acme');"
+            f"select agent.grant_runner('{group}'); grant {group} to {login};"
+            f"select agent.grant_runner('{login}')",
+        )
+        async with session(dsn, user=login) as eve:
+            for name in ("none", group):
+                await eve.execute("select set_config('role', %s, false)", [name])
+                assert await value(eve, "select count(*) from agent.run") == 0
+                assert await value(eve, "select array_agg(name) from agent.tenant") == ["acme"]
+                assert (await eve.execute("update agent.run set result = 'x'")).rowcount == 0
+                await refused(eve, "select agent_internal.record_step(%s, 7, 0, 'note', '{}')", run)
+                await refused(
+                    eve, "select agent_internal.finish_run(%s, 7, 'failed', '', null, 0, 0)", run
+                )
+            await eve.execute("reset role")
+        assert await value(conn, "select state::text from agent.run") == "running"
+        await run_all(conn, "delete from agent.principal where name = 'eve'")

@@ -143,7 +143,7 @@ async def stage(conn: AsyncConnection, dsn: str) -> AsyncIterator[Stage]:
         await run_all(conn, "delete from agent_internal.login")
 
 
-async def _attempt(conn: AsyncConnection, statement: str, *values: object) -> tuple[int, str]:
+async def attempt(conn: AsyncConnection, statement: str, *values: object) -> tuple[int, str]:
     """Execute what may be refused; return how many rows it concerned, and what it said."""
     try:
         async with conn.transaction():
@@ -168,15 +168,15 @@ async def test_no_verb_reaches_a_row_of_another_tenant(stage: Stage, name: str) 
                 f"update {table} set tenant = tenant where tenant = '{OTHER}'",
                 f"delete from {table} where tenant = '{OTHER}'",
             ):
-                count, text = await _attempt(conn, statement)
+                count, text = await attempt(conn, statement)
                 assert count <= 0, statement
                 said.append(text)
             for statement in (
                 f"select t from {table} t",
                 f"update {table} set tenant = '{OTHER}'",
             ):
-                said.append((await _attempt(conn, statement))[1])
-            count, text = await _attempt(
+                said.append((await attempt(conn, statement))[1])
+            count, text = await attempt(
                 conn,
                 f"insert into {table} overriding system value"
                 f" select * from jsonb_populate_record(null::{table}, %s)",
@@ -193,9 +193,9 @@ async def test_who_forges_an_identity_is_nobody(stage: Stage, identity: str) -> 
     async with session(stage.dsn, user=stage.logins["admin"]) as conn:
         await conn.execute("select set_config('walagent.identity', %s, false)", [identity])
         for table in stage.tables:
-            count, text = await _attempt(conn, f"select t from {table} t where tenant is not null")
+            count, text = await attempt(conn, f"select t from {table} t where tenant is not null")
             assert count <= 0, f"{table}: {text}"
-            count, _ = await _attempt(conn, f"delete from {table} where tenant is not null")
+            count, _ = await attempt(conn, f"delete from {table} where tenant is not null")
             assert count <= 0, table
     assert await value(stage.conn, "select count(*) from agent.run") == 2
 
@@ -233,18 +233,55 @@ async def test_no_interface_function_reaches_a_row_of_another_tenant(
             assert isinstance(kinds, list)
             for kind in {str(k) for k in kinds} & given.keys():
                 for wanted in dict.fromkeys(map(str, given[kind])):
-                    values = [wanted if k == kind else _plain(str(k)) for k in kinds]
+                    values = [wanted if k == kind else plain(str(k)) for k in kinds]
                     marks = ", ".join(f"%s::{k}" for k in kinds)
-                    _, text = await _attempt(conn, f"select {function}({marks})", *values)
+                    _, text = await attempt(conn, f"select {function}({marks})", *values)
                     said.append(text.replace(wanted, ""))
     assert await stage.others() == before
     assert [text for text in said if CANARY in text] == []
 
 
-def _plain(kind: str) -> Json:
+def plain(kind: str) -> Json:
     """A harmless value of an argument."""
     return {
         "bool": False, "int4": 1, "int8": 0, "jsonb": "{}", "json": "{}", "interval": "1 day",
         "regclass": "agent.run", "numeric": 1, "uuid": str(uuid4()), "float8": 0.5,
         "timestamptz": "2026-01-01", "bytea": "",
     }.get(kind, "{}" if kind.startswith("_") else "x")  # fmt: skip
+
+
+def names_in(found: Sequence[tuple[Json, ...]]) -> dict[str, list[str]]:
+    """What names the rows of a table, by the type of an argument."""
+    given: dict[str, list[str]] = {"int8": [], "uuid": [], "text": []}
+    for _, row in found:
+        assert isinstance(row, dict)
+        for key, each in row.items():
+            if isinstance(each, int) and not isinstance(each, bool) and each >= 100:
+                given["int8"].append(str(each))
+            elif isinstance(each, str) and key == "id" and len(each) == len(str(uuid4())):
+                given["uuid"].append(each)
+            elif isinstance(each, str) and each.startswith((f"{OWN}-", CANARY)):
+                given["text"].append(each)
+    named = {kind: list(dict.fromkeys(values)) for kind, values in given.items()}
+    return {**named, "_int8": [f"{{{n}}}" for n in named["int8"]], "name": named["text"]}
+
+
+def calls(
+    function: str, kinds: Sequence[Json], given: Mapping[str, Sequence[str]]
+) -> list[tuple[str, list[Json]]]:
+    """Calls of a function in which one argument names a row."""
+    statement = f"select {function}({', '.join(f'%s::{kind}' for kind in kinds)})"
+    harmless = [plain(str(kind)) for kind in kinds]
+    made = [(statement, harmless)]
+    for kind in dict.fromkeys(map(str, kinds)):
+        made += [
+            (
+                statement,
+                [
+                    wanted if each == kind else other
+                    for each, other in zip(kinds, harmless, strict=True)
+                ],
+            )
+            for wanted in given.get(kind, ())
+        ]
+    return made

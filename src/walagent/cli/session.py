@@ -148,7 +148,7 @@ def where_options(command: Callable[Concatenate[Where, P], T]) -> Callable[P, T]
     @click.option(
         "--token",
         metavar="TOKEN",
-        help="Act as the principal of a token.  [default: WALAGENT_TOKEN]",
+        help="Act as the principal of a token.  Prefer WALAGENT_TOKEN: ps shows an option.",
     )
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -25,7 +25,7 @@ from walagent.doctor.replication import (
     check_slot,
     check_standby,
 )
-from walagent.doctor.roles import check_login, check_privileges, check_tables
+from walagent.doctor.roles import check_isolation, check_login, check_privileges, check_tables
 from walagent.doctor.server import check_server
 from walagent.errors import PreconditionError, WalagentError
 from walagent.replication.bootstrap import PUBLICATIONS
@@ -108,6 +108,7 @@ async def _examine_schema(
         await _migrations(conn),
         await _database(conn),
         *check_privileges(facts, ()),
+        *check_isolation(await server.unconfined_roles(conn)),
         *await _login(conn, places),
         *check_tables(await server.attached_tables(conn), facts.role),
         *check_publications(missing, published, await gaps.publication_trouble(conn)),

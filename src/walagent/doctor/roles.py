@@ -6,7 +6,7 @@ from psycopg import sql
 
 from walagent.doctor.finding import Finding, ok, problem, warning
 from walagent.errors import WalagentError
-from walagent.store.server import AttachedTable, LoginFacts, ServerFacts
+from walagent.store.server import AttachedTable, LoginFacts, ServerFacts, UnconfinedRole
 
 
 def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Finding]:
@@ -24,6 +24,38 @@ def check_privileges(facts: ServerFacts, missing: Sequence[str]) -> Iterator[Fin
         )
     else:
         yield ok(f'role "{facts.role}" has the privileges to execute runs')
+
+
+def check_isolation(roles: Iterable[UnconfinedRole]) -> Iterator[Finding]:
+    """Check that row-level security applies to all who act in a tenant."""
+    for found in roles:
+        role, bypasses = _name(found.role), f"alter role {_name(found.role)} nobypassrls;"
+        match found.used_by, found.reason:
+            case "owner", _:
+                yield problem(
+                    f'role "{found.role}" owns the schema agent and has BYPASSRLS: functions with'
+                    " its rights reach all tenants",
+                    bypasses,
+                )
+            case "principal", reason:
+                said = {"SUPERUSER": "is a superuser", "BYPASSRLS": "has BYPASSRLS"}
+                can = said.get(reason, "can become the owner of the schema agent")
+                yield problem(
+                    f'login "{found.role}" of principal {found.principal} {can}:'
+                    " it reaches all tenants",
+                    bypasses
+                    if reason == "BYPASSRLS"
+                    else f"alter role {role} nosuperuser;"
+                    if reason == "SUPERUSER"
+                    else f"revoke the owner of the schema agent from {role}",
+                )
+            case _, "BYPASSRLS":
+                yield warning(f'role "{found.role}" has BYPASSRLS', bypasses)
+            case _:
+                yield warning(
+                    f'role "{found.role}" is, or can become, the owner of the schema agent',
+                    "create a separate role for the daemon: select agent.grant_runner('…')",
+                )
 
 
 def check_login(

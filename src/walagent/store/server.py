@@ -65,6 +65,16 @@ class AttachedTable:
 
 
 @dataclass(frozen=True, slots=True)
+class UnconfinedRole:
+    """A role to which row-level security does not apply, although it should."""
+
+    used_by: str  # daemon, owner or principal
+    role: str
+    principal: str
+    reason: str  # SUPERUSER, BYPASSRLS, or OWNER: it is or can become the owner of the schema
+
+
+@dataclass(frozen=True, slots=True)
 class LoginFacts:
     """The login on whose connections code of others is executed."""
 
@@ -89,6 +99,13 @@ async def missing_privileges(conn: Connection) -> list[str]:
     """Return what the daemon's role lacks, such as ``insert on agent.run``."""
     cursor = await conn.execute(query("missing_privileges"))
     return [row[0] for row in await cursor.fetchall()]
+
+
+async def unconfined_roles(conn: Connection) -> list[UnconfinedRole]:
+    """Return roles that row-level security does not confine."""
+    cursor = conn.cursor(row_factory=class_row(UnconfinedRole))
+    await cursor.execute(query("unconfined_roles"))
+    return await cursor.fetchall()
 
 
 async def attached_tables(conn: Connection) -> list[AttachedTable]:

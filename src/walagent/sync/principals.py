@@ -53,8 +53,12 @@ class TokenCheck:
                 if error.sqlstate == "WA018":
                     raise ShapeRefusedError(401, _REFUSED) from error
                 raise
-            cursor = await conn.execute("select agent.current_tenant(), agent.current_principal()")
+            cursor = await conn.execute(
+                "select agent.current_tenant(), agent.current_principal(), agent.has_scope('read')"
+            )
             row = await cursor.fetchone()
         if row is None or row[0] is None:
             raise ShapeRefusedError(401, _REFUSED)
+        if not row[2]:
+            raise ShapeRefusedError(403, "the token lacks the scope read")
         return str(row[0]), str(row[1])

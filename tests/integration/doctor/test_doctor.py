@@ -360,6 +360,50 @@ def test_the_login_for_tools_has_no_right_but_to_log_in(user: User, empty: str) 
         conn.execute(f"drop owned by {guest}; drop role {guest}".encode())
 
 
+def test_roles_that_row_level_security_does_not_confine_are_named(user: User, empty: str) -> None:
+    """The owner, the daemon, and the logins of principals, each with the statement that helps."""
+    user.types("init").worked()
+    owner, other, runner = (f"doctor_{uuid4().hex[:8]}" for _ in range(3))
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute(
+            f"create role {owner} nologin; create role {other} login; create role {runner} login;"
+            f"select agent.create_principal('eve', login => '{other}');"
+            f"select agent.grant_runner('{runner}')".encode()
+        )
+        try:
+            assert problems(user) == []
+            for wrong, said in (
+                ("alter role {other} superuser", "is a superuser: it reaches all tenants"),
+                ("alter role {other} bypassrls", "has BYPASSRLS: it reaches all tenants"),
+            ):
+                conn.execute(wrong.format(other=other).encode())
+                (found,) = problems(user)
+                assert found["text"] == f'login "{other}" of principal eve of tenant default {said}'
+                conn.execute(found["fix"].encode())
+                assert problems(user) == []
+            as_runner = ("--dsn", f"{empty} user={runner}", "--replication-dsn", empty)
+            assert "BYPASSRLS" not in user.types("doctor", *as_runner).out
+            conn.execute(f"alter role {runner} bypassrls".encode())
+            assert f'role "{runner}" has BYPASSRLS' in user.types("doctor", *as_runner).out
+            conn.execute(f"alter role {runner} nobypassrls".encode())
+            row = conn.execute("select current_user").fetchone()
+            conn.execute(f"alter schema agent_internal owner to {owner}".encode())
+            conn.execute(
+                f"grant {owner} to {other}, {runner}; alter role {owner} bypassrls".encode()
+            )
+            named = {found["text"] for found in problems(user)}
+            assert any(f'"{other}" of principal eve' in text for text in named)
+            assert any(f'"{owner}" owns the schema agent and has BYPASSRLS' in t for t in named)
+            out = user.types("doctor", *as_runner).out
+            assert f'role "{runner}" is, or can become, the owner of the schema agent' in out
+            conn.execute(f"alter schema agent_internal owner to {row and row[0]}".encode())
+            assert problems(user) == []
+        finally:
+            conn.execute("delete from agent.principal where name = 'eve'")
+            for each in (owner, other, runner):
+                conn.execute(f"drop owned by {each}; drop role {each}".encode())
+
+
 @pytest.mark.parametrize(
     "grant",
     [
