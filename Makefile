@@ -75,7 +75,7 @@ faults: $(STAMP)  ## Run the fault tests and the slow tests; takes up to an hour
 web:  ## Build the console from web/ (needs Node 20 and npm)
 	cd web && npm ci --no-audit --no-fund && npm run build
 
-web-test: $(STAMP)  ## Run the tests with public clients in Node (installs the packages of tests/web)
+web-test: $(STAMP) web  ## Build the pages and run the tests with public clients in Node (installs the packages of tests/web)
 	cd tests/web && npm ci --no-audit --no-fund
 	$(BIN)/python -m pytest -m web $(ARGS)
 

@@ -335,7 +335,7 @@ declare
     _what text;
 begin
     perform agent_internal.lock_run(_run, _lease);
-    select format('%s %s %s', id, attachment_id, depth) into _what from agent.run where id = _run;
+    select format('%s %s %s', id, coalesce(attachment_id, 0), depth) into _what from agent.run where id = _run;
     perform pg_logical_emit_message(true, 'walagent',
                                     _what || ' ' || agent_internal.sign_write(_what, pg_current_xact_id()));
 end;

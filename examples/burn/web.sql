@@ -114,6 +114,16 @@ select burn.membership_id(m.thread_id, p.id) as id, m.thread_id, p.id as user_id
  where m.tenant = (select agent.current_tenant()) and m.thread_id in (select thread_id from burn.mine);
 comment on view burn.processes is 'Agents of the caller''s threads, with the turn that each has not ended';
 
+-- All of it as one shape: browsers open six connections to a server, and each live shape holds one.
+create view burn.page with (security_invoker) as
+select 'users' as view, v.id, to_jsonb(v) as row from burn.users v
+union all select 'threads', v.id, to_jsonb(v) from burn.threads v
+union all select 'memberships', v.id, to_jsonb(v) from burn.memberships v
+union all select 'events', v.id, to_jsonb(v) from burn.events v
+union all select 'facts', v.id, to_jsonb(v) from burn.facts v
+union all select 'processes', v.id, to_jsonb(v) from burn.processes v;
+comment on view burn.page is 'The rows of the other views';
+
 -- Open a thread with its cast, as the caller.
 create function burn.open_thread(id uuid, name burn.title)
     returns void
@@ -252,7 +262,7 @@ comment on function burn.ingest(jsonb) is 'Apply changes of a page in one transa
 
 -- Anyone may call these: what they read and write follows from who calls.  Only the daemon signs people in.
 grant usage on schema burn to public;
-grant select on burn.mine, burn.threads, burn.memberships, burn.users, burn.events, burn.facts, burn.processes to public;
+grant select on burn.mine, burn.threads, burn.memberships, burn.users, burn.events, burn.facts, burn.processes, burn.page to public;
 revoke all on function burn.sign_in(burn.username, burn.avatar, text), burn.sign_out(text) from public;
 do $$
 declare

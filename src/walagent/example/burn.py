@@ -2,7 +2,7 @@
 
     POST   /auth/sign-in       {username, avatar_url} → the user, and a cookie
     POST   /auth/sign-out      ends the session
-    GET    /auth/user          the user of the cookie
+    GET    /auth/user          the user of the cookie; 204 without one
     GET    /sync/VIEW          a shape of burn.VIEW, as the user
     POST   /ingest/mutations   {mutations} → {txid}
     GET    /…                  the page
@@ -30,10 +30,18 @@ from walagent.message import Json
 from walagent.sync.app import Receive, Scope, Send
 from walagent.sync.query import Connecting
 
-VIEWS: Final = ("users", "threads", "memberships", "events", "facts", "processes")
+_KEY: Final = ("id",)
+VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
+    "users": _KEY,
+    "threads": _KEY,
+    "memberships": _KEY,
+    "events": _KEY,
+    "facts": _KEY,
+    "page": ("view", "id"),
+}
 SHAPES: Final = {
-    f"burn-{view}": ShapeEntry(query=f"select * from burn.{view}", key=("id",))  # noqa: S608 - ours
-    for view in VIEWS
+    f"burn-{view}": ShapeEntry(query=f"select * from burn.{view}", key=key)  # noqa: S608 - ours
+    for view, key in VIEWS.items()
 }
 COOKIE: Final = "walagent_session"
 _DAYS: Final = 30  # as burn.sign_in() says
@@ -178,6 +186,9 @@ class BurnApp:
         await _answer(send, 200, {})
 
     async def _user(self, headers: Mapping[bytes, bytes], send: Send) -> None:
+        if _token(headers) is None:
+            await _answer(send, 204, None)
+            return
         async with self._acting(headers) as conn:
             await _answer(send, 200, await _row(conn, _ME))
 
@@ -287,9 +298,12 @@ async def _read(receive: Receive) -> Mapping[str, Json]:
 async def _row(conn: AsyncConnection[Any], query: str, *values: object) -> dict[str, Json]:
     """Return the only row of a query, as texts."""
     cursor = await conn.execute(query.encode(), values)
-    row = cast("tuple[object, ...]", await cursor.fetchone() or ())
-    texts = [None if value is None else str(value) for value in row]
-    return dict(zip((each.name for each in cursor.description or ()), texts, strict=False))
+    names = [each.name for each in cursor.description or ()]
+    values_of: tuple[Any, ...] = await cursor.fetchone() or ()
+    found: dict[str, Json] = {}
+    for name, value in zip(names, values_of, strict=False):
+        found[name] = None if value is None else str(value)
+    return found
 
 
 def _refusal(error: WalagentError) -> tuple[int, dict[str, str]]:
@@ -304,7 +318,10 @@ def _refusal(error: WalagentError) -> tuple[int, dict[str, str]]:
 
 
 async def _answer(
-    send: Send, status: int, body: Mapping[str, Json], more: list[tuple[bytes, bytes]] | None = None
+    send: Send,
+    status: int,
+    body: Mapping[str, Json] | None,
+    more: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
     headers = [
         (b"content-type", b"application/json"),
@@ -313,4 +330,4 @@ async def _answer(
         *(more or ()),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": orjson.dumps(body)})
+    await send({"type": "http.response.body", "body": b"" if body is None else orjson.dumps(body)})

@@ -155,11 +155,12 @@ async def test_a_turn_of_an_agent_is_a_process(conn: AsyncConnection, dsn: str) 
 
 
 TURN = """
-insert into agent.run (kind, reason, queue_id, attachment_id, attachment_version, commit_lsn, ordinal, change, tenant,
-                       state, next_attempt_at, error)
+insert into agent.run
+       (kind, reason, queue_id, attachment_id, attachment_version, commit_lsn, ordinal, change,
+        tenant, state, next_attempt_at, error)
 select 'turn', 'change', q.id, a.id, a.version, '0/1', 0,
-       jsonb_build_object('op', 'insert', 'new', jsonb_build_object('thread_id', '{thread}', 'tenant', 'default')), 'default',
-       'waiting_retry', now(), '{{"reason": "busy"}}'
+       '{{"op": "insert", "new": {{"thread_id": "{thread}", "tenant": "default"}}}}',
+       'default', 'waiting_retry', now(), '{{"reason": "busy"}}'
   from agent.attachment a, agent_internal.queue q where a.agent = 'sarah' limit 1
 """
 
@@ -175,7 +176,7 @@ async def test_people_see_their_threads_and_who_is_in_them(conn: AsyncConnection
     async with stage(conn, dsn) as (alice, bob):
         await alice.send(alice.posting(await alice.thread(), "a secret"))
         await run_all(conn, "select agent.grant_role('bob', 'viewer')")
-        for view in ("threads", "memberships", "users", "events", "facts", "processes"):
+        for view in ("threads", "memberships", "users", "events", "facts", "processes", "page"):
             seen = await bob.see(f"select to_jsonb(v)::text from burn.{view} v")
             assert not [each for each in seen if "alice" in each or "secret" in each]
         await bob.send(bob.joining(await alice.thread()))

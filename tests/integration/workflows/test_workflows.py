@@ -317,3 +317,16 @@ async def test_after_a_rejection_only_an_edge_with_a_condition_is_taken(
         assert await ended(d, run) == "failed"
         assert await value(conn, REASON, run) == "node ask is expired"
     assert await value(conn, "select count(*) from ticket") == 0
+
+
+async def test_what_a_workflow_writes_names_its_run(ready: AsyncConnection, dsn: str) -> None:
+    """An attachment acts on it at depth 1: chains through workflows end, too."""
+    conn = ready
+    await value(conn, TRIAGE)
+    await value(conn, "select agent.attach('ticket', 'model=fake')")
+    async with daemon(conn, dsn, {"fake": ScriptedModel([URGENT])}) as d:
+        run = await value(conn, START, '{"text": "the house burns"}')
+        await d.until("select count(*) = 1 from agent.run where kind = 'agent'")
+        made = "select depth, cause_run from agent.run where kind = 'agent'"
+        assert await rows(conn, made) == [(1, run)]
+        await waiting(d, run)
