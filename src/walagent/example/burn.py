@@ -292,7 +292,7 @@ async def _read(receive: Receive) -> Mapping[str, Json]:
         raise _AnswerError(400, f"invalid JSON: {error}") from error
     if not isinstance(given, dict):
         raise _AnswerError(400, "expected a JSON object")
-    return given
+    return cast("dict[str, Json]", given)
 
 
 async def _row(conn: AsyncConnection[Any], query: str, *values: object) -> dict[str, Json]:
