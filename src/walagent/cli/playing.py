@@ -13,6 +13,7 @@ from walagent.app.sync import LiveSync
 from walagent.cli.serving import prepared
 from walagent.cli.session import CliSession
 from walagent.console.files import read_built
+from walagent.console.guard import hosts_of
 from walagent.console.site import ConsoleSite
 from walagent.demo.model import ModelChoice
 from walagent.example.burn import BurnApp, Folder, policy
@@ -47,7 +48,10 @@ async def _play(session: CliSession, model: ModelChoice, assets: Path | None) ->
 
     def mount(sync: LiveSync) -> Mapping[str, Application]:
         page = _built_page() if assets is None else Folder(assets)
-        app = BurnApp(sync.engine, sync.app, page, frozenset({session.config.http.host}))
+        http = session.config.http
+        hosts = hosts_of(http.host, http.public_url, http.hosts)
+        secure = http.public_url is not None and http.public_url.startswith("https:")
+        app = BurnApp(sync.engine, sync.app, page, hosts, secure=secure)
         return {"/v1": app, "/": app}  # nothing of the console: its pages are not for guests
 
     async with prepared(session) as places:

@@ -52,6 +52,17 @@ def check(method: str, headers: Headers, hosts: frozenset[str]) -> None:
     Raises:
         RefusedError: it comes from another site, or was sent to another name.
     """
+    check_place(headers, hosts)
+    if method not in _READS:
+        _check_write(method, headers)
+
+
+def check_place(headers: Headers, hosts: frozenset[str]) -> None:
+    """Check where a request comes from, and under which name it was sent.
+
+    Raises:
+        RefusedError: as `check`.
+    """
     host = headers.get(b"host", b"").decode("latin-1")
     if _name(host) not in hosts:
         raise RefusedError(
@@ -63,8 +74,6 @@ def check(method: str, headers: Headers, hosts: frozenset[str]) -> None:
     site = headers.get(b"sec-fetch-site", b"same-origin")
     if site not in {b"same-origin", b"none"}:
         raise RefusedError(403, "requests from other sites are refused")
-    if method not in _READS:
-        _check_write(method, headers)
 
 
 def _check_write(method: str, headers: Headers) -> None:

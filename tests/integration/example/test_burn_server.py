@@ -182,7 +182,7 @@ async def test_a_write_answers_with_the_txid_of_its_rows(burn: Played) -> None:
         (b"{}", 400),
         (b'{"mutations": [{"type": "insert"}]}', 400),
         (b'{"mutations": "x"}', 400),
-        (b'{"mutations": [' + b" " * (1 << 20) + b"]}", 413),
+        (b'{"mutations": [' + b" " * (4 << 20) + b"]}", 413),
     ],
 )
 async def test_wrong_bodies_are_refused(burn: Played, given: bytes, status: int) -> None:
