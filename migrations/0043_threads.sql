@@ -617,6 +617,19 @@ $$;
 comment on function agent.inject(uuid, text, text) is 'Give the agents of a thread an instruction or context';
 
 -- The thread of an event that the caller can see.
+create function agent_internal.may_see(_thread uuid)
+    returns boolean
+    language sql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+    select agent_internal.sees_threads()
+        or exists (select from agent.member m
+                    where m.tenant = agent.current_tenant() and m.thread_id = _thread and m.principal = agent.current_principal())
+$$;
+comment on function agent_internal.may_see(uuid) is 'Whether the caller sees a thread of its tenant';
+
 create function agent_internal.event_of(_event uuid)
     returns agent.event
     language plpgsql
@@ -628,7 +641,7 @@ declare
     _found agent.event;
 begin
     select * into _found from agent.event e where e.tenant = agent.current_tenant() and e.id = _event;
-    if not found then
+    if not found or not agent_internal.may_see(_found.thread_id) then
         raise exception 'event % does not exist', _event using errcode = 'WA019';
     end if;
     return _found;
@@ -726,7 +739,8 @@ create function agent.observe(thread uuid, note text, event uuid default null)
 as $$
 begin
     perform from agent.thread t where t.tenant = agent.current_tenant() and t.id = observe.thread;
-    if not found or event is not null and (agent_internal.event_of(event)).thread_id <> thread then
+    if not found or not agent_internal.may_see(observe.thread)
+       or event is not null and (agent_internal.event_of(event)).thread_id <> thread then
         raise exception 'thread % does not exist, or the event is of another one', observe.thread using errcode = 'WA019';
     end if;
     return agent_internal.add_observation(observe.thread, observe.event, 'note', observe.note);

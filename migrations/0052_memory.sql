@@ -462,7 +462,10 @@ create function agent_internal.scope_of(_run bigint, out tenant text, out agent 
     set search_path = pg_catalog, pg_temp
 as $$
 begin
-    select r.tenant, coalesce(case when r.kind = 'turn' then r.principal end, v.definition ->> 'agent')
+    select r.tenant, coalesce(case when r.kind = 'turn' then r.principal end, v.definition ->> 'agent',
+                              -- Of a workflow: the agent of the node that has asked last; branches call no tools themselves.
+                              case when r.kind = 'node' then (select s.content ->> 'agent' from agent.step s
+                                                               where s.run_id = _run and s.kind = 'reply' order by s.seq desc limit 1) end)
       into tenant, agent
       from agent.run r
            left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version

@@ -26,7 +26,7 @@ from walagent.runs.worker import Worker
 from walagent.store.checkpoint import Start
 
 # By kind, runs with what they are about: a ticket's ID, or the number that an event says.
-_TICKETS = {
+_TICKETS: dict[str, LiteralString] = {
     "agent": "select id, (change #>> '{new,id}')::bigint from agent.run where kind = 'agent'",
     "turn": """\
 select r.id, (e.data ->> 'text')::bigint

@@ -60,6 +60,7 @@ async def refused(
     conn: AsyncConnection, statement: str, *parameters: object, state: str = ""
 ) -> Error:
     """Run what PostgreSQL must refuse, with *state* where one is given; return its error."""
+    assert " " in statement, f"{statement} is no statement"  # a state is named, or any error does
     with pytest.raises(Error) as caught:
         await conn.execute(statement.encode(), parameters or None)
     if state:

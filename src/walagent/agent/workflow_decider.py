@@ -285,6 +285,8 @@ class _Visit:
 
     def _prompt(self, name: str, agent: AgentSpec) -> Prompt:
         about: dict[str, Json] = {"node": name, "checkpoint": self._at.number}
+        if self.node(name).get("agent"):
+            about["agent"] = agent.name  # whom its tools act for
         return Prompt("node", about, model=agent.model)
 
     # Branches.

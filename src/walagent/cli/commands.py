@@ -69,6 +69,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         Command("policy", "walagent.cli.policy", "List policies, and let them apply or not."),
         Command("tool", "walagent.cli.tool", "List, disable and grant tools."),
         Command("document", "walagent.cli.document", "Add, search and remove documents."),
+        Command("workflow", "walagent.cli.workflow", "Create, start and follow workflows."),
     ),
     "WAL": (
         Command("tail", "walagent.cli.tail", "Print changes as they are committed."),

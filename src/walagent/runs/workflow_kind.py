@@ -7,7 +7,6 @@ where the run is.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from psycopg import Error
@@ -63,25 +62,29 @@ class _Workflows:
     _known: dict[tuple[Json, ...], Definition] = field(default_factory=dict)
 
     async def specify(self, claim: Claim) -> RunSpec:
-        """Read the version that the run is pinned to, once."""
+        """Read the version that the run is pinned to, once, and how old the run is."""
         new = claim.change["new"]
         key = (new["tenant"], new["workflow"], new["version"])
-        if (found := self._known.get(key)) is None:
-            async with self.pool.connection() as conn:
+        async with self.pool.connection() as conn:
+            age = await workflows.age(conn, claim)
+            if (found := self._known.get(key)) is None:
                 found = await workflows.definition(conn, claim)
-            if found is None:
-                raise ConfigError(f'workflow "{key[1]}" has no version {key[2]}')
-            self._known[key] = found
-        limits = RunLimits(max_seconds=max(_LEAST, _left(claim, found)))
+        if found is None:
+            raise ConfigError(f'workflow "{key[1]}" has no version {key[2]}')
+        self._known[key] = found
+        left = float(found["timeout"]) - age
+        limits = RunLimits(max_seconds=max(_LEAST, left))
         tools = tuple(_tools(found))
         agent = AgentSpec(found["name"], "", tools=tools, limits=limits)
         authority = Authority(found["run_as"], found["search_path"])
-        return RunSpec(claim, agent, authority, _TARGET, found["name"], workflow=found)
+        return RunSpec(
+            claim, agent, authority, _TARGET, found["name"], workflow={**found, "left": left}
+        )
 
     async def open(self, run: RunSpec) -> RunSpec | End:
         """End the run if its time is over, or if the worker cannot become its role."""
         definition = definition_of(run)
-        if _left(run.claim, definition) <= 0:
+        if definition["left"] <= 0:
             return fail(f"timeout reached: {definition['timeout']:g} s")
         try:
             with translating():
@@ -250,11 +253,6 @@ class _Passage:
         if not isinstance(changed.get("state"), dict):
             raise _StuckError(f"node {at.node} is refused: a policy removed the state")
         return decided
-
-
-def _left(claim: Claim, definition: Definition) -> float:
-    """Return the seconds until the timeout of a run."""
-    return float(definition["timeout"]) - (datetime.now(UTC) - claim.created_at).total_seconds()
 
 
 def _tools(definition: Definition) -> list[Tool]:

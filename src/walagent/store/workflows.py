@@ -25,6 +25,15 @@ async def definition(conn: Connection, claim: Claim) -> Mapping[str, Any] | None
     return row[0] if row else None
 
 
+async def age(conn: Connection, claim: Claim) -> float:
+    """Return the seconds since a run was created, by the database's clock."""
+    cursor = await conn.execute(
+        "select extract(epoch from agent_internal.now() - %(at)s)", {"at": claim.created_at}
+    )
+    row = await cursor.fetchone()
+    return float(row[0]) if row else 0.0
+
+
 async def decide(
     conn: ToolConnection, phase: str, call: Mapping[str, Json], tenant: str
 ) -> Mapping[str, Any]:

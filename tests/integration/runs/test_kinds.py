@@ -43,9 +43,9 @@ async def test_a_run_of_a_kind_may_have_an_attachment(conn: AsyncConnection, kin
         f" values ('{kind}', %s, {attached}, {attached}, %s, '{{}}') returning id"
     )
     assert await value(conn, with_attachment, "manual", 1)
-    await refused(conn, "23514", with_attachment, "manual", None)
-    await refused(conn, "23514", with_attachment, "change", 1)
-    await refused(conn, "23514", NEW, kind, "change", kind)
+    await refused(conn, with_attachment, "manual", None, state="23514")
+    await refused(conn, with_attachment, "change", 1, state="23514")
+    await refused(conn, NEW, kind, "change", kind, state="23514")
 
 
 class _Done:

@@ -1,14 +1,13 @@
 """Many threads at once, and what an event costs beside many others."""
 
 import asyncio
-from collections.abc import Callable
 from statistics import median
 
 import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DESK, attach, rows, run_all, session, value
+from tests.helpers.database import rows, run_all, session, value
 
 pytestmark = pytest.mark.slow
 THREADS, MEMBERS = 1000, 10
@@ -37,10 +36,6 @@ insert into agent_internal.participation (tenant, principal, thread_id)
 select 'default', principal, thread_id from joined;
 reset session_replication_role;
 analyze agent.thread; analyze agent.member; analyze agent_internal.participation;
-"""
-DELAY = """
-select percentile_cont(0.5) within group (order by extract(epoch from started_at - committed_at))
-  from agent.run where kind = %s and started_at is not null
 """
 
 
@@ -110,23 +105,3 @@ async def test_an_event_costs_the_same_beside_a_hundred_thousand_threads(
     many = await cost()
     assert many[0] - few[0] < 40, (few, many)
     assert many[1] - few[1] < 20, (few, many)
-
-
-async def test_a_turn_is_claimed_about_as_fast_as_a_run_of_a_change(
-    conn: AsyncConnection, dsn: str, record_property: Callable[[str, object], None]
-) -> None:
-    """From the commit to the claim, one at a time."""
-    await run_all(conn, DESK + AGENT)
-    await attach(conn, "tools=[]")
-    thread = await value(conn, "select agent.open_thread('mine', '{sarah}')")
-    async with daemon(conn, dsn, ["Done."]) as d:
-        for n in range(1, 151):
-            await run_all(conn, "insert into support_tickets (issue) values ('x')")
-            await value(conn, "select agent.post(%s, 'hi')", thread)
-            await d.until(
-                "select count(*) = %s from agent.run where agent_internal.is_final(state)", 2 * n
-            )
-    change, turn = await value(conn, DELAY, "agent"), await value(conn, DELAY, "turn")
-    record_property("ratio", turn / change)
-    print(f"turn {turn * 1000:.2f} ms, change {change * 1000:.2f} ms: {turn / change:.2f}")  # noqa: T201
-    assert turn / change < 3  # on a busy machine

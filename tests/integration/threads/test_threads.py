@@ -47,14 +47,14 @@ async def test_members_write_in_their_own_name(conn: AsyncConnection, dsn: str) 
     async with people(conn, dsn) as p:
         await value(p.owner, "select agent.post(%s, 'hi')", p.thread)
         await value(p.other, "select agent.post(%s, 'ho')", p.thread)
-        await refused(p.stranger, "WA019", "select agent.post(%s, 'psst')", p.thread)
+        await refused(p.stranger, "select agent.post(%s, 'psst')", p.thread, state="WA019")
         forged = (
             "insert into agent.event (thread_id, number, type, author, data)"
             " values (%s, 9, 'text', 'sarah', '{\"text\": \"forged\"}')"
         )
-        await refused(p.owner, "42501", forged, p.thread)
+        await refused(p.owner, forged, p.thread, state="42501")
         internal = "select agent_internal.post_event(%s, 'text', 'sarah', '{}')"
-        await refused(p.owner, "42501", internal, p.thread)
+        await refused(p.owner, internal, p.thread, state="42501")
         found = await rows(
             conn, "select number, author, data ->> 'text' from agent.event where type = 'text'"
         )
@@ -65,7 +65,7 @@ async def test_people_write_no_calls_of_tools(conn: AsyncConnection, dsn: str) -
     """Also where the caller may name the author."""
     async with people(conn, dsn) as p:
         call = "select agent_internal.post_event(%s, 'tool_use', %s, '{}')"
-        await refused(conn, "42501", call, p.thread, p.names[0])
+        await refused(conn, call, p.thread, p.names[0], state="42501")
         assert await value(conn, call, p.thread, "sarah")
 
 
@@ -75,8 +75,8 @@ async def test_a_post_with_an_id_happens_once(conn: AsyncConnection, dsn: str) -
         key, post = str(uuid4()), "select (agent.post(%s, %s, %s)).number"
         first = await value(p.owner, post, p.thread, "hi", key)
         assert await value(p.owner, post, p.thread, "hi", key) == first
-        await refused(p.owner, "WA019", post, p.thread, "other", key)
-        await refused(p.other, "WA019", post, p.thread, "hi", key)
+        await refused(p.owner, post, p.thread, "other", key, state="WA019")
+        await refused(p.other, post, p.thread, "hi", key, state="WA019")
         key = str(uuid4())
         async with session(dsn, user=p.names[0]) as again:
             both = await asyncio.gather(
@@ -85,7 +85,7 @@ async def test_a_post_with_an_id_happens_once(conn: AsyncConnection, dsn: str) -
         assert both[0] == both[1]
         opened = "select agent.open_thread('T', id => %s)"
         assert await value(p.owner, opened, key) == await value(p.owner, opened, key)
-        await refused(p.other, "WA019", opened, key)
+        await refused(p.other, opened, key, state="WA019")
 
 
 async def test_events_are_numbered_without_gaps(conn: AsyncConnection, dsn: str) -> None:
@@ -106,15 +106,17 @@ async def test_events_are_numbered_without_gaps(conn: AsyncConnection, dsn: str)
 async def test_a_role_cannot_be_claimed(conn: AsyncConnection, dsn: str) -> None:
     """Who joins is a member; only an owner makes somebody more, and removes others."""
     async with people(conn, dsn) as p:
-        await refused(p.stranger, "42501", "select agent.join_thread(%s, 'owner')", p.thread)
+        await refused(p.stranger, "select agent.join_thread(%s, 'owner')", p.thread, state="42501")
         await value(p.stranger, "select agent.join_thread(%s)", p.thread)
         await value(p.stranger, "select agent.join_thread(%s)", p.thread)
         me = p.names[2]
-        await refused(p.stranger, "42501", "select agent.add_member(%s, %s, 'owner')", p.thread, me)
+        await refused(
+            p.stranger, "select agent.add_member(%s, %s, 'owner')", p.thread, me, state="42501"
+        )
         remove = "select agent.remove_member(%s, %s)"
-        await refused(p.stranger, "42501", remove, p.thread, p.names[0])
+        await refused(p.stranger, remove, p.thread, p.names[0], state="42501")
         for what in ("pause_thread(%s)", "archive_thread(%s)", "inject(%s, 'obey', 'system')"):
-            await refused(p.stranger, "42501", f"select agent.{what}", p.thread)
+            await refused(p.stranger, f"select agent.{what}", p.thread, state="42501")
         await value(p.owner, "select agent.add_member(%s, %s, 'owner')", p.thread, me)
         await value(p.stranger, remove, p.thread, p.names[1])
         actions = "select data ->> 'action', author, data ->> 'by' from agent.event order by number"
@@ -149,7 +151,7 @@ async def test_an_archived_thread_accepts_nothing(conn: AsyncConnection, dsn: st
         await value(p.other, "select agent.post(%s, 'one more')", p.thread)
         assert await value(conn, state) == "active"
         await value(p.owner, "select agent.archive_thread(%s)", p.thread)
-        await refused(p.other, "WA019", "select agent.post(%s, 'again')", p.thread)
+        await refused(p.other, "select agent.post(%s, 'again')", p.thread, state="WA019")
         await value(p.owner, "select agent.resume_thread(%s)", p.thread)
         await value(p.other, "select agent.post(%s, 'again')", p.thread)
         await value(p.owner, "select agent.rename_thread(%s, 'Other')", p.thread)
@@ -161,13 +163,13 @@ async def test_a_rating_is_one_to_five(conn: AsyncConnection, dsn: str, rating: 
     """Anything else is an error, in aspects, too."""
     async with people(conn, dsn) as p:
         event = await value(p.owner, "select (agent.post(%s, 'hi')).id", p.thread)
-        await refused(p.owner, "WA019", "select agent.rate(%s, %s)", event, rating)
+        await refused(p.owner, "select agent.rate(%s, %s)", event, rating, state="WA019")
         aspects = "select agent.rate(%s, 5, jsonb_build_object('tone', %s::integer))"
-        await refused(p.owner, "WA019", aspects, event, rating)
+        await refused(p.owner, aspects, event, rating, state="WA019")
         await value(p.owner, "select agent.rate(%s, 5, '{\"tone\": 4}')", event)
-        await refused(p.owner, "WA019", "select agent.flag(%s, 'awful')", event)
+        await refused(p.owner, "select agent.flag(%s, 'awful')", event, state="WA019")
         await value(p.owner, "select agent.flag(%s, 'warning', 'rude')", event)
-        await refused(p.stranger, "WA019", "select agent.flag(%s, 'info')", event)
+        await refused(p.stranger, "select agent.flag(%s, 'info')", event, state="WA019")
         assert await column(conn, "select type from agent.observation order by type") == [
             "flag",
             "rating",
@@ -184,8 +186,8 @@ async def test_only_texts_of_agents_are_overridden(conn: AsyncConnection, dsn: s
             p.thread,
         )
         override = "select agent.override_response(%s, 'yes')"
-        await refused(p.owner, "WA019", override, mine)
-        await refused(p.other, "42501", override, said)
+        await refused(p.owner, override, mine, state="WA019")
+        await refused(p.other, override, said, state="42501")
         await value(p.owner, override, said)
         assert await value(conn, "select content from agent.observation") == "yes"
 
@@ -198,15 +200,15 @@ async def test_facts_are_merged_corrected_and_withdrawn(conn: AsyncConnection, d
         elsewhere = await value(p.owner, "select agent.open_thread('Other')")
         foreign = await value(p.owner, "select (agent.post(%s, 'x')).id", elsewhere)
         add = "select agent.add_fact(%s, %s, 'likes', %s, 'hobby', %s::numeric, %s)"
-        await refused(p.owner, "WA019", add, p.thread, p.names[2], "chess", 0.5, source)
-        await refused(p.owner, "WA019", add, p.thread, me, "chess", 0.5, foreign)
-        await refused(p.owner, "WA019", add, p.thread, me, "chess", 1.5, source)
-        await refused(p.stranger, "WA019", add, p.thread, me, "chess", 0.5, source)
+        await refused(p.owner, add, p.thread, p.names[2], "chess", 0.5, source, state="WA019")
+        await refused(p.owner, add, p.thread, me, "chess", 0.5, foreign, state="WA019")
+        await refused(p.owner, add, p.thread, me, "chess", 1.5, source, state="WA019")
+        await refused(p.stranger, add, p.thread, me, "chess", 0.5, source, state="WA019")
         fact = await value(p.owner, add, p.thread, me, "chess", 0.5, source)
         assert await value(p.other, add, p.thread, me, "Chess", 0.9, source) == fact
         assert float(await value(conn, "select confidence from agent.fact")) == 0.9
         better = await value(p.owner, "select agent.correct_fact(%s, 'checkers')", fact)
-        await refused(p.owner, "WA019", "select agent.retract_fact(%s)", fact)
+        await refused(p.owner, "select agent.retract_fact(%s)", fact, state="WA019")
         await value(p.owner, "select agent.dispute_fact(%s)", better)
         await value(p.owner, "select agent.retract_fact(%s)", better)
         found = "select object, disputed, superseded_by, retracted_at is null from agent.fact"

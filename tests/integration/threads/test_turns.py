@@ -342,7 +342,7 @@ async def test_agents_of_two_tenants_can_have_one_name(conn: AsyncConnection, ds
                 "select agent.attach_to_threads('sarah');",
             )
             mine, theirs = await value(conn, THREAD), await value(bob, THREAD)
-            await refused(bob, "WA019", "select agent.join_thread(%s)", mine)
+            await refused(bob, "select agent.join_thread(%s)", mine, state="WA019")
             await value(bob, POST, theirs, "Hi from b!")
             await d.until(f"select count(*) = 1 from {TURNS} and state = 'succeeded'")
             await value(conn, POST, mine, "Hi!")

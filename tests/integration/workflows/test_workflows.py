@@ -103,7 +103,7 @@ async def test_a_model_a_router_a_tool_and_a_person(ready: AsyncConnection, dsn:
         shown = "select node, type, prompt, state from agent.workflow_interrupt"
         assert await rows(conn, shown) == [("ask", "approval", "Close 1?", "pending")]
         await value(conn, "select agent.resume_workflow(%s, '{\"note\": 1}', 'yes')", run)
-        await refused(conn, "WA025", "select agent.resume_workflow(%s)", run)
+        await refused(conn, "select agent.resume_workflow(%s)", run, state="WA025")
         assert await ended(d, run) == "succeeded"
     result = await value(conn, RESULT, run)
     assert result["ask"]["decision"] == "approved"
@@ -233,9 +233,9 @@ async def test_a_subgraph_has_a_state_of_its_own(ready: AsyncConnection, dsn: st
         ]
     await refused(
         conn,
-        "WA025",
         "select agent.create_workflow('i', %s)",
         '[{"name": "x", "kind": "subgraph", "workflow": "t"}]',
+        state="WA025",
     )
 
 
@@ -301,7 +301,7 @@ async def test_after_a_rejection_only_an_edge_with_a_condition_is_taken(
     edge = '{"from": "ask", "to": "file"}'
     condition = "state #>> '{ask,decision}' <> 'approved'"
     no = f'{{"from": "ask", "to": "sorry", "condition": "{condition}"}}'
-    await create(conn, nodes, f"[{edge}]", name="plain")
+    await create(conn, nodes, f"[{edge}]", ", timeout => '30 days'", name="plain")
     await create(conn, nodes, f"[{edge}, {no}]", name="polite")
     pending = "from agent.workflow_interrupt where state = 'pending'"
     async with daemon(conn, dsn, parts=("worker",)) as d:
