@@ -197,6 +197,24 @@ as $$
 $$;
 comment on function agent_internal.model_of(text, text) is 'The model of a name for a tenant: its own, or the shared one';
 
+-- A credential belongs to one tenant, or to the shared models: no tenant's calls are paid with the key of another.
+create function agent_internal.check_credential()
+    returns trigger
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if exists (select from agent.model m where m.credential = new.credential and m.scope <> coalesce(new.tenant, '')) then
+        raise exception 'credential "%" of model "%" is used by models of another tenant, or by shared ones', new.credential, new.name
+            using errcode = 'WA014', hint = 'Use another name, of a variable or file with a key of its own.';
+    end if;
+    return null;
+end;
+$$;
+create trigger check_credential after insert or update of credential, tenant on agent.model
+    for each row when (new.credential is not null) execute function agent_internal.check_credential();
+
 create function agent_internal.tool_of(_tenant text, _name text)
     returns agent.tool
     language sql
@@ -667,7 +685,7 @@ comment on function agent_internal.restrict_definers() is 'Let row-level securit
 
 revoke all on function agent_internal.sees(text), agent_internal.inherit_tenant(),
     agent_internal.model_of(text, text), agent_internal.tool_of(text, text), agent_internal.bind_model(),
-    agent_internal.check_model(text, text), agent_internal.may_hold(text, name, text), agent_internal.keep_rights(regprocedure),
+    agent_internal.check_credential(), agent_internal.check_model(text, text), agent_internal.may_hold(text, name, text), agent_internal.keep_rights(regprocedure),
     agent_internal.restrict_definers() from public;
 
 select agent_internal.permit(c, 'execute on function agent_internal.model_of(text, text)')

@@ -170,6 +170,11 @@ class PriceBand:
     output_price: float
 
 
+def label_of(model: str, tenant: str) -> str:
+    """Return the name of a tenant's own model that no other model has."""
+    return f"{tenant}/{model}" if tenant else model
+
+
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
     """A model registered in `agent.model`.  Prices are in US dollars per million tokens, or None if
@@ -193,3 +198,10 @@ class ModelSpec:
     reasons: bool = False  # before it answers, unless a parameter says otherwise
     cache_min_tokens: int | None = None  # from which the provider caches the start of a prompt
     price_bands: tuple[PriceBand, ...] = ()  # by `above`, ascending
+    tenant: str = ""  # that it belongs to; "": shared by all
+    enabled: bool = True
+
+    @property
+    def label(self) -> str:
+        """Return the name that is unique among those of all tenants."""
+        return label_of(self.name, self.tenant)

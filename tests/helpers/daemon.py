@@ -25,6 +25,7 @@ from walagent.message import Json
 from walagent.replication.attempt import Following
 from walagent.replication.reader import Reader
 from walagent.runs.builtin_tools import Services
+from walagent.runs.models import Models as Registry
 from walagent.runs.resources import Resources
 from walagent.runs.toolbox import Toolbox
 from walagent.runs.worker import Worker, WorkerSettings
@@ -178,7 +179,7 @@ class Daemon:
 async def daemon(
     conn: AsyncConnection,
     dsn: str,
-    answers: Iterable[Answer] | Models = (),
+    answers: Iterable[Answer] | Models | Registry = (),
     *,
     python: Iterable[PythonTool] = (),
     servers: Servers | None = None,
@@ -192,7 +193,7 @@ async def daemon(
     """Start a reader and a worker; stop them at the end.
 
     Args:
-        answers: of the one model, or models by name.
+        answers: of the one model, or models by name, or by name and tenant.
         python: tools written in Python; they are registered.
         servers: MCP servers, whose tools are registered already.
         http: calls tools over HTTP.
@@ -201,7 +202,11 @@ async def daemon(
         login: a connection string for both, where it is not the superuser's.
         settings: of the worker.
     """
-    models = answers if isinstance(answers, Mapping) else {"fake": ScriptedModel(answers)}
+    if isinstance(answers, Registry):
+        models = answers
+    else:
+        named = answers if isinstance(answers, Mapping) else {"fake": ScriptedModel(answers)}
+        models = named.__getitem__
     found = {tool.target: tool for tool in python}
     await registered.register_python_tools(conn, found.values())
     key = await attachments.secret_key(conn)
@@ -211,7 +216,7 @@ async def daemon(
         open_tool_connections(pool, lambda: login or dsn) as calls,
     ):
         toolbox = Toolbox(calls, found, servers=servers, http=http, services=services)
-        shop = agent_resources(pool, toolbox, models.__getitem__, key)
+        shop = agent_resources(pool, toolbox, models, key)
         made = Daemon(conn, dsn, shop, login=login or dsn, plugin=plugin)
         try:
             if "worker" in parts:

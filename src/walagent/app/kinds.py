@@ -6,7 +6,6 @@ Each entry creates one kind from what kinds share.  A worker claims runs of thes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from walagent.agent.model import Model
 from walagent.app.outbox import Outgoing
 from walagent.matching.document import SizeLimits
 from walagent.moves import End, Kind
@@ -33,7 +32,6 @@ class Parts:
 
     pool: Pool
     toolbox: Toolbox
-    model_of: Callable[[str], Model]
     secret: bytes
     limits: SizeLimits
     tools_dsn: Callable[[], str]

@@ -31,8 +31,7 @@ def agent_resources(  # noqa: PLR0913 - a part of the composition root
         tools_dsn: returns the connection string for code of others, if it is set.
         outgoing: what deliveries need.
     """
-    model_of = models.get if isinstance(models, Models) else models
-    kinds = kinds_of(Parts(pool, toolbox, model_of, secret, limits, tools_dsn, outgoing))
+    kinds = kinds_of(Parts(pool, toolbox, secret, limits, tools_dsn, outgoing))
     if isinstance(models, Models):
-        return Resources(pool, model_of, kinds, models.tight, models.prepare)
-    return Resources(pool, model_of, kinds)
+        return Resources(pool, models.get, kinds, models.tight, models.prepare, models.label)
+    return Resources(pool, lambda name, _tenant: models(name), kinds)

@@ -147,7 +147,7 @@ async def _set_up(
     with translating():
         async with await connect(places.dsn, application="walagent setup") as conn:
             await tools.register_python_tools(conn, found.values())
-            return await attachments.load_models(conn), await attachments.secret_key(conn)
+            return await attachments.load_registry(conn), await attachments.secret_key(conn)
 
 
 def _reading(config: Config) -> ReadLimits:
@@ -324,7 +324,7 @@ class _Daemon:
                 await self.hooks.reload()
             with translating():
                 async with await connect(self.logins.dsn(), application="walagent setup") as conn:
-                    specs = await attachments.load_models(conn)
+                    specs = await attachments.load_registry(conn)
             self.models.reload(specs, again=True)
         except Exception as error:  # noqa: BLE001 - the daemon continues with the previous state
             log.error("config.refused", error=error)
@@ -360,7 +360,7 @@ class _Daemon:
         async with await connect(self.logins.dsn(), application="walagent registry") as conn:
             async for _ in Periodic(_REGISTRY):
                 with translating():
-                    specs = await attachments.load_models(conn)
+                    specs = await attachments.load_registry(conn)
                 if changed := self.models.reload(specs):
                     log.info("models.changed", models=changed)
                     self.worker.wake()

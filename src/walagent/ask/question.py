@@ -130,7 +130,7 @@ class Question:
         )
         return Resources(
             self._resources.pool,
-            lambda _: self._resources.model,
+            lambda _name, _tenant: self._resources.model,
             {"question": kind},
             budgets=Budgets(None),
         )

@@ -186,5 +186,5 @@ async def _login(conn: Connection, places: Places) -> Iterator[Finding]:
 
 
 async def _models(conn: Connection) -> Mapping[str, Model | WalagentError]:
-    registry = await attachments.load_models(conn)
+    registry = await attachments.load_registry(conn)
     return dict(build_models(await server.models_in_use(conn), registry))

@@ -41,7 +41,7 @@ def build_models(
 ) -> Iterator[tuple[str, Model | WalagentError]]:
     """Build each model, which finds its key; nothing is connected."""
     for name in names:
-        if (spec := registry.get(name)) is None:
+        if (spec := registry.get(name)) is None or not spec.enabled:
             yield (
                 name,
                 ModelRejectedError(

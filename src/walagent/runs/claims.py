@@ -1,6 +1,6 @@
 """Turn claims of runs into run specs."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -13,14 +13,15 @@ from walagent.store import attachments
 class Definitions:
     """Versions of attachments that runs are pinned to; each is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, label: Callable[[str, str], str]) -> None:
+        self._label = label
         self._known: dict[tuple[int, int], Attachment] = {}
         self._models: dict[int, str] = {}  # of each queue, in the newest version that was seen
         self._newest: dict[int, int] = {}
 
     @property
     def models(self) -> Mapping[int, str]:
-        """The model of each queue whose definition was read."""
+        """The label of the model of each queue whose definition was read."""
         return self._models
 
     def is_uncapped(self, claim: Claim) -> bool:
@@ -45,7 +46,7 @@ class Definitions:
         found = self._known[_key(claim)]
         if found.version >= self._newest.get(claim.queue_id, 0):
             self._newest[claim.queue_id] = found.version
-            self._models[claim.queue_id] = found.agent.model
+            self._models[claim.queue_id] = self._label(found.agent.model, claim.tenant)
         return RunSpec(claim, found.agent, found.authority, found.target, found.name, _turns(found))
 
 

@@ -134,7 +134,9 @@ class Executor:
 
     async def _ask(self, prompt: Prompt, number: int, alone: bool) -> RunState | None:  # noqa: FBT001
         """Ask, then record.  The last reply is recorded with the end of the run."""
-        model = self._resources.model_of(prompt.model or self._run.agent.model)
+        model = self._resources.model_of(
+            prompt.model or self._run.agent.model, self._run.claim.tenant
+        )
         self._watch(Asking(prompt))
         await self._pace()
         request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)

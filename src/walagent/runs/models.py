@@ -1,4 +1,8 @@
-"""The models of a worker, by the name that agents use: made once, each with its limiter."""
+"""The models of a worker, by the name that agents use: made once, each with its limiter.
+
+A run is given the model of its own tenant, or else the shared one: never one of another tenant,
+whose key would be used.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -8,13 +12,13 @@ from walagent.agent.model import Model
 from walagent.agent.models import prepare
 from walagent.agent.models.limits import LimitedModel, Limiter, ModelLimits
 from walagent.errors import ModelUnauthorizedError, ModelUnavailableError
-from walagent.message import ModelSpec
+from walagent.message import ModelSpec, label_of
 
 _SHARE = 4  # see `Models.tight`
 
 
 class Models:
-    """Models by name, as the registry was when it was last read; `reload` reads it again."""
+    """Models by label, as the registry was when it was last read; `reload` reads it again."""
 
     def __init__(
         self,
@@ -28,8 +32,14 @@ class Models:
         self._made: dict[str, LimitedModel] = {}
         self._retired: list[LimitedModel] = []
 
-    def get(self, name: str) -> Model:
-        """Return a model.
+    def label(self, name: str, tenant: str = "") -> str:
+        """Return the label of the model of a name for a tenant: its own, or the shared one."""
+        own = label_of(name, tenant)
+        spec = self._specs.get(own)
+        return own if spec is not None and spec.tenant == tenant else name
+
+    def get(self, name: str, tenant: str = "") -> Model:
+        """Return the model of a name for a tenant.
 
         A model whose key was refused is created again: the key might have changed.
 
@@ -38,25 +48,28 @@ class Models:
                 read; a row that was just added is found at the next attempt.
             ModelUnauthorizedError: its credential is not set.
         """
-        made = self._made.get(name)
+        label = self.label(name, tenant)
+        spec = self._specs.get(label)
+        if spec is None or not spec.enabled or spec.tenant not in {"", tenant}:
+            raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
+        made = self._made.get(label)
         if made is not None and not made.refused:
             return made
-        if name not in self._specs:
-            raise ModelUnavailableError(f'model "{name}" is not in agent.model, or not enabled')
-        model = self._limits.wrap(self._build(self._specs[name]))
-        _show(name, model.limiter)
+        model = self._limits.wrap(self._build(spec))
+        _show(label, model.limiter)
         if made is not None:
             self._retired.append(made)
-        self._made[name] = model
+        self._made[label] = model
         return model
 
-    async def prepare(self, name: str) -> None:
+    async def prepare(self, name: str, tenant: str = "") -> None:
         """Import a model's provider, so that the first `get` is fast."""
-        if name in self._specs and name not in self._made:
-            await prepare(self._specs[name].provider)
+        label = self.label(name, tenant)
+        if label in self._specs and label not in self._made:
+            await prepare(self._specs[label].provider)
 
     def tight(self, slots: int) -> Mapping[str, int]:
-        """Return how many runs of a model a worker with *slots* can hold, if fewer than *slots*.
+        """Return, by label, how many runs of a model a worker can hold, if fewer than *slots*.
 
         That is the number of calls that its limiter allows.  If several models are in use, none
         gets the last quarter of the slots: a provider that takes minutes to fail would occupy all

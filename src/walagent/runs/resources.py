@@ -11,8 +11,12 @@ from walagent.runs.recorder import Recorder
 from walagent.store.connections import Pool
 
 
-async def _nothing_to_prepare(_model: str) -> None:
+async def _nothing_to_prepare(_model: str, _tenant: str) -> None:
     pass
+
+
+def _its_name(model: str, _tenant: str) -> str:
+    return model
 
 
 @dataclass(frozen=True)
@@ -21,15 +25,19 @@ class Resources:
 
     Args:
         kinds: by name; a worker claims runs of these kinds alone.
-        limits: for a number of slots, how many runs of a model a worker can hold, if fewer.
+        model_of: the model of a name for a tenant.
+        limits: for a number of slots, how many runs of a model a worker can hold, if fewer, by its
+            label.
         prepare: makes the first `model_of` of a model fast.
+        label: the label of the model of a name for a tenant.
     """
 
     pool: Pool
-    model_of: Callable[[str], Model]
+    model_of: Callable[[str, str], Model]
     kinds: Mapping[str, Kind]
     limits: Callable[[int], Mapping[str, int]] = lambda _slots: {}
-    prepare: Callable[[str], Awaitable[None]] = _nothing_to_prepare
+    prepare: Callable[[str, str], Awaitable[None]] = _nothing_to_prepare
+    label: Callable[[str, str], str] = _its_name
     budgets: Budgets = field(default_factory=Budgets)
 
     @cached_property

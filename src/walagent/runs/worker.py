@@ -58,7 +58,7 @@ class Worker:
         self._settings = settings
         self._resources = resources
         self._leases = Leases(resources.pool, settings.name, settings.lease, self._beside)
-        self._definitions = Definitions()
+        self._definitions = Definitions(resources.label)
         self._defining = asyncio.Lock()  # a claim can return hundreds of runs of one attachment
         self._done: Counter[int] = Counter()  # runs released per queue, since the last claim
         self._wake = asyncio.Event()
@@ -274,7 +274,7 @@ class Worker:
     async def _specify(self, claim: Claim) -> RunSpec:
         specify = self._resources.kinds[claim.kind].specify or self._as_defined
         run = await specify(claim)
-        await self._resources.prepare(run.agent.model)
+        await self._resources.prepare(run.agent.model, claim.tenant)
         return run
 
     async def _as_defined(self, claim: Claim) -> RunSpec:

@@ -1,7 +1,7 @@
 """Load attachments for the reader, the workers and people."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import AsyncConnection
 from psycopg.errors import InvalidName
@@ -123,18 +123,33 @@ async def agents(conn: Connection) -> list[AgentSpec]:
 
 
 async def load_models(conn: Connection) -> dict[str, ModelSpec]:
-    """Load the registered models."""
+    """Load the enabled models of the tenant of the caller, and the shared ones, by name.
+
+    A tenant's own one precedes the shared one of its name, also while it is disabled.
+    """
+    found = {
+        spec.name: spec
+        for spec in await _read_models(
+            conn,
+            "select * from agent.model where scope in ('', agent.current_tenant()) order by scope",
+        )
+    }
+    return {name: spec for name, spec in found.items() if spec.enabled}
+
+
+async def load_registry(conn: Connection) -> dict[str, ModelSpec]:
+    """Load the models of all tenants, by label, for the daemon."""
+    return {spec.label: spec for spec in await _read_models(conn, "select * from agent.model")}
+
+
+async def _read_models(conn: Connection, statement: LiteralString) -> list[ModelSpec]:
     cursor = conn.cursor(row_factory=dict_row)
-    await cursor.execute(
-        "select * from agent.model where enabled"
-        " and scope in ('', agent.current_tenant()) order by scope"
-    )
-    return {row["name"]: _model(row) for row in await cursor.fetchall()}
+    await cursor.execute(statement)
+    return [_model(row) for row in await cursor.fetchall()]
 
 
 def _model(row: dict[str, Any]) -> ModelSpec:
-    for column in ("enabled", "tenant", "scope"):
-        row.pop(column)
+    row["tenant"] = row.pop("scope")
     for price in ("input_price", "cached_input_price", "cache_write_price", "output_price"):
         row[price] = None if row[price] is None else float(row[price])
     row["timeout"] = float(row.pop("timeout_seconds"))

@@ -360,6 +360,21 @@ def test_the_login_for_tools_has_no_right_but_to_log_in(user: User, empty: str) 
         conn.execute(f"drop owned by {guest}; drop role {guest}".encode())
 
 
+def test_the_models_of_tenants_are_checked_each_with_its_own_key(user: User, empty: str) -> None:
+    """A model of a tenant is looked for by its label, and a key that is missing is named."""
+    user.types("init").worked()
+    with psycopg.connect(empty, autocommit=True) as conn:
+        conn.execute("select agent.create_tenant('acme')")
+        conn.execute(
+            "insert into agent.model (tenant, name, provider, model_id, credential)"
+            " values ('acme', 'own', 'openai', 'x', 'ACME_API_KEY')"
+        )
+        conn.execute("insert into agent.agent (tenant, name, model) values ('acme', 'a', 'own')")
+    (found,) = problems(user)
+    assert "ACME_API_KEY" in found["text"]
+    assert problems(user, ACME_API_KEY="x") == []
+
+
 def test_roles_that_row_level_security_does_not_confine_are_named(user: User, empty: str) -> None:
     """The owner, the daemon, and the logins of principals, each with the statement that helps."""
     user.types("init").worked()

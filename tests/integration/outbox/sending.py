@@ -36,7 +36,9 @@ async def delivering(
     async with open_pool(dsn, size=3, application="test") as pool:
         kinds = {"delivery": delivery_kind(pool, senders, public_url)}
         model = ScriptedModel([Reply((), Stop.END)])
-        worker = Worker(WorkerSettings("w", poll=0.1), Resources(pool, lambda _: model, kinds))
+        worker = Worker(
+            WorkerSettings("w", poll=0.1), Resources(pool, lambda _name, _tenant: model, kinds)
+        )
         task = asyncio.create_task(worker.run())
         try:
             yield worker

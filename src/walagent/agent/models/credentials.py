@@ -108,6 +108,11 @@ def find_endpoint(spec: ModelSpec, api: Api, secrets: Secrets) -> Endpoint:
         return Endpoint(base_url, _named_key(spec.credential, spec, secrets), official)
     if not official and base_url != ambient_url.rstrip("/"):
         return Endpoint(base_url, NO_KEY, official)
+    if spec.tenant:  # the keys of the environment are those of the shared models
+        raise ModelUnauthorizedError(
+            f'model "{spec.name}" of tenant "{spec.tenant}" has no credential',
+            hint="Set its credential: the name of an environment variable or systemd credential.",
+        )
     for name in api.keys:
         if key := secrets.find(name):
             return Endpoint(base_url, key, official)

@@ -322,13 +322,13 @@ class ModelLimits:
 
     def __init__(self, settings: LimitSettings | None = None) -> None:
         self._settings = settings or LimitSettings()
-        self._limiters: dict[tuple[str, str | None, str, str | None], Limiter] = {}
+        self._limiters: dict[tuple[str | None, ...], Limiter] = {}
 
     def wrap(self, model: Model) -> LimitedModel:
         """Let *model* share the limiter of its kind."""
         spec = model.spec
-        key = (spec.provider, spec.base_url, spec.model_id, spec.credential)
+        key = (spec.tenant, spec.provider, spec.base_url, spec.model_id, spec.credential)
         limiter = self._limiters.get(key)
         if limiter is None:
-            limiter = self._limiters[key] = Limiter(self._settings, model=spec.name)
+            limiter = self._limiters[key] = Limiter(self._settings, model=spec.label)
         return LimitedModel(model, limiter)
