@@ -46,7 +46,7 @@ def memories(text: str) -> list[dict[str, Json]]:
 async def played(d: Daemon, attached: int, count: int, *answers: Answer) -> list[ToolResult]:
     """Let one run happen with a script; return what its model received."""
     model = ScriptedModel([*answers, "done"])
-    d.shop = d.shop.__class__(d.shop.pool, lambda _: model, d.shop.kinds)
+    d.shop = d.shop.__class__(d.shop.pool, lambda _name, _tenant: model, d.shop.kinds)
     await d.start_worker()
     await queue(d.conn, attached)
     await d.ended(count)

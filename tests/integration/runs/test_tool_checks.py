@@ -5,7 +5,17 @@ from psycopg import AsyncConnection
 from psycopg.types.json import Jsonb
 
 from tests.helpers.daemon import daemon
-from tests.helpers.database import DESK, attach, column, refused, role, rows, run_all, value
+from tests.helpers.database import (
+    DESK,
+    attach,
+    column,
+    refused,
+    role,
+    rows,
+    run_all,
+    session,
+    value,
+)
 from walagent.agent.models.scripted.model import Answer, call
 from walagent.agent.tools.python import PythonTool, ToolContext, tool
 from walagent.message import Json
@@ -301,15 +311,16 @@ async def test_who_starts_a_run_with_a_token_needs_a_grant(conn: AsyncConnection
 async def test_a_call_needs_a_grant_for_whom_it_is_made(conn: AsyncConnection, dsn: str) -> None:
     """The principal of the login that attached, here without one, then with one."""
     await run_all(conn, DESK)
-    await run_all(
-        conn,
-        "insert into agent.principal (tenant, name, login) values ('default', 'dev', current_user);"
-        "insert into agent.role_grant (tenant, principal, role, granted_by)"
-        " values ('default', 'dev', 'developer', 'x'), ('default', 'dev', 'admin', 'x');"
-        "insert into agent.role_tool (role, tool) values ('developer', 'note');",
-    )
-    async with daemon(conn, dsn, [*PAY, *PAY], python=PYTHON) as d:
-        await attach(conn, "tools=[refund_user, note]")
+    async with role(conn) as dev, daemon(conn, dsn, [*PAY, *PAY], python=PYTHON) as d:
+        await run_all(
+            conn,
+            f"grant all on support_tickets, refund to {dev}; select agent.grant_developer('{dev}');"
+            f"select agent.create_principal('dev', login => '{dev}');"
+            "select agent.grant_role('dev', r) from unnest('{developer,admin}'::text[]) r;"
+            "insert into agent.role_tool (role, tool) values ('developer', 'note');",
+        )
+        async with session(dsn, user=dev) as theirs:
+            await attach(theirs, "tools=[refund_user, note]")
         await run_all(
             conn,
             "delete from agent.role_grant where role = 'admin';"
@@ -320,14 +331,13 @@ async def test_a_call_needs_a_grant_for_whom_it_is_made(conn: AsyncConnection, d
         assert "has no grant for refund_user" in (await rows(conn, REFUSED))[0][1]
         await run_all(
             conn,
-            "insert into agent.role_grant (tenant, principal, role, granted_by)"
-            " values ('default', 'dev', 'admin', 'x');"
             "insert into agent.role_tool (role, tool) values ('developer', 'refund_user');"
-            "delete from agent.role_grant where role = 'admin';"
             "insert into support_tickets (id, issue) values (2, 'x')",
         )
         await d.ended(2)
-    assert await value(conn, PAID) == 1
+        assert await value(conn, PAID) == 1
+        await d.stop("reader", "worker")
+        await run_all(conn, "delete from agent.principal where name = 'dev'")
 
 
 async def test_a_disabled_version_is_refused(conn: AsyncConnection, dsn: str) -> None:
