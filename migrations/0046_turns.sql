@@ -65,7 +65,7 @@ revoke all on function agent_internal.queue_of(text, text, text) from public;
 -- agent on agent.event, for all its threads.
 
 alter table agent.attachment add column turns jsonb check (jsonb_typeof(turns) = 'object');
-comment on column agent.attachment.turns is 'How its agent takes part in threads, an object: wake_function, context, format, max_context_tokens; NULL: it acts on the rows of a table';
+comment on column agent.attachment.turns is 'How its agent takes part in threads, an object: wake_function, context, template, format, max_context_tokens; NULL: it acts on the rows of a table';
 
 -- The fields of such an attachment that follow from its relation; the rest is checked.
 create function agent_internal.checked_turns(_new agent.attachment)
@@ -74,7 +74,7 @@ create function agent_internal.checked_turns(_new agent.attachment)
     set search_path = pg_catalog, pg_temp
 as $$
 declare
-    _known constant text[] := '{wake_function,context,format,max_context_tokens,worker,lease_seconds}';
+    _known constant text[] := '{wake_function,context,template,format,max_context_tokens,worker,lease_seconds}';
     _key text;
     _of  text;
 begin
@@ -98,7 +98,14 @@ begin
     if jsonb_typeof(_new.turns -> 'max_context_tokens') is distinct from 'number' and _new.turns ? 'max_context_tokens' then
         raise exception 'max_context_tokens must be a number' using errcode = 'WA013';
     end if;
+    if _new.turns ? 'template' and (_new.turns ? 'context' or jsonb_typeof(_new.turns -> 'template') <> 'string') then
+        raise exception 'template must be a text, and there can be no context beside it' using errcode = 'WA013';
+    end if;
     foreach _of in array '{wake_function,context}'::text[] loop
+        if _new.turns ->> _of !~ '^(sql:|python:[A-Za-z_][A-Za-z0-9_.]*[.][A-Za-z_][A-Za-z0-9_]*$)' then
+            raise exception '%: invalid function "%"', _of, _new.turns ->> _of
+                using errcode = 'WA013', hint = 'Expected sql:function or python:module.function.';
+        end if;
         if _new.turns ->> _of ~ '^sql:' then
             _new.turns := _new.turns || jsonb_build_object(
                 _of, 'sql:' || agent_internal.turn_function(substr(_new.turns ->> _of, 5), _of, _new.run_as, _new.search_path));
@@ -225,15 +232,16 @@ create trigger keep_agent_principal
 -- Args: wake: a condition over `new`, an event: the agent is woken if it holds for one of the events that it has not seen.
 --   NULL: a text of somebody who is not an agent.
 -- wake_function: then asked, when the turn starts: sql:f for a function f(thread uuid, seen bigint) returning boolean;
---   python:module.f for one in Python.
+--   python:module.f for one in Python, of a module of tools.modules.
 -- context: renders what the model is shown: sql:f for a function f(thread uuid, seen bigint) returning text;
 --   python:module.f; NULL: by format.
+-- template: instead of context: a Jinja template over thread, agent, summary, members, events and facts.
 -- format: json: events as lines of JSON in a data block; burn: XML tags around YAML.
 -- max_context_tokens: older events are left out, and summarized if the thread has a summary.
 create function agent.attach_to_threads(
     agent text, wake text default null, wake_function text default null, context text default null, format text default 'json',
     max_context_tokens integer default null, name text default null, bind jsonb default '{}', approve text[] default '{}',
-    debounce interval default null, cap integer default null, run_as name default current_user
+    debounce interval default null, cap integer default null, run_as name default current_user, template text default null
 )
     returns bigint
     language plpgsql
@@ -251,12 +259,13 @@ begin
             attach_to_threads.cap, attach_to_threads.run_as,
             jsonb_strip_nulls(jsonb_build_object(
                 'wake_function', attach_to_threads.wake_function, 'context', attach_to_threads.context,
+                'template', attach_to_threads.template,
                 'format', attach_to_threads.format, 'max_context_tokens', attach_to_threads.max_context_tokens)))
     returning id into _id;
     return _id;
 end;
 $$;
-comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name)
+comment on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text)
     is 'Let an agent take part in the threads that it is a member of';
 
 -- From events to turns.
@@ -622,7 +631,7 @@ comment on function agent_internal.release_turns(uuid) is 'Let turns that waited
 
 revoke all on all functions in schema agent, agent_internal from public;
 select agent_internal.permit('developer',
-    'execute on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name), '
+    'execute on function agent.attach_to_threads(text, text, text, text, text, integer, text, jsonb, text[], interval, integer, name, text), '
     'agent_internal.checked_turns(agent.attachment), agent_internal.turn_function(text, text, name, text)');
 
 -- Facts.  They are stored by people and by tools of agents, in threads that the caller is a member of.

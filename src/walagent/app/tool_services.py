@@ -1,6 +1,7 @@
-"""What the built-in tools of a process can use, as its configuration says."""
+"""What tools and turns of a process can use, as its configuration says."""
 
 from walagent.agent.models.registry import providers
+from walagent.agent.thread_functions import find_thread_functions
 from walagent.agent.tools.files import Files
 from walagent.config import Config
 from walagent.config.environment import Environment
@@ -18,6 +19,7 @@ def tool_services(config: Config, environment: Environment) -> Services:
         _embedder() if config.retrieval.vectors else None,
         _search(config, environment),
         Files(files.root.absolute(), files.writable, files.max_bytes) if files.root else None,
+        find_thread_functions(config.tools.modules),
     )
 
 

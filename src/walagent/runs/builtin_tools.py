@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import orjson
 
 from walagent.agent.models.provider import Embedder, Embedding
+from walagent.agent.thread_functions import ThreadFunction
 from walagent.agent.tools.builtin import data_block, text_block
 from walagent.agent.tools.callee import Callee
 from walagent.agent.tools.files import Files
@@ -51,11 +52,12 @@ class NamedEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the built-in tools of this process can use; None: not configured."""
+    """What tools and turns of this process can use; None: not configured."""
 
     embedder: NamedEmbedder | None = None
     search: Search | None = None
     files: Files | None = None
+    functions: Mapping[str, ThreadFunction] = field(default_factory=dict[str, ThreadFunction])
 
     async def with_embedding(self, tool: Tool, arguments: Mapping[str, Json]) -> dict[str, Json]:
         """Add the embedding of what is stored or searched for.

@@ -4,6 +4,7 @@ The thread is read when the turn starts: whether its rule still wakes the agent,
 is shown, follow from the rows of that moment.  Both are recorded as the first step.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,14 +14,16 @@ from psycopg import Error
 
 from walagent.agent.loop import since_retry
 from walagent.agent.thread_burn import render_burn
+from walagent.agent.thread_functions import PREFIX, ThreadFunction
 from walagent.agent.thread_json import render_for_summary, render_json
+from walagent.agent.thread_template import TemplateError, render_template
 from walagent.agent.transcript import reply_from_json
 from walagent.agent.turn_decider import SUMMARIZER, TurnDecider, pinned_of
 from walagent.agent.untrusted import marker
 from walagent.agent_spec import Finish
-from walagent.errors import LeaseLostError
+from walagent.errors import LeaseLostError, ToolBrokenError
 from walagent.message import Json
-from walagent.moves import Connection, End, Kind
+from walagent.moves import Connection, End, Kind, fail
 from walagent.run import RunSpec, RunState, Step, StepKind
 from walagent.runs.toolbox import Toolbox
 from walagent.store import runs, tool_calls, turns
@@ -31,6 +34,7 @@ from walagent.thread import ThreadView
 _TOKENS = 24_000  # of the events in a prompt
 _BYTES = 4  # of a token
 _CORRECTIONS = 3
+_FUNCTION = 30.0  # seconds of a function in Python
 # An event as the condition of an attachment sees it.
 _NEW = (
     "tenant text, thread_id uuid, number bigint, id uuid, type text, author name, data jsonb,"
@@ -60,6 +64,7 @@ class _Turns:
         self._pool = pool
         self._calls = toolbox.calls
         self._secret = secret
+        self._functions = toolbox.services.functions
 
     async def open(self, run: RunSpec) -> RunSpec | End:
         """Ask the wake rule on fresh rows, render the context, and record both as a step."""
@@ -80,9 +85,13 @@ class _Turns:
             return _skipped(f'agent "{run.agent.name}" is not a member of the thread')
         if not await self._is_woken(run, how, view):
             return _skipped(_ASLEEP, view.last)
+        try:
+            context = await self._context(run, how, view)
+        except TemplateError as error:
+            return fail(f"template: {error}")
         content: dict[str, Json] = {
             "turn": {
-                "context": await self._context(run, how, view),
+                "context": context,
                 "instructions": list(view.instructions),
                 "seen": view.seen,
                 "upto": view.last,
@@ -148,14 +157,43 @@ class _Turns:
             text = _ANY.format(condition=condition, columns=_NEW)
             if await self._read(run, text, _rows(view, run)) != "true":
                 return False
-        return function is None or await self._asked(run, str(function), view) == "true"
+        if function is None:
+            return True
+        if not str(function).startswith(PREFIX):
+            return await self._asked(run, str(function), view) == "true"
+        return bool(await self._called(str(function), view, bool))
 
     async def _context(self, run: RunSpec, how: Mapping[str, Any], view: ThreadView) -> str:
+        if (template := how.get("template")) is not None:
+            return await render_template(str(template), view)
         if (function := how.get("context")) is not None:
+            if str(function).startswith(PREFIX):
+                return str(await self._called(str(function), view, str))
             return await self._asked(run, str(function), view) or ""
         if how.get("format") == "burn":
             return render_burn(view)
         return render_json(view, marker(self._secret, run.run_id))
+
+    async def _called(self, name: str, view: ThreadView, kind: type) -> object:
+        """Call a function in Python.
+
+        Raises:
+            ToolBrokenError: it raised an error, returned something else, or is not in this worker.
+        """
+        function: ThreadFunction | None = self._functions.get(name.removeprefix(PREFIX))
+        if function is None:
+            raise ToolBrokenError(
+                f'function "{name}" is not on this worker',
+                hint="Declare it with @thread_function in a module of tools.modules.",
+            )
+        try:
+            async with asyncio.timeout(_FUNCTION):
+                found = await function(view)
+        except Exception as error:
+            raise ToolBrokenError(f'function "{name}" raised {error!r}') from error
+        if not isinstance(found, kind):
+            raise ToolBrokenError(f'function "{name}" returned {found!r:.100}, not {kind.__name__}')
+        return found
 
     async def _asked(self, run: RunSpec, function: str, view: ThreadView) -> str | None:
         """Call a function of the attachment."""
