@@ -80,7 +80,7 @@ class Played:
             yield client
 
 
-async def _note_migrations(dsn: str) -> None:
+async def note_migrations(dsn: str) -> None:
     """Let a copy of the template be a database that `walagent init` has made."""
     async with session(dsn) as conn:
         await run_all(conn, query("create_migration_list"))
@@ -94,7 +94,7 @@ async def playing(
     dsn: str, folder: Path, *options: str, latency: float = 0.0
 ) -> AsyncIterator[Played]:
     """Start the example on a database of the test."""
-    await _note_migrations(dsn)
+    await note_migrations(dsn)
     environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "FAKE_API_KEY": KEY}
     async with FakeProvider([troupe], latency=latency) as model:

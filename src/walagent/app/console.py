@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from walagent import __version__
+from walagent.app.prompts import first_prompt
 from walagent.config.sections import Http
 from walagent.console.api import Application, ConsoleApi, Engine, Offer
 from walagent.console.declared import declared_mutations, declared_queries
@@ -44,6 +45,7 @@ def make_api(engine: Engine, shapes: Application, http: Http) -> ConsoleApi:
         {each.name: each for each in declared_mutations()},
         hosts_of(http.host, http.public_url, http.hosts),
         __version__,
+        first_prompt,
         secure=http.public_url is not None and http.public_url.startswith("https:"),
     )
     return ConsoleApi(engine, shapes, offer)

@@ -3,13 +3,14 @@
     GET, POST, DELETE  /v1/session            who is signed in; sign in; sign out
     GET                /v1/queries/NAME       the rows of a query, as the principal
     POST               /v1/mutations/NAME     one statement, one transaction, as the principal
+    POST               /v1/batch              many live requests for shapes in one
     GET                /v1/shapes/NAME        with the cookie; everything else of /v1 goes on
 
 The cookie is a token; requests with it are guarded.  Bearer tokens are accepted, too.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,6 +22,7 @@ from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
 from psycopg.sql import SQL, Identifier
 from psycopg.types.string import TextLoader
 
+from walagent.console.batch import first_answers, scopes_of
 from walagent.console.declared import Declared
 from walagent.console.guard import COOKIE, RefusedError, check, cookie_of
 from walagent.console.sessions import (
@@ -78,6 +80,7 @@ class Offer:
 
     Args:
         hosts: names of this server.
+        prompt: returns the first request of a run, as the caller can see it.
         secure: whether browsers reach it by https.
     """
 
@@ -85,6 +88,7 @@ class Offer:
     mutations: Mapping[str, Declared]
     hosts: frozenset[str]
     version: str
+    prompt: Callable[[AsyncConnection[Any], int], Awaitable[dict[str, Json] | None]]
     secure: bool = False
 
 
@@ -125,7 +129,7 @@ class ConsoleApi:
         at = path.rfind("/v1/")
         route = path[at + 4 :]
         cookie = cookie_of(headers)
-        is_ours = route == "session" or route.startswith(("queries/", "mutations/"))
+        is_ours = route in {"session", "batch"} or route.startswith(("queries/", "mutations/"))
         has_bearer = b"authorization" in headers
         try:
             if is_ours or (cookie and not has_bearer and route.startswith("shapes/")):
@@ -150,7 +154,12 @@ class ConsoleApi:
                 root,
                 scope.get("scheme", "http"),
             )
-            await self._route(asked)
+            if (asked.method, route) == ("POST", "batch"):
+                requests = scopes_of(await _read(receive), scope, token)
+                answers = await first_answers(self._shapes, requests, receive)
+                await _answer(send, 200, {"answers": answers})
+            else:
+                await self._route(asked)
         except RefusedError as error:
             body: dict[str, Json] = {"message": str(error), "code": error.code, "hint": error.hint}
             gone = [_expired(cookie_path(scope))] if error.status == _SIGNED_OUT and cookie else []
@@ -206,6 +215,9 @@ class ConsoleApi:
         await _answer(asked.send, 200, {}, [_expired(asked.root or "/")])
 
     async def _query(self, asked: _Request, name: str) -> None:
+        if name == _PROMPT:
+            await self._prompt(asked)
+            return
         declared = self._offer.queries.get(name)
         if declared is None:
             raise RefusedError(404, f'there is no query "{name}"')
@@ -214,6 +226,15 @@ class ConsoleApi:
             rows = await _rows(conn, declared.text, values)
             now = await _rows(conn, "select now() as now", {})
         await _answer(asked.send, 200, {"rows": rows, "now": now[0]["now"]})
+
+    async def _prompt(self, asked: _Request) -> None:
+        """Answer with what the model got: no statement knows it."""
+        run = asked.query.get("run", "")
+        if not (run.isascii() and run.isdigit() and len(run) < _DIGITS):
+            raise RefusedError(400, 'expected the number of a run in "run"')
+        async with self._acting(asked, writes=False) as conn:
+            found = await self._offer.prompt(conn, int(run))
+        await _answer(asked.send, 200, {"rows": [] if found is None else [found]})
 
     async def _mutate(self, asked: _Request, name: str) -> None:
         declared = self._offer.mutations.get(name)
@@ -257,6 +278,8 @@ class ConsoleApi:
 
 
 _SIGNED_OUT: Final = 401
+_PROMPT: Final = "console.run_prompt"
+_DIGITS: Final = 19  # of an int8
 
 
 def cookie_path(scope: Scope) -> str:

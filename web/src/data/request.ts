@@ -27,6 +27,11 @@ export function whenSignedOut(then: () => void): void {
   signedOut = then;
 }
 
+/** Show the sign-in: the server knows no session. */
+export function endSession(): void {
+  signedOut();
+}
+
 export async function request<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const response = await send(method, path, body, signal);
   if (response.status === 204) return undefined as T;

@@ -71,9 +71,8 @@ export interface RunDetail extends RunRow {
   working_ms: number | null;
   system_prompt: string | null;
   thread: string | null;
-  can_retry: boolean;
-  can_cancel: boolean;
-  can_resolve: boolean;
+  /** By tool: the columns that its arguments are bound to. */
+  bound: Record<string, Record<string, string>>;
 }
 
 export interface Change {
@@ -165,10 +164,21 @@ export interface ApprovalRow {
   reason: string | null;
 }
 
+export interface ShownArgument {
+  name: string;
+  text: string;
+  kind: string;
+  /** The column of the row that it is bound to. */
+  bound: string | null;
+}
+
 /** `approval`: what a decision needs besides; parameter: id. */
 export interface ApprovalDetail extends ApprovalRow {
   /** Argument by name: the column of the row that it is bound to. */
   bound: Record<string, string>;
+  /** Every argument as text, bound ones first. */
+  shown: ShownArgument[];
+  arguments_text: string;
   types: Record<string, string>;
   content: Record<string, unknown> | null;
   effect: string | null;

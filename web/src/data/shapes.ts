@@ -4,6 +4,7 @@ import { type Collection, createCollection, type NonSingleResult, useLiveQuery }
 
 import { at } from "./base";
 import { shapeFetch } from "./fetch";
+import { endSession } from "./request";
 
 export type Value = string | number | boolean | null | object;
 export type Row = Record<string, Value>;
@@ -34,7 +35,13 @@ export function shape(name: string, key: (row: Row) => string, params: Params = 
         params: { ...params } as Record<string, never>,
         parser,
         fetchClient: shapeFetch,
-        onError: async () => new Promise((again) => setTimeout(() => again({}), 1_000)),
+        backoffOptions: { initialDelay: 200, maxDelay: 4_000, multiplier: 1.5 },
+        onError: async (error) => {
+          const status = (error as { status?: number }).status;
+          if (status === 401) return endSession();
+          if (status === 400 || status === 403 || status === 404) return;
+          return new Promise((again) => setTimeout(() => again({}), 1_000));
+        },
       },
     });
     found = createCollection(options as never) as unknown as Rows;

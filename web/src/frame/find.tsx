@@ -69,6 +69,7 @@ export default function Find({ onClose }: { onClose: () => void }) {
     if (event.key === "ArrowDown") setAt((at + 1) % Math.max(found.length, 1));
     else if (event.key === "ArrowUp") setAt((at <= 0 ? found.length : at) - 1);
     else if (event.key === "Enter") open(found[at]);
+    else if (event.key === "Escape") onClose(); // a search field would only be cleared
     else return;
     event.preventDefault();
   };

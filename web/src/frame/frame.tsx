@@ -83,7 +83,7 @@ function TopBar() {
       >
         {() => <DatabaseMenu />}
       </Menu>
-      <button className="find" type="button" aria-label={`Find a run, row or page, ${isMac ? "⌘K" : "Ctrl K"}`} onClick={() => find(true)}>
+      <button className="find" type="button" onClick={() => find(true)}>
         <Icon name="search" />
         <span>Find a run, row or page</span>
         <kbd>{isMac ? "⌘K" : "Ctrl K"}</kbd>

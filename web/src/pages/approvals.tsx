@@ -12,7 +12,7 @@ import { shape } from "../data/shapes";
 import { useZone } from "../data/zone";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
-import { Call, Literal } from "../parts/call";
+import { Exact, ExactCall } from "../parts/call";
 import { Copy } from "../parts/copy";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
@@ -172,7 +172,7 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
           </Link>
         </div>
       </div>
-      <Call tool={row.tool} args={row.edited ?? row.arguments} className="call" />
+      <ExactCall tool={row.tool} args={row.shown} className="call" />
       <Arguments row={row} />
       <div className="grid-eq">
         <TheRow row={row} />
@@ -192,37 +192,37 @@ function Detail({ id, index, total, next, tab, open }: DetailProps) {
 }
 
 function Arguments({ row }: { row: ApprovalDetail }) {
-  const args = row.edited ?? row.arguments;
-  const names = Object.keys(args);
   return (
-    <Panel title="Arguments" aside={<span className="muted">all of them, in full</span>} end={<Copy text={() => JSON.stringify(args, null, 2)} label="Copy as JSON" />} flush>
-      {names.length === 0 ? (
+    <Panel title="Arguments" aside={<span className="muted">all of them, in full</span>} end={<Copy text={row.arguments_text} label="Copy as JSON" />} flush>
+      {row.shown.length === 0 ? (
         <p className="note muted">The call has no arguments.</p>
       ) : (
         <Table
           label="Arguments"
           className=""
-          rows={names}
-          rowKey={(name) => name}
+          rows={row.shown}
+          rowKey={(arg) => arg.name}
           columns={[
-            { title: "Name", className: "mono", cell: (name) => name },
-            { title: "Type", className: "mono muted", cell: (name) => row.types?.[name] ?? "" },
+            { title: "Name", className: "mono", cell: (arg) => arg.name },
+            { title: "Type", className: "mono muted", cell: (arg) => row.types?.[arg.name] ?? arg.kind },
             {
               title: "Value",
               className: "mono strong full",
-              cell: (name) => (
+              cell: (arg) => (
                 <>
-                  {typeof args[name] === "string" ? String(args[name]) : <Literal value={args[name]} />}
-                  {row.edited && JSON.stringify(row.arguments[name]) !== JSON.stringify(args[name]) && <span className="muted"> was {JSON.stringify(row.arguments[name])}</span>}
+                  {arg.kind === "string" ? arg.text : <Exact {...arg} />}
+                  {row.edited && arg.bound === null && JSON.stringify(row.arguments[arg.name]) !== JSON.stringify(row.edited[arg.name]) && (
+                    <span className="muted"> was {JSON.stringify(row.arguments[arg.name])}</span>
+                  )}
                 </>
               ),
             },
             {
               title: "From",
-              cell: (name) =>
-                row.bound?.[name] !== undefined ? (
+              cell: (arg) =>
+                arg.bound !== null ? (
                   <>
-                    <Icon name="lock" small /> bound to <code>new.{row.bound[name]}</code>; the model cannot change it
+                    <Icon name="lock" small /> bound to <code>new.{arg.bound}</code>; the model cannot change it
                   </>
                 ) : (
                   <>
@@ -385,16 +385,16 @@ function Decide({ row, again, done }: { row: ApprovalDetail; again: () => void; 
     void send("reject", "reject", { reason: reason.trim() }, `Rejected ${row.tool} of run ${row.run_id}.`);
   };
   const sendEdited = () => {
-    let args: unknown;
     try {
-      args = JSON.parse(edited ?? "");
+      JSON.parse(edited ?? "");
     } catch (error) {
       toast(`The arguments are no JSON: ${(error as Error).message}`, { state: "failed" });
       return;
     }
-    void send("edit", "approve_edited", { arguments: args }, `Approved ${row.tool} of run ${row.run_id} with other arguments.`);
+    // As it was written: parsed, a large number would be rounded.
+    void send("edit", "approve_edited", { arguments: edited }, `Approved ${row.tool} of run ${row.run_id} with other arguments.`);
   };
-  const edit = () => setEdited(JSON.stringify(freeArguments(row), null, 2));
+  const edit = () => setEdited(row.arguments_text);
   useKeys({
     a: () => (row.can_decide && wasRead() && edited === null ? approve() : false),
     e: () => (row.can_decide ? edit() : false),
@@ -475,10 +475,6 @@ function Decide({ row, again, done }: { row: ApprovalDetail; again: () => void; 
       </div>
     </form>
   );
-}
-
-function freeArguments(row: ApprovalDetail): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(row.arguments).filter(([name]) => row.bound?.[name] === undefined));
 }
 
 /** Why there are no buttons, and the statement that would change it. */

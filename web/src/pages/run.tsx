@@ -4,7 +4,6 @@ import { useEffect, useMemo, useState } from "react";
 
 import { bytes, duration, money, number } from "../data/format";
 import { useQueryOnce } from "../data/queries";
-import { useReply } from "../data/replies";
 import { badge, type Change, isOpen, type RunDetail, type RunState, useApprovals, useChain, useRun, useSteps } from "../data/runs";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
@@ -91,7 +90,7 @@ export default function RunPage() {
             {shown.map((item) => (
               <StepView key={`${item.no}-${allOpen}`} item={item} run={run} items={shown} isOpen={allOpen % 2 === 1} />
             ))}
-            <Streaming run={run} />
+            <Asking run={run} />
             {shown.length === 0 && run.state !== "running" && (
               <Panel label="No steps" className="empty">
                 <p className="soft">{NOTHING[run.state] ?? "No step is recorded yet."}</p>
@@ -306,7 +305,7 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
         {item.arguments === null && item.raw !== undefined ? (
           <Payload title="Arguments that are no JSON" text={item.raw} open />
         ) : (
-          <CallView tool={item.tool} args={item.arguments} className="code wrap pre" />
+          <CallView tool={item.tool} args={item.arguments} className="code wrap pre" note={boundNote(run, item.tool)} />
         )}
         {item.decision && <Decision item={item} />}
         <Effect item={item} run={run} />
@@ -328,6 +327,13 @@ function CallPanel({ item, run, isOpen }: { item: Call; run: RunDetail; isOpen: 
       </div>
     </section>
   );
+}
+
+/** Which arguments the model could not choose. */
+function boundNote(run: RunDetail, tool: string): string {
+  if (tool === "update_row" && run.relation) return `row bound: ${run.relation.replace(/^public\./, "")} ${run.key}`;
+  const bound = Object.entries(run.bound?.[tool] ?? {}).map(([name, column]) => `${name} = new.${column}`);
+  return bound.length ? `bound: ${bound.join(", ")}` : "";
 }
 
 function Decision({ item }: { item: Call }) {
@@ -386,26 +392,13 @@ function NoteView({ item }: { item: Note }) {
   );
 }
 
-/** The reply that is being written: at most every 50 ms, until the recorded one replaces it. */
-function Streaming({ run }: { run: RunDetail }) {
-  const text = useReply(run.state === "running" ? run.id : null);
-  if (run.state !== "running" || !text) return null;
+/** While the model is asked, there is nothing to read yet: the recorded reply appears at once. */
+function Asking({ run }: { run: RunDetail }) {
+  if (run.state !== "running") return null;
   return (
-    <section className="panel step" aria-label="Reply that is being written" aria-busy="true">
-      <header>
-        <Icon name="agent" />
-        <h2>Model is replying</h2>
-        <span className="end">
-          <State state="running" word="writing" />
-        </span>
-      </header>
-      <div className="body">
-        <p className="said">
-          {text}
-          <span className="caret" />
-        </p>
-      </div>
-    </section>
+    <p className="row soft" role="status">
+      <State state="running" bare word={`attempt ${run.attempt}: the model or a tool is working`} />
+    </p>
   );
 }
 

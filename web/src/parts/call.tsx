@@ -1,5 +1,5 @@
 /** A call as SQL would write it, with every argument in full. */
-export function Call({ tool, args, className }: { tool: string; args: Record<string, unknown> | null; className: string }) {
+export function Call({ tool, args, className, note }: { tool: string; args: Record<string, unknown> | null; className: string; note?: string }) {
   const given = Object.entries(args ?? {});
   return (
     <div className={className} tabIndex={0} role="group" aria-label="Call">
@@ -10,9 +10,31 @@ export function Call({ tool, args, className }: { tool: string; args: Record<str
           {name} =&gt; <Literal value={value} />
         </span>
       ))}
+      ){note && <span className="cm">   -- {note}</span>}
+    </div>
+  );
+}
+
+/** The same from texts, as the database wrote them. */
+export function ExactCall({ tool, args, className }: { tool: string; args: readonly { name: string; text: string; kind: string }[]; className: string }) {
+  return (
+    <div className={className} tabIndex={0} role="group" aria-label="Call">
+      {tool}(
+      {args.map((arg, i) => (
+        <span key={arg.name}>
+          {i > 0 && ", "}
+          {arg.name} =&gt; <Exact {...arg} />
+        </span>
+      ))}
       )
     </div>
   );
+}
+
+export function Exact({ text, kind }: { text: string; kind: string }) {
+  if (kind === "null") return <span className="null-v">NULL</span>;
+  if (kind === "number" || kind === "boolean") return <span className="nv">{text}</span>;
+  return <span className="sv">'{text.replaceAll("'", "''")}'</span>;
 }
 
 export function Literal({ value }: { value: unknown }) {

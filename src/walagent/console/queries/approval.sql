@@ -8,6 +8,17 @@ select
                    from jsonb_array_elements(v.definition -> 'tools') t
                         cross join jsonb_each_text(t -> 'bind') b (argument, source)
                   where t ->> 'name' = p.tool), '{}') as bound,
+       -- As text, and bound ones first: a browser would round large numbers, and a decision sees them all.
+       (select coalesce(jsonb_agg(jsonb_build_object('name', e.name, 'text', coalesce(e.value #>> '{}', 'null'),
+                                                     'kind', jsonb_typeof(e.value), 'bound', e.source) order by e.source is null, e.name), '[]')
+          from (select b.argument as name, c.content -> b.source as value, b.source
+                  from jsonb_array_elements(v.definition -> 'tools') t cross join jsonb_each_text(t -> 'bind') b (argument, source)
+                 where t ->> 'name' = p.tool
+                union all
+                select g.key, g.value, null from jsonb_each(coalesce(p.edited, p.arguments)) g
+                 where not exists (select from jsonb_array_elements(v.definition -> 'tools') t
+                                    where t ->> 'name' = p.tool and t -> 'bind' ? g.key)) e) as shown,
+       jsonb_pretty(p.arguments) as arguments_text,
        coalesce((select jsonb_object_agg(a.name, coalesce(a.schema ->> 'format', a.schema ->> 'type', a.schema -> 'type' ->> 0))
                    from jsonb_array_elements(v.definition -> 'tools') t
                         cross join jsonb_each(t -> 'input_schema' -> 'properties') a (name, schema)

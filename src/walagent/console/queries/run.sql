@@ -13,6 +13,8 @@ select
        case when r.reason <> 'change' then r.reason
             else concat_ws(', ', upper(r.change ->> 'op'), coalesce('when ' || (v.definition ->> 'condition'), 'no condition')) end as matched_by,
        r.started_at, r.result, r.error,
+       coalesce((select jsonb_object_agg(d ->> 'name', d -> 'bind') from jsonb_array_elements(v.definition -> 'tools') d
+                  where jsonb_typeof(d -> 'bind') = 'object'), '{}') as bound,
        t.input_tokens, t.output_tokens, t.working_ms,
        r.change ->> 'thread' as thread
 -- include: _run_from

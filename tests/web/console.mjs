@@ -1,0 +1,174 @@
+// Uses the console as a person does; prints what it saw as one JSON document.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+import { chromium } from "playwright-core";
+
+const { link, chromium: program, shots, themes = ["light", "dark"] } = JSON.parse(process.argv[2]);
+const base = new URL(link).origin;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
+flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
+const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
+const seen = { errors: [], axe: [], wide: [], dialogs: 0, requests: new Set() };
+const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", timezoneId: "Europe/Berlin" });
+context.setDefaultTimeout(20_000);
+
+async function open() {
+  const page = await context.newPage();
+  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
+  page.on("pageerror", (error) => seen.errors.push(String(error)));
+  page.on("request", (request) => seen.requests.add(new URL(request.url()).origin));
+  page.on("dialog", (dialog) => void ((seen.dialogs += 1), dialog.dismiss()));
+  return page;
+}
+
+async function check(page, name) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(async () => (await window.axe.run()).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
+  for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
+  if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(name);
+  if (shots) await page.screenshot({ path: `${shots}/${name.replaceAll(/[^a-z0-9]+/g, "-")}.png` });
+}
+
+process.on("uncaughtException", (error) => {
+  console.error(JSON.stringify({ ...seen, requests: [...seen.requests] }, null, 1), error);
+  process.exit(1);
+});
+
+const text = (page, selector) => page.locator(selector).first().innerText();
+
+// Sign-in by the link; the code leaves the address, and no script reads the cookie.
+const page = await open();
+const sizes = [];
+page.on("requestfinished", async (request) => sizes.push(request.sizes().then((size) => [new URL(request.url()).pathname, size.responseBodySize])));
+await page.goto(link);
+await page.waitForSelector(".figures");
+await page.waitForSelector("text=Waits for a person");
+seen.address = page.url();
+seen.cookie = await page.evaluate(() => document.cookie);
+const loaded = await Promise.all(sizes);
+seen.first = loaded.filter(([path]) => path === "/sign-in" || path.startsWith("/assets/")).reduce((sum, [, size]) => sum + size, 0);
+
+// Each page in both themes and three widths.
+const pages = ["/", "/runs", "/runs?panel=1", "/runs/1", "/runs/4", "/approvals", "/failed", "/agents", "/threads", "/ask", "/tables", "/cost", "/wal", "/more", "/runs/999", "/nowhere"];
+for (const theme of themes) {
+  await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+  for (const width of [1440, 1024, 390]) {
+    await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
+    for (const path of pages) {
+      await page.goto(base + path);
+      await page.waitForSelector("h1, h3, .absent");
+      await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
+      await check(page, `${path}-${width}-${theme}`);
+    }
+  }
+}
+await page.emulateMedia({ colorScheme: "light" });
+await page.setViewportSize({ width: 1440, height: 900 });
+
+// Keys of the list: move, open, close, filter; the address has the filter, and back restores it.
+await page.goto(`${base}/runs`);
+await page.waitForSelector("[data-run='8']");
+await page.keyboard.press("j");
+await page.keyboard.press("j");
+await page.keyboard.press("Enter");
+await page.waitForURL(/panel=7/);
+seen.panel = await text(page, "aside h2");
+await page.keyboard.press("Escape");
+await page.waitForURL((url) => !url.search.includes("panel"));
+await page.keyboard.press("/");
+await page.keyboard.type("state:failed");
+await page.keyboard.press("Enter");
+await page.waitForURL(/state=failed/);
+await page.waitForFunction(() => document.querySelectorAll("[data-run]").length === 2);
+seen.filtered = await page.locator("[data-run]").evaluateAll((rows) => rows.map((row) => row.dataset.run));
+await page.keyboard.press("Escape");
+await page.click("[data-run='7'] a");
+await page.waitForSelector("h1:has-text('Run 7')");
+await page.keyboard.press("]");
+await page.waitForURL(/\/runs\/4$/);
+await page.goBack();
+await page.waitForURL(/\/runs\/7$/);
+await page.goBack();
+seen.at = page.url();
+await page.waitForURL(/\/runs\?state=failed$/);
+await page.keyboard.press("Control+k");
+await page.waitForSelector("dialog.finder");
+await page.keyboard.type("ticket");
+await page.waitForSelector("dialog.finder li:has-text('ticket')");
+await check(page, "find");
+await page.keyboard.press("Escape");
+await page.waitForSelector("dialog.finder", { state: "detached" });
+await page.keyboard.press("Control+k");
+await page.waitForSelector("dialog.finder");
+await page.keyboard.type("6");
+await page.keyboard.press("Enter");
+await page.waitForURL(/\/runs\/6$/);
+await page.waitForSelector("text=Message as sent");
+seen.escaped = await text(page, ".head p:not(.crumb)");
+seen.prompt = await text(page, ".payload[open] pre");
+
+// A decision: not by a key within half a second, then by one; another page sees its run go on.
+const other = await open();
+await other.goto(`${base}/runs/1`);
+await other.waitForSelector("text=waiting for approval");
+await page.goto(`${base}/approvals`);
+await page.waitForSelector("form.decide");
+await page.keyboard.press("a");
+await page.waitForTimeout(250);
+seen.early = await page.locator("h2.big").innerText();
+seen.call = await text(page, ".call");
+await page.waitForTimeout(600);
+await page.keyboard.press("a");
+await page.waitForSelector("text=Approved refund_customer of run 1");
+await other.waitForSelector(".head .st:has-text('succeeded')");
+seen.went = await text(other, ".head .st");
+await page.waitForSelector("form.decide");
+await page.click("button:has-text('Reject')");
+seen.missing = await text(page, "#reason-missing");
+await page.fill("form.decide input", "ask the customer first");
+await page.keyboard.press("Control+Enter");
+await page.waitForSelector("text=Rejected refund_customer of run 3");
+await page.waitForSelector("text=Nothing waits for a person");
+await page.goto(`${base}/approvals?tab=history`);
+await page.waitForSelector(".side a.item");
+seen.history = await page.locator(".side a.item").count();
+await check(page, "history");
+
+// Retry a failed run, and all of a reason; the server does it.
+await page.goto(`${base}/failed`);
+await page.click("summary");
+await page.click("button:has-text('Retry all 2')");
+await page.click("dialog button:has-text('Retry 2 runs')");
+await page.waitForSelector("text=2 runs queued.");
+await page.keyboard.press("?");
+await page.waitForSelector("dialog:has-text('Keys of single letters')");
+await check(page, "keys");
+await page.keyboard.press("Escape");
+
+// Without a connection the page stays readable and says so.
+await page.goto(`${base}/runs`);
+await page.waitForSelector("[data-run='8']");
+await context.setOffline(true);
+await page.waitForSelector(".banner:has-text('Reconnecting')");
+seen.offline = await page.locator("[data-run]").count();
+await check(page, "offline");
+await context.setOffline(false);
+await page.waitForSelector(".banner:has-text('Connected again')");
+
+// Signing out.
+await page.click("button[aria-label^='Signed in']");
+await page.click("button:has-text('Sign out')");
+await page.waitForURL(/\/sign-in/);
+await check(page, "sign in");
+await page.goto(`${base}/runs?state=dead`);
+await page.waitForURL(/\/sign-in/);
+seen.back = new URL(page.url()).searchParams.get("to");
+await page.goto(link);
+await page.waitForSelector("[role=alert]");
+seen.used = await text(page, "[role=alert]");
+
+seen.requests = [...seen.requests];
+console.log(JSON.stringify(seen));
+await browser.close();

@@ -1,0 +1,97 @@
+"""The console in Chromium, beside a real daemon: pages, keys, decisions, and what axe finds."""
+
+import asyncio
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import AsyncConnection
+
+from tests.helpers.database import column, value
+from tests.helpers.desk import Desk, desk
+
+HERE = Path(__file__).parent
+WEB = HERE.parents[1] / "web"
+ASSETS = HERE.parents[1] / "src" / "walagent" / "console" / "assets"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FIRST_VIEW = 300_000  # bytes, compressed
+pytestmark = [
+    pytest.mark.web,
+    pytest.mark.skipif(
+        shutil.which("node") is None or not (HERE / "node_modules" / "playwright-core").is_dir(),
+        reason="make web-test installs the packages",
+    ),
+]
+
+
+async def _use(started: Desk) -> dict[str, Any]:
+    """Run the script; return what it saw."""
+    options = {
+        "link": started.link,
+        "chromium": CHROMIUM,
+        "shots": os.environ.get("WALAGENT_SHOTS"),
+    }
+    process = await asyncio.create_subprocess_exec(
+        *("node", "console.mjs", json.dumps(options)),
+        cwd=HERE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        out, errors = await asyncio.wait_for(process.communicate(), 400)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, errors.decode()
+    return json.loads(out)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+    """Sign-in, every page, the keys, a decision and a rejection, a retry, no network, sign-out."""
+    assert (ASSETS / "index.html").is_file(), "run make web: it builds the page"
+    async with desk(conn, dsn, tmp_path) as started:
+        seen = await _use(started)
+    assert seen["address"] == f"{started.url}/"  # the code has left the address
+    assert seen["cookie"] == ""  # no script can read it
+    assert seen["first"] < FIRST_VIEW
+    assert seen["panel"] == "Run 7"
+    assert seen["filtered"] == ["7", "4"]
+    assert "<script>alert(1)</script>" in seen["escaped"]
+    assert "<script>alert(1)</script>" in seen["prompt"]
+    assert seen["dialogs"] == 0
+    assert seen["early"] == "May triage make this call?"
+    assert seen["call"] == "refund_customer(ticket_id => 1, amount => 348.0)"
+    assert "succeeded" in seen["went"]
+    assert "needs a reason" in seen["missing"]
+    assert seen["history"] == 2
+    assert seen["offline"] == 8
+    assert seen["back"] == "/runs?state=dead"
+    assert "was used or is too old" in seen["used"]
+    assert seen["axe"] == []
+    assert seen["wide"] == []
+    assert set(seen["requests"]) == {started.url}
+    expected = ("401", "ERR_INTERNET_DISCONNECTED")  # answers that the script provokes
+    assert [each for each in seen["errors"] if not any(e in each for e in expected)] == []
+    decided = "select state || coalesce(': ' || reason, '') from agent.approval order by id"
+    assert await column(conn, decided) == ["approved", "rejected: ask the customer first"]
+    status = "select status from ticket where id = 1"
+    assert await value(conn, status) == "refunded"
+
+
+def test_one_copy_of_the_database_of_the_page_is_installed() -> None:
+    """Two copies of @tanstack/db do not know each other's collections."""
+    lock = json.loads((WEB / "package-lock.json").read_text())
+    copies = [each for each in lock["packages"] if each.endswith("node_modules/@tanstack/db")]
+    assert copies == ["node_modules/@tanstack/db"]
+
+
+def test_the_lock_names_no_host_of_a_registry() -> None:
+    """Packages come from the registry that npm is configured with."""
+    for folder in (WEB, HERE):
+        lock = json.loads((folder / "package-lock.json").read_text())
+        assert not [name for name, each in lock["packages"].items() if "resolved" in each]
