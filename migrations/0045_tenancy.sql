@@ -375,6 +375,37 @@ end;
 $$;
 comment on function agent.revoke_token(uuid) is 'Revoke a token from its next transaction on';
 
+-- Act as a principal whose signed token the daemon has verified, until the end of the transaction.
+--
+-- Callable by the runner alone, and only while it acts as nobody.  Raises WA018 if the principal does not exist in the
+-- tenant, or either is disabled.
+create function agent_internal.act_as_principal(_tenant text, _principal text, _scopes text[], _until timestamptz)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _found name;
+begin
+    if not agent_internal.all_tenants() then
+        raise exception '"%" may not act as a principal without its token', coalesce(agent.current_principal(), session_user)
+            using errcode = '42501';
+    end if;
+    -- A text: a name would be cut to the name of another one.
+    select p.name into _found
+      from agent.principal p join agent.tenant t on t.name = p.tenant and t.active
+     where p.tenant = _tenant and p.name::text = _principal and p.active;
+    if _found is null or _until is null or _until <= agent_internal.now() then
+        raise exception 'the token is expired, or names no active principal' using errcode = 'WA018',
+            hint = 'Create the principal with: walagent principal add NAME --tenant TENANT';
+    end if;
+    perform agent_internal.assume(_tenant, _found, _scopes, _until);
+end;
+$$;
+comment on function agent_internal.act_as_principal(text, text, text[], timestamptz) is 'Act as the principal of a signed token, which the daemon has verified';
+revoke all on function agent_internal.act_as_principal(text, text, text[], timestamptz) from public;
+
 -- Fair turns.
 
 alter table agent_internal.queue add column last_tenant text collate "C" not null default '';

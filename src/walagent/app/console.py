@@ -11,6 +11,8 @@ from walagent.console.files import read_built
 from walagent.console.guard import hosts_of
 from walagent.console.site import ConsoleSite
 from walagent.http.health import Health, unready_reasons
+from walagent.http.signed_tokens import FindIdentity
+from walagent.store.acting import identity_of_token
 
 
 def make_console(health: Health, max_progress_age: float) -> ConsoleSite:
@@ -34,11 +36,14 @@ def make_console(health: Health, max_progress_age: float) -> ConsoleSite:
     return ConsoleSite(read_built(), status)
 
 
-def make_api(engine: Engine, shapes: Application, http: Http) -> ConsoleApi:
+def make_api(
+    engine: Engine, shapes: Application, http: Http, find: FindIdentity = identity_of_token
+) -> ConsoleApi:
     """Create the application of what the console's pages ask.
 
     Args:
         shapes: answers everything else of /v1.
+        find: finds the identity of a token.
     """
     offer = Offer(
         {each.name: each for each in declared_queries()},
@@ -48,4 +53,4 @@ def make_api(engine: Engine, shapes: Application, http: Http) -> ConsoleApi:
         first_prompt,
         secure=http.public_url is not None and http.public_url.startswith("https:"),
     )
-    return ConsoleApi(engine, shapes, offer)
+    return ConsoleApi(engine, shapes, offer, find)

@@ -200,8 +200,11 @@ class _Daemon:
         fan_out = FanOut()
         if self.config.http.enabled:
             from walagent.app.sync import make_sync  # noqa: PLC0415 - not needed without HTTP
+            from walagent.http.signed_tokens import find_identity  # noqa: PLC0415 - as above
 
-            self.sync = make_sync(self.config.sync, self.logins.dsn, fan_out)
+            self.sync = make_sync(
+                self.config.sync, self.logins.dsn, fan_out, find_identity(self.config.identity)
+            )
         self.reader = make_reader(
             self.config,
             self.logins,
@@ -271,8 +274,11 @@ class _Daemon:
             mounted |= {links.path: links.app}
         if self.sync is not None:
             from walagent.app.console import make_api, make_console  # noqa: PLC0415 - optional
+            from walagent.http.signed_tokens import find_identity  # noqa: PLC0415
 
-            mounted["/v1"] = make_api(self.sync.engine, self.sync.app, http)
+            mounted["/v1"] = make_api(
+                self.sync.engine, self.sync.app, http, find_identity(self.config.identity)
+            )
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))
         app = build_app(

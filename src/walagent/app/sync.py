@@ -7,7 +7,9 @@ from walagent.config import Sync
 from walagent.config.environment import Environment
 from walagent.console.declared import declared_queries
 from walagent.errors import ConfigError
+from walagent.http.signed_tokens import FindIdentity
 from walagent.replication.fan_out import FanOut
+from walagent.store.acting import identity_of_token
 from walagent.sync.app import ShapeApp, SyncSettings
 from walagent.sync.engine import EngineLimits, ShapeEngine
 from walagent.sync.principals import TokenCheck
@@ -22,8 +24,13 @@ class LiveSync:
     app: ShapeApp
 
 
-def make_sync(settings: Sync, dsn: Callable[[], str], fan_out: FanOut) -> LiveSync:
+def make_sync(
+    settings: Sync, dsn: Callable[[], str], fan_out: FanOut, find: FindIdentity = identity_of_token
+) -> LiveSync:
     """Create both.
+
+    Args:
+        find: finds the identity of a token.
 
     Raises:
         ConfigError: the secret is not set.
@@ -48,4 +55,4 @@ def make_sync(settings: Sync, dsn: Callable[[], str], fan_out: FanOut) -> LiveSy
         secret=secret,
         public=settings.cache == "public",
     )
-    return LiveSync(engine, ShapeApp(engine, serves, TokenCheck(engine.connection)))
+    return LiveSync(engine, ShapeApp(engine, serves, TokenCheck(engine.connection, find)))

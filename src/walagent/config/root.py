@@ -22,6 +22,7 @@ from walagent.config.sections import (
     FileSettings,
     Http,
     HttpToolEntry,
+    Identity,
     LogSettings,
     McpServerEntry,
     Outbox,
@@ -45,6 +46,7 @@ class Config(Part):
     retention: Retention = Retention()
     http: Http = Http()
     sync: Sync = Sync()
+    identity: Identity | None = None
     outbox: Outbox = Outbox()
     audit: Audit = Audit()
     log: LogSettings = LogSettings()

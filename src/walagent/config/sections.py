@@ -3,7 +3,7 @@
 import re
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -227,6 +227,55 @@ class Sync(Part):
     def _has_a_secret(self) -> "Sync":
         if self.open and self.secret is None:
             raise ValueError("sync.secret is required with sync.open: the name of a variable")
+        return self
+
+
+_Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",
+    "HS256", "HS384", "HS512",
+]  # fmt: skip
+_Scope = Literal["read", "post", "approve", "develop", "admin"]
+_SYMMETRIC: frozenset[str] = frozenset({"HS256", "HS384", "HS512"})
+
+
+class Identity(Part):
+    """Signed tokens (JWT) of an identity provider, for requests over HTTP."""
+
+    issuer: Name
+    """The claim `iss` of its tokens."""
+    audience: Name
+    """What the claim `aud` must contain: the name of this installation."""
+    algorithms: Annotated[
+        tuple[_Algorithm, ...],
+        Field(min_length=1),
+        to_list,
+        one_or_many({"enum": list(get_args(_Algorithm))}),
+    ] = ("RS256",)
+    """Algorithms of signatures that are accepted."""
+    jwks: Path | None = None
+    """The file with the public keys (a JSON Web Key Set), read again when it changes."""
+    secret: CredentialName | None = None
+    """The variable or credential with the secret for `HS256`, `HS384` and `HS512`, of at least 32
+    bytes; then without `jwks`."""
+    tenant_claim: Name = "tenant"
+    """The claim with the name of the tenant."""
+    principal_claim: Name = "sub"
+    """The claim with the name of the principal."""
+    scopes: Annotated[
+        tuple[_Scope, ...], to_list, one_or_many({"enum": list(get_args(_Scope))})
+    ] = ("read",)
+    """What its tokens can be used for; `[]`: all that the principal may do."""
+    leeway: Seconds = 30.0
+    """Difference between clocks that is tolerated."""
+
+    @model_validator(mode="after")
+    def _has_keys(self) -> "Identity":
+        if (self.jwks is None) == (self.secret is None):
+            raise ValueError("requires either jwks or secret")
+        if any((each in _SYMMETRIC) != (self.secret is not None) for each in self.algorithms):
+            raise ValueError(
+                "algorithms with a secret are HS256, HS384 and HS512; with jwks, all others"
+            )
         return self
 
 

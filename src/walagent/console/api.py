@@ -35,8 +35,10 @@ from walagent.console.sessions import (
     read_session,
 )
 from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
+from walagent.http.signed_tokens import FindIdentity
 from walagent.log import log
 from walagent.message import Json
+from walagent.store.acting import identity_of_token
 from walagent.sync.app import Receive, Scope, Send
 from walagent.sync.query import Connecting
 
@@ -110,10 +112,18 @@ class ConsoleApi:
 
     Args:
         shapes: answers everything else of /v1.
+        find: finds the identity of a token.
     """
 
-    def __init__(self, engine: Engine, shapes: Application, offer: Offer) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        shapes: Application,
+        offer: Offer,
+        find: FindIdentity = identity_of_token,
+    ) -> None:
         self._engine = engine
+        self._find = find
         self._shapes = shapes
         self._offer = offer
         self._free = asyncio.Semaphore(_CONCURRENT)
@@ -194,7 +204,7 @@ class ConsoleApi:
             if isinstance(code, str):
                 session = await exchange(conn, code)
             elif isinstance(token, str):
-                session = await enter(conn, token)
+                session = await enter(conn, token, self._find)
             else:
                 raise RefusedError(400, 'expected "code" or "token"')
         log.info("console.signed_in", by="code" if isinstance(code, str) else "token")
@@ -265,7 +275,7 @@ class ConsoleApi:
                 if not writes:
                     await conn.execute("set transaction isolation level repeatable read read only")
                 await conn.execute(f"set local statement_timeout = '{_SECONDS}s'".encode())
-                await act_as(conn, asked.token)
+                await act_as(conn, asked.token, find=self._find)
                 if role is not None:
                     await conn.execute(SQL("set local role {}").format(Identifier(role)))
                 yield conn

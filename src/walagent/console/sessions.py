@@ -6,12 +6,15 @@ store of them.
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
 from psycopg.sql import SQL, Identifier, Literal
 
 from walagent.console.guard import RefusedError
+from walagent.http.signed_tokens import FindIdentity, SignedTokenError
+from walagent.store.acting import identity_of_token
 from walagent.store.removal import CREATED
 
 CODE: Final = "console link"  # the label of codes
@@ -97,35 +100,53 @@ async def exchange(conn: Connection, code: str) -> str:
     return await _session(conn, tenant, principal, [])
 
 
-async def enter(conn: Connection, token: str) -> str:
+async def enter(conn: Connection, token: str, find: FindIdentity = identity_of_token) -> str:
     """Exchange a token for that of a session with the same scopes; call within a transaction.
+
+    The session ends with the token, if that is earlier.
+
+    Args:
+        find: finds the identity of a token.
 
     Raises:
         RefusedError: the token is unknown, expired or revoked.
     """
-    await act_as(conn, token)
-    tenant, principal, scopes, label = await _one(
-        conn,
-        "select agent.current_tenant(), agent.current_principal(), scopes, label from agent.token"
-        " where digest = sha256(convert_to(%s, 'utf8'))",
-        token,
+    await act_as(conn, token, find=find)
+    tenant, principal, scopes, until = await _one(
+        conn, "select tenant, principal, scopes, until from agent_internal.identity()"
     )
-    if label == CODE:
+    await _act_as_nobody(conn)
+    codes = await conn.execute(
+        "select 1 from agent.token where digest = sha256(convert_to(%s, 'utf8')) and label = %s",
+        (token, CODE),
+    )
+    if codes.rowcount:
         raise RefusedError(401, "this is a code of a link, not a token")
-    return await _session(conn, tenant, principal, scopes)
+    return await _session(conn, tenant, principal, scopes, until)
 
 
-async def _session(conn: Connection, tenant: str, principal: str, scopes: list[str]) -> str:
-    """Create the token of a session as this login, which may do so for everyone."""
+async def _act_as_nobody(conn: Connection) -> None:
     await conn.execute("select set_config('walagent.identity', '', true)")
+
+
+async def _session(
+    conn: Connection,
+    tenant: str,
+    principal: str,
+    scopes: list[str],
+    until: datetime | None = None,
+) -> str:
+    """Create the token of a session as this login, which may do so for everyone."""
+    await _act_as_nobody(conn)
     row = await _one(
         conn,
-        "select token from agent.create_token(%s, %s, %s, now() + make_interval(hours => %s),"
-        " tenant => %s)",
+        "select token from agent.create_token(%s, %s, %s,"
+        " least(now() + make_interval(hours => %s), %s::timestamptz), tenant => %s)",
         principal,
         SESSION,
         scopes,
         HOURS,
+        until,
         tenant,
     )
     return str(row[0])
@@ -152,8 +173,13 @@ async def leave_all(conn: Connection) -> int:
     return found.rowcount
 
 
-async def act_as(conn: Connection, token: str, message: str = "") -> None:
+async def act_as(
+    conn: Connection, token: str, message: str = "", find: FindIdentity = identity_of_token
+) -> None:
     """Act as the principal of a token for the rest of the transaction.
+
+    Args:
+        find: finds the identity of a token.
 
     Raises:
         RefusedError: it is unknown, expired or revoked.
@@ -161,7 +187,10 @@ async def act_as(conn: Connection, token: str, message: str = "") -> None:
     if not token or "\0" in token:
         raise RefusedError(401, message or "nobody is signed in")
     try:
-        await conn.execute("select agent.act_as(%s)", (token,))
+        identity = find(token)
+        await conn.execute(identity.statement, identity.parameters)
+    except SignedTokenError as error:
+        raise RefusedError(401, message or str(error), _UNKNOWN) from error
     except Error as error:
         if error.sqlstate != _UNKNOWN:
             raise

@@ -67,7 +67,7 @@ class SignedTokens:
                 _text(claims, settings.tenant_claim),
                 _text(claims, settings.principal_claim),
                 list(settings.scopes),
-                datetime.fromtimestamp(int(claims["exp"]), UTC),
+                _end(claims),
             ),
         )
 
@@ -127,7 +127,7 @@ class SignedTokens:
         except (OSError, ValueError, TypeError, KeyError, AttributeError, PyJWTError) as error:
             raise ConfigError(
                 f'identity.jwks: cannot read keys from "{path}": {type(error).__name__}',
-                hint="It is a JSON Web Key Set: {\"keys\": [...]}.",
+                hint='It is a JSON Web Key Set: {"keys": [...]}.',
             ) from None
         names = [str(key.key_id or "") for key in keys]
         if not keys or len(keys) > _MOST_KEYS or len(set(names)) != len(names):
@@ -148,6 +148,13 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     if not isinstance(found, str) or not found or "\0" in found:
         raise SignedTokenError(f'claim "{name}" of the token is not a text')
     return found
+
+
+def _end(claims: Mapping[str, Any]) -> datetime:
+    try:
+        return datetime.fromtimestamp(int(claims["exp"]), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise SignedTokenError("the token does not expire at a time") from None
 
 
 def find_identity(settings: IdentitySettings | None) -> FindIdentity:

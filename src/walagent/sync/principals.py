@@ -7,6 +7,8 @@ from typing import Final
 
 from psycopg import Error
 
+from walagent.http.signed_tokens import FindIdentity, SignedTokenError
+from walagent.store.acting import identity_of_token
 from walagent.sync.checks import ShapeRefusedError
 from walagent.sync.query import Connecting
 
@@ -20,10 +22,14 @@ class TokenCheck:
 
     Args:
         connection: gives a connection of a login that may call agent.act_as().
+        find: finds the identity of a token.
     """
 
-    def __init__(self, connection: Callable[[], Connecting]) -> None:
+    def __init__(
+        self, connection: Callable[[], Connecting], find: FindIdentity = identity_of_token
+    ) -> None:
         self._connection = connection
+        self._find = find
         self._known: dict[bytes, tuple[float, tuple[str, str]]] = {}
 
     async def of_token(self, token: str) -> tuple[str, str]:
@@ -46,9 +52,13 @@ class TokenCheck:
         return found
 
     async def _ask(self, token: str) -> tuple[str, str]:
+        try:
+            identity = self._find(token)
+        except SignedTokenError as error:
+            raise ShapeRefusedError(401, str(error)) from error
         async with self._connection() as conn, conn.transaction():
             try:
-                await conn.execute("select agent.act_as(%s)", (token,))
+                await conn.execute(identity.statement, identity.parameters)
             except Error as error:
                 if error.sqlstate == "WA018":
                     raise ShapeRefusedError(401, _REFUSED) from error

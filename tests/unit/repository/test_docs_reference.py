@@ -32,7 +32,7 @@ from walagent.config import (
     PersonaEntry,
     Search,
 )
-from walagent.config.sections import Slack, Smtp
+from walagent.config.sections import Identity, Slack, Smtp
 from walagent.errors import WalagentError
 from walagent.faults import POINTS
 
@@ -55,6 +55,7 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
         for name, field in Config.model_fields.items()
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
     },
+    "identity": (Identity,),
     "models": (ModelEntry,),
     "personas": (PersonaEntry,),
     "agents": (AgentEntry,),
@@ -102,6 +103,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
     required |= {"url": "http://x"} if model is HttpToolEntry else {}
     required |= {"url": "http://x", "tools": {}} if model is McpServerEntry else {}
     required |= {"provider": "ddgs"} if model is Search else {}
+    required |= {"jwks": "x"} if model is Identity else {}
     return getattr(model.model_validate({**required, **given}), key) == default
 
 
