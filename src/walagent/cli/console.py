@@ -54,9 +54,13 @@ def base_of(http: Http) -> str:
     return (http.public_url or address(http.host, http.port)).rstrip("/")
 
 
-def link_of(base: str, code: str) -> str:
-    """Return a link with a code; what follows # is sent to no server and stays in no log."""
-    return f"{base}/sign-in#code={code}"
+def link_of(base: str, code: str, page: str = "") -> str:
+    """Return a link with a code; what follows # is sent to no server and stays in no log.
+
+    Args:
+        page: what is shown after signing in, such as `/runs/1`.
+    """
+    return f"{base}/sign-in{f'?to={page}' if page else ''}#code={code}"
 
 
 def _answers(http: Http) -> bool:

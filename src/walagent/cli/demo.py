@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -41,6 +42,11 @@ _INTERRUPTED = 130  # 128 + SIGINT, as in shells
     default=False,
     help="Reuse the database of the last demo, or create a new one.  [default: fresh]",
 )
+@click.option(
+    "--console/--no-console",
+    default=None,
+    help="Then serve the console until Ctrl-C.  [default: on a terminal]",
+)
 @json_option()
 def demo_(  # noqa: PLR0913 - its options
     *,
@@ -50,12 +56,14 @@ def demo_(  # noqa: PLR0913 - its options
     tickets: int | None,
     rate: float,
     keep: bool,
+    console: bool | None,
     as_json: bool,
 ) -> None:
     """Run a demo on an embedded PostgreSQL: an agent processes support tickets.
 
     The demo creates the database "demo", attaches an agent to its table support_tickets, and
     inserts tickets from a second process.  Without options it needs no server, API key or network.
+    On a terminal it then serves the console, and prints a link to the first run there.
 
     Exit codes: 0 every ticket was processed once, 1 one was not, 3 a person must act.
     """
@@ -86,7 +94,26 @@ def demo_(  # noqa: PLR0913 - its options
     else:
         options = embedded_options(config, environment, DATABASE)
         click.echo("\n".join(words(summary, program(), options)))
+    if not summary.interrupted and (
+        sys.stdout.isatty() and not as_json if console is None else console
+    ):
+        _serve_console()
     if not summary.holds:
         sys.exit(FAILED)
     if summary.interrupted:
         sys.exit(_INTERRUPTED)
+
+
+def _serve_console() -> None:
+    """Serve the console for the demo's database until a signal."""
+    from walagent.cli.serving import follow
+    from walagent.cli.session import Where, open_session
+    from walagent.config.dsn import EMBEDDED
+    from walagent.demo.database import DATABASE, SLOT
+
+    where = Where(dsn=EMBEDDED, dbname=DATABASE, slot=SLOT)
+    session = open_session(where)
+    log = session.config.log.model_copy(update={"level": "warning"})
+    session = replace(session, config=session.config.model_copy(update={"log": log}))
+    click.echo("\nThe console, until Ctrl-C; new tickets are processed, too:")
+    asyncio.run(follow(where, session, applying=False, link=True, page="/runs/1"))

@@ -21,25 +21,31 @@ from walagent.store.pooling import check_pooling
 
 
 async def follow(
-    where: Where, session: CliSession, *, applying: bool, link: bool | None = None
+    where: Where,
+    session: CliSession,
+    *,
+    applying: bool,
+    link: bool | None = None,
+    page: str = "",
 ) -> None:
     """Read the WAL and execute runs.
 
     Args:
         applying: whether models, agents and attachments of the file are applied.
         link: whether a link to the console is printed; None: on a terminal and loopback.
+        page: of the console, to which the link leads.
     """
     configure_log(session.config)
     async with prepared(session) as places:
         again = _Again(where, session, places, applying=applying)
         await once_reached(again.apply)
-        listening = await _console_link(session, places, link=link)
+        listening = await _console_link(session, places, link=link, page=page)
         hooks = Hooks(reload=again.apply, logins=again.read, on_listening=listening)
         await serve(session.config, places, hooks)
 
 
 async def _console_link(
-    session: CliSession, places: Places, *, link: bool | None
+    session: CliSession, places: Places, *, link: bool | None, page: str
 ) -> Callable[[str, int], None]:
     """Return what prints the link as soon as the port is known."""
     from walagent.console.sessions import make_code
@@ -53,7 +59,7 @@ async def _console_link(
 
     def listening(host: str, port: int) -> None:
         base = http.public_url or address(host, port)
-        click.echo(f"console: {link_of(base.rstrip('/'), code)}")
+        click.echo(f"console: {link_of(base.rstrip('/'), code, page)}")
 
     return listening
 
