@@ -271,7 +271,7 @@ begin
         _tool := agent_internal.query_tool(_name, coalesce(_attachment.query_as, 'walagent_analyst'));
     elsif _row.kind = 'http' then
         _tool := jsonb_build_object('http', _row.http, 'input_schema', agent_internal.json_schema_of(_row.target, _row.http));
-    elsif _row.kind in ('builtin', 'python', 'mcp') then
+    elsif _row.kind in ('builtin', 'python', 'mcp', 'llm') then
         _tool := jsonb_build_object('input_schema', '{"type": "object", "properties": {}, "additionalProperties": false}'::jsonb);
     else
         if _row.kind = 'sql' and _row.target like '%(%)' then
@@ -301,7 +301,7 @@ begin
             'kind', _row.kind, 'target', case when _row.kind = 'sql' then null else _row.target end,
             'description', nullif(_row.description, ''), 'input_schema', _row.input_schema,
             'effect', case when _row.kind = 'sql' then _tool ->> 'effect' else _row.effect end,
-            'fingerprint', _row.fingerprint, 'risk', _row.risk, 'version', _row.version, 'scope', to_jsonb(_row) ->> 'scope',
+            'fingerprint', _row.fingerprint, 'risk', _row.risk, 'version', _row.version, 'scope', to_jsonb(_row) ->> 'scope', 'llm', nullif(to_jsonb(_row) -> 'llm', 'null'),
             'output_schema', _row.output_schema, 'retries', _row.retries, 'retry_seconds', _row.retry_seconds,
             'timeout', _row.timeout_seconds));
     end if;

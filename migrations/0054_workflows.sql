@@ -163,7 +163,8 @@ begin
             return _node || jsonb_build_object('agent', to_jsonb(_agent) || jsonb_build_object(
                 'agent', _agent.name, 'tools', _tools, 'finish', coalesce(_agent.finish, 'answer')));
         when 'tool' then
-            if exists (select from agent.tool t where t.name = _node ->> 'tool' and t.kind = 'builtin' and t.target <> all ('{query,do_nothing}')) then
+            if exists (select from agent.tool t where t.name = _node ->> 'tool'
+                          and (t.kind = 'builtin' and t.target <> all ('{query,do_nothing}') or t.kind = 'llm' and t.target = '')) then
                 raise exception 'tool "%" acts for an agent', _node ->> 'tool' using errcode = 'WA025',
                     hint = 'Use a node of kind model with an agent that has the tool.';
             end if;

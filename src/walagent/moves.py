@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from walagent.message import Json, ModelSpec, Reply, Request, ToolCall
+from walagent.message import Json, ModelSpec, Reply, Request, ToolCall, Usage
 from walagent.run import Claim, RunSpec, RunState, Step, StepKind
 from walagent.tool_spec import Effect, Tool
 
@@ -159,6 +159,41 @@ class Decider(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ToolRequest:
+    """What a tool of kind llm asks.
+
+    Args:
+        model: its name; empty: that of the agent.
+        text: all that the model sees, beside *system*.
+        number: of the step that will have the answer.
+    """
+
+    model: str
+    system: str
+    text: str
+    max_tokens: int
+    timeout: float
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """What the model answered, and what that used.
+
+    Args:
+        model: its name in agent.model.
+        reserved: whether budgets have a reservation for it.
+    """
+
+    text: str
+    model: str
+    usage: Usage
+    cost: float | None
+    duration_ms: int
+    reserved: bool
+
+
 class RunLog(Protocol):
     """The steps of a run during its execution."""
 
@@ -178,6 +213,13 @@ class RunLog(Protocol):
 
     def append(self, step: Step) -> None:
         """Add a step that is recorded already, in the transaction of its effects."""
+        ...
+
+    async def ask(self, request: ToolRequest) -> ToolReply:
+        """Ask the model of a tool, within the limits and budgets of the run.
+
+        Raises: as a call of the run's own model.
+        """
         ...
 
 

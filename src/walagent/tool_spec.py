@@ -40,7 +40,7 @@ class Tool:
     """A tool of an agent.  `bind` maps arguments that the model does not see to columns."""
 
     name: str
-    kind: str  # sql, python, mcp, http or builtin; other kinds of runs define their own
+    kind: str  # sql, python, mcp, http, llm or builtin; other kinds of runs define their own
     target: str
     description: str
     input_schema: Mapping[str, Json]
@@ -55,6 +55,7 @@ class Tool:
     fingerprint: str = ""  # kind mcp: of the accepted version
     role: str = ""  # builtin query: the role that reads
     http: Mapping[str, Json] = field(default_factory=dict[str, Json])  # kind http: the request
+    llm: Mapping[str, Json] = field(default_factory=dict[str, Json])  # kind llm: of the request
     output_schema: Mapping[str, Json] | None = None  # of its results; None: any
     retries: int = 0  # of a call that timed out; none of one outside the database
     retry_after: float = 1.0  # seconds before it is repeated
@@ -79,6 +80,7 @@ class Tool:
             fingerprint=raw.get("fingerprint", ""),
             role=raw.get("role", ""),
             http=raw.get("http") or {},
+            llm=raw.get("llm") or {},
             output_schema=raw.get("output_schema"),
             retries=raw.get("retries") or 0,
             retry_after=float(raw.get("retry_seconds", 1)),

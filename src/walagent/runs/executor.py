@@ -24,7 +24,7 @@ from walagent.errors import (
     RunCancelledError,
     StepTakenError,
 )
-from walagent.message import Json, ModelSpec, Reply, Request
+from walagent.message import Json, Message, ModelSpec, Reply, Request, Text
 from walagent.moves import (
     Act,
     Acting,
@@ -38,6 +38,8 @@ from walagent.moves import (
     Prompt,
     Recorded,
     RunEvent,
+    ToolReply,
+    ToolRequest,
     Wait,
     fail,
 )
@@ -77,6 +79,7 @@ class Executor:
         self.reservations = Reservations(
             resources.pool, resources.budgets, run, self.log, self._kind.patience
         )
+        self.log.asks = self._ask_for_tool
         self.ended: End | None = None
         self.unblocked = False  # whether the end of this run made another one claimable
 
@@ -154,6 +157,29 @@ class Executor:
             step = NewStep(self.log.seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
             answer = _Answer(prompt, reply, step, number if reserved.counted else None)
             return await self._keep(answer, may_end=alone)
+
+    async def _ask_for_tool(self, asked: ToolRequest) -> ToolReply:
+        """Ask the model of a tool, reserved and paced as the run's own calls."""
+        name = asked.model or self._run.agent.model
+        model = self._resources.model_of(name, self._run.claim.tenant)
+        await self._pace()
+        request = Request(
+            system=asked.system,
+            messages=(Message("user", (Text(asked.text),)),),
+            max_tokens=asked.max_tokens,
+            timeout=asked.timeout,
+            continues=False,
+            run_id=self._run.run_id,
+        )
+        reserved = await self.reservations.reserve(asked.number, model.spec, request)
+        started = time.monotonic()
+        reply = await self._answer(model, reserved.request)
+        cost = cost_of(reply.usage, model.spec)
+        count_usage(self._agent, model.spec.name, reply.usage, cost)
+        took = int((time.monotonic() - started) * 1000)
+        return ToolReply(
+            reply.text, model.spec.name, reply.usage, _float(cost), took, reserved.counted
+        )
 
     def _content(
         self, prompt: Prompt, request: Request, reply: Reply, model: ModelSpec

@@ -1,13 +1,16 @@
 """The recorded steps of a run that is being executed."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from walagent.message import Json
+from walagent.moves import ToolReply, ToolRequest
 from walagent.run import Claim, Step, StepKind
 from walagent.store import runs
 from walagent.store.connections import Pool
 from walagent.store.runs import NewStep, Spent
+
+Asks = Callable[[ToolRequest], Awaitable[ToolReply]]
 
 
 class StepLog:
@@ -17,6 +20,7 @@ class StepLog:
         self._pool = pool
         self._claim = claim
         self._steps: list[Step] = list(claim.steps)
+        self.asks: Asks | None = None  # how tools ask models; the executor knows
         self.recording = asyncio.Lock()  # numbers are consecutive
 
     @property
@@ -47,6 +51,11 @@ class StepLog:
     def append(self, step: Step) -> None:
         """Add a step that was recorded with its effects."""
         self._steps.append(step)
+
+    async def ask(self, request: ToolRequest) -> ToolReply:
+        """Ask the model of a tool."""
+        assert self.asks is not None  # noqa: S101 - the executor sets it before any call
+        return await self.asks(request)
 
     def adopt(self, steps: Sequence[Step]) -> None:
         """Take the steps that opening the run has recorded."""

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import orjson
 from psycopg import AsyncConnection, Error
@@ -32,6 +32,7 @@ from walagent.agent.transcript import result_to_json
 from walagent.backoff import brief, delay
 from walagent.encodings import misfit
 from walagent.errors import (
+    ModelRejectedError,
     OutcomeUnknownError,
     ToolBrokenError,
     ToolFailedError,
@@ -39,7 +40,7 @@ from walagent.errors import (
 )
 from walagent.guard.query import ReadLimits
 from walagent.message import Json, ToolCall
-from walagent.moves import Call, RunLog
+from walagent.moves import Call, RunLog, ToolReply, ToolRequest
 from walagent.run import RunSpec, StepKind
 from walagent.runs.admission import (
     ADMITTED,
@@ -74,6 +75,7 @@ _MARGIN = 5.0  # seconds beyond a tool's timeout for which its transaction can b
 _STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
 _MOST_CHANGES = 3  # of the arguments of a call, by policies
 _MOST_TEXT = 65_536  # characters of a result that are kept
+_MOST_TOKENS = 2048  # of the answer of a tool that is a model
 
 
 class Toolbox:
@@ -118,7 +120,7 @@ class Toolbox:
             RoleRefusedError: the run's role cannot be assumed.
             BrokenAttachmentError: the attachment is broken.
         """
-        work = _Work(run, call, log.seq)
+        work = _Work(run, call, log.seq, log=log)
         for step in await self._persist(work):
             log.append(step.recorded)
 
@@ -159,6 +161,8 @@ class Toolbox:
         if tool.target == "do_nothing":
             return [await self._record(work, result_to_json(work.call, "ok", is_error=False))]
         outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
+        if tool.kind == "llm":
+            return await self._model_call(work)
         if tool.kind in {"mcp", "http"} or (tool.kind in {"python", "builtin"} and outside):
             return await self._outside(work)
         if tool.kind == "builtin" and tool.target != "update_row":
@@ -474,6 +478,46 @@ class Toolbox:
         steps.append(await self._record(work, result))
         return steps
 
+    async def _model_call(self, work: "_Work") -> list[NewStep]:
+        """Record the intent, ask the model, record its answer with what that used."""
+        admission = await self._announce(work)
+        if admission.refused is not None:
+            return [NewStep(work.seq, StepKind.RESULT, admission.refused)]
+        tool, call, steps = work.tool, work.call, list[NewStep]()
+        if not work.again:
+            content = {"call_id": call.id, "name": call.name, "idempotency_key": admission.key}
+            steps.append(NewStep(work.seq, StepKind.INTENT, content))
+        work = replace(work, admission=admission, seq=work.seq + len(steps))
+        assert work.log is not None  # noqa: S101 - every call has the log of its run
+        asked = ToolRequest(
+            tool.target,
+            str(tool.llm.get("system", "")),
+            _asked(work.arguments),
+            int(cast("int", tool.llm.get("max_tokens", _MOST_TOKENS))),
+            tool.timeout,
+            work.seq,
+        )
+        reply: ToolReply | None = None
+        try:
+            async with awake_for(tool.timeout):
+                reply = await work.log.ask(asked)
+            result = result_to_json(call, _text(reply.text), is_error=False)
+            result = {**await self._judge(work, result), "registered": reply.model}
+        except (TimeoutError, ModelRejectedError, ToolFailedError) as error:
+            text = str(error) or f"{tool.name} did not answer within {tool.timeout:g} s"
+            result = result_to_json(call, text[:_MOST_TEXT], is_error=True)
+        except RefusedResult as refused:
+            result = refused.content
+        faults.hit("tool.done")
+        step = NewStep(work.seq, StepKind.RESULT, result)
+        if reply is not None:
+            used = (reply.usage, reply.cost, reply.duration_ms)
+            step = NewStep(work.seq, StepKind.RESULT, result, *used)
+        async with self._pool.connection() as conn:
+            reserved = reply is not None and reply.reserved
+            await runs.record_step(conn, work.run.claim, step, reserved=reserved)
+        return [*steps, step]
+
     async def _announce(self, work: "_Work") -> Admission:
         """Check a call outside the database, and record its intent or its refusal.
 
@@ -501,6 +545,7 @@ class _Work:
     seq: int
     admission: Admission = ADMITTED
     is_changed: bool = False
+    log: RunLog | None = None
 
     def changed(self, arguments: Mapping[str, Json]) -> "_Work":
         """Return the same with other arguments."""
@@ -571,3 +616,11 @@ def _clock() -> float:
 def _text(result: object) -> str:
     text = result if isinstance(result, str) else orjson.dumps(result, default=str).decode()
     return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:_MOST_TEXT]
+
+
+def _asked(arguments: Mapping[str, Json]) -> str:
+    """Return what a model is asked: one text as it is, several arguments as JSON."""
+    values = list(arguments.values())
+    if len(values) == 1 and isinstance(values[0], str):
+        return values[0]
+    return orjson.dumps(arguments, option=orjson.OPT_INDENT_2).decode()
