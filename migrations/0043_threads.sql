@@ -33,10 +33,12 @@ create table agent.member (
     tenant    text collate "C" not null default agent.current_tenant(),
     thread_id uuid not null,
     principal name not null,
+    id        uuid not null default gen_random_uuid(),
     role      text not null default 'member' check (role ~ '^[a-z][a-z0-9_-]{0,62}$'),
     joined_at timestamptz not null default now(),
     seen      bigint not null default 0,
     primary key (tenant, thread_id, principal),
+    unique (tenant, id),
     foreign key (tenant, thread_id) references agent.thread on delete cascade,
     foreign key (tenant, principal) references agent.principal
 );
@@ -45,6 +47,7 @@ comment on table agent.member is 'Members of threads: people and agents';
 comment on column agent.member.tenant is 'Tenant of thread and principal';
 comment on column agent.member.thread_id is 'Thread';
 comment on column agent.member.principal is 'Principal that takes part';
+comment on column agent.member.id is 'The membership for programs that want a UUID; who joins or opens a thread can choose it';
 comment on column agent.member.role is 'Role in the thread: owner, member, or one of the application''s; who joins by itself is a member';
 comment on column agent.member.joined_at is 'Time of joining';
 comment on column agent.member.seen is 'Of an agent: number of the latest event that one of its turns has taken up';
@@ -378,9 +381,11 @@ create trigger keep_left before delete on agent.member for each row execute func
 -- Open a thread.  The caller is its owner; *members*, people and agents, are members.
 --
 -- Args: id: chosen by the caller: the second call with it returns the thread of the first.
+-- membership: ID of the caller's membership.
 -- Raises WA019 for a principal that does not exist, or an ID that somebody else used.
 create function agent.open_thread(
-    title text default '', members name[] default '{}', id uuid default null, max_agent_turns integer default null
+    title text default '', members name[] default '{}', id uuid default null, max_agent_turns integer default null,
+    membership uuid default null
 )
     returns uuid
     language plpgsql
@@ -402,7 +407,8 @@ begin
         end if;
         raise exception 'the ID % is taken', _id using errcode = 'WA019';
     end if;
-    insert into agent.member (tenant, thread_id, principal, role) values (_tenant, _id, _me.name, 'owner');
+    insert into agent.member (tenant, thread_id, principal, id, role)
+    values (_tenant, _id, _me.name, coalesce(open_thread.membership, gen_random_uuid()), 'owner');
     foreach _name in array open_thread.members loop
         insert into agent.member (tenant, thread_id, principal)
         values (_tenant, _id, (agent_internal.participant(_name)).name)
@@ -410,9 +416,11 @@ begin
     end loop;
     perform agent_internal.post_event(_id, 'system', _me.name, '{"action": "created", "target": "thread"}');
     return _id;
+exception when unique_violation then
+    raise exception 'the ID % is taken', open_thread.membership using errcode = 'WA019';
 end;
 $$;
-comment on function agent.open_thread(text, name[], uuid, integer) is 'Open a thread with members; the caller is its owner';
+comment on function agent.open_thread(text, name[], uuid, integer, uuid) is 'Open a thread with members; the caller is its owner';
 
 -- Post a text as the caller.
 --
@@ -446,7 +454,10 @@ $$;
 comment on function agent.post(uuid, text, uuid) is 'Post a text in a thread, as the caller';
 
 -- Join a thread whose ID the caller knows.  Who joins is a member: roles are given by owners.
-create function agent.join_thread(thread uuid, role text default 'member')
+--
+-- Args: id: of the membership, chosen by the caller; who is a member already keeps its ID.
+-- Raises WA019 if the thread does not exist, or the ID is of another membership.
+create function agent.join_thread(thread uuid, role text default 'member', id uuid default null)
     returns void
     language plpgsql
     security definer
@@ -459,12 +470,21 @@ begin
         raise exception 'cannot join as "%": an owner of the thread gives roles', join_thread.role using errcode = '42501',
             hint = 'Join as a member.';
     end if;
-    insert into agent.member (tenant, thread_id, principal) values (_me.tenant, join_thread.thread, _me.name) on conflict do nothing;
+    if exists (select from agent.member m where m.tenant = _me.tenant and m.thread_id = join_thread.thread and m.principal = _me.name) then
+        return;
+    end if;
+    -- Without a target of the conflict: policies hide from the caller what it would be.
+    insert into agent.member (tenant, thread_id, principal, id)
+    values (_me.tenant, join_thread.thread, _me.name, coalesce(join_thread.id, gen_random_uuid()))
+    on conflict do nothing;
+    if not found then
+        raise exception 'the ID % is taken', join_thread.id using errcode = 'WA019';
+    end if;
 exception when foreign_key_violation then
     raise exception 'thread % does not exist', join_thread.thread using errcode = 'WA019';
 end;
 $$;
-comment on function agent.join_thread(uuid, text) is 'Join a thread as a member';
+comment on function agent.join_thread(uuid, text, uuid) is 'Join a thread as a member';
 
 create function agent.leave_thread(thread uuid)
     returns void
@@ -777,7 +797,7 @@ select agent_internal.permit(c, 'select on agent.thread, agent.member, agent.eve
 select agent_internal.permit(c, 'execute on function agent_internal.is_sought(text, name)')
   from unnest('{viewer, developer, asker, member}'::text[]) c;
 select agent_internal.permit('member',
-    'execute on function agent.open_thread(text, name[], uuid, integer), agent.post(uuid, text, uuid), agent.join_thread(uuid, text), '
+    'execute on function agent.open_thread(text, name[], uuid, integer, uuid), agent.post(uuid, text, uuid), agent.join_thread(uuid, text, uuid), '
     'agent.leave_thread(uuid), agent.add_member(uuid, name, text), agent.remove_member(uuid, name), agent.rename_thread(uuid, text), '
     'agent.pause_thread(uuid), agent.resume_thread(uuid), agent.complete_thread(uuid), agent.archive_thread(uuid), '
     'agent_internal.set_thread_state(uuid, text, text), agent.inject(uuid, text, text), agent.override_response(uuid, text), '

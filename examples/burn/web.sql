@@ -51,16 +51,8 @@ select t.id, t.title as name,
  where t.tenant = (select agent.current_tenant()) and t.id in (select thread_id from burn.mine);
 comment on view burn.threads is 'Threads of the caller';
 
--- A membership has no ID of its own; this one is a UUID of version 8.
-create function burn.membership_id(thread uuid, principal uuid)
-    returns uuid
-    language sql
-    immutable
-    parallel safe
-return overlay(overlay(md5($1::text || $2::text) placing '8' from 13 for 1) placing 'a' from 17 for 1)::uuid;
-
 create view burn.memberships with (security_invoker) as
-select burn.membership_id(m.thread_id, p.id) as id, m.role, m.thread_id, p.id as user_id,
+select m.id, m.role, m.thread_id, p.id as user_id,
        m.joined_at at time zone 'UTC' as inserted_at, m.joined_at at time zone 'UTC' as updated_at
   from agent.member m join agent.principal p on p.tenant = m.tenant and p.name = m.principal
  where m.tenant = (select agent.current_tenant()) and m.thread_id in (select thread_id from burn.mine);
@@ -88,7 +80,7 @@ select e.id, e.type, e.data, e.thread_id, p.id as user_id, e.number::integer as 
 comment on view burn.events is 'Events of the caller''s threads';
 
 create view burn.facts with (security_invoker) as
-select f.id, f.predicate, f.object, f.category, f.confidence, f.disputed, f.thread_id, f.source_event as source_event_id,
+select f.id, f.predicate, f.object, f.category, f.confidence::float8 as confidence, f.disputed, f.thread_id, f.source_event as source_event_id,
        f.tool_use_event as tool_use_event_id, p.id as subject_id,
        f.created_at at time zone 'UTC' as inserted_at, f.created_at at time zone 'UTC' as updated_at
   from agent.fact f join agent.principal p on p.tenant = f.tenant and p.name = f.subject
@@ -98,7 +90,7 @@ comment on view burn.facts is 'Facts of the caller''s threads, without those tha
 
 -- What its agents do: the turn of each that has not ended, if there is one.
 create view burn.processes with (security_invoker) as
-select burn.membership_id(m.thread_id, p.id) as id, m.thread_id, p.id as user_id, r.id::text as run,
+select m.id, m.thread_id, p.id as user_id, r.id::text as run,
        coalesce(r.state::text, 'idle') as state, r.attempt, r.error ->> 'reason' as reason,
        r.started_at at time zone 'UTC' as started_at, r.next_attempt_at at time zone 'UTC' as next_attempt_at
   from agent.member m
@@ -125,7 +117,9 @@ union all select 'processes', v.id, to_jsonb(v) from burn.processes v;
 comment on view burn.page is 'The rows of the other views';
 
 -- Open a thread with its cast, as the caller.
-create function burn.open_thread(id uuid, name burn.title)
+--
+-- Args: membership: ID of the caller's membership.
+create function burn.open_thread(id uuid, name burn.title, membership uuid default null)
     returns void
     language plpgsql
 as $$
@@ -133,7 +127,7 @@ begin
     if exists (select from burn.threads t where t.id = open_thread.id) then
         return;  -- a client that repeats its request
     end if;
-    perform agent.open_thread(open_thread.name, '{sarah,jerry,frankie}', open_thread.id);
+    perform agent.open_thread(open_thread.name, '{sarah,jerry,frankie}', open_thread.id, null, open_thread.membership);
     perform agent.add_member(open_thread.id, 'sarah', 'producer');
     perform agent.add_member(open_thread.id, 'jerry', 'comedian');
     perform agent.add_member(open_thread.id, 'frankie', 'comedian');
@@ -224,7 +218,11 @@ begin
         end if;
         case _kind
             when 'insert threads' then
-                perform burn.open_thread((_row ->> 'id')::uuid, _row ->> 'name');
+                perform burn.open_thread((_row ->> 'id')::uuid, _row ->> 'name', (
+                    select (m #>> '{modified,id}')::uuid
+                      from jsonb_array_elements(mutations) m
+                     where m #>> '{modified,thread_id}' = _row ->> 'id' and m #>> '{modified,user_id}' = _me::text
+                       and m #>> '{modified,role}' = 'owner'));
             when 'update threads' then
                 if (_mutation -> 'changes') - 'name' - 'updated_at' <> '{}' then
                     raise exception 'only the name of a thread can be changed' using errcode = '22023';
@@ -235,13 +233,13 @@ begin
                 if not exists (select from burn.memberships m
                                 where m.thread_id = (_row ->> 'thread_id')::uuid and m.user_id = _me
                                   and m.role = _row ->> 'role') then
-                    perform agent.join_thread((_row ->> 'thread_id')::uuid, coalesce(_row ->> 'role', 'member'));
+                    perform agent.join_thread((_row ->> 'thread_id')::uuid, coalesce(_row ->> 'role', 'member'), (_row ->> 'id')::uuid);
                 end if;
             when 'delete memberships' then
                 select m.thread_id, m.principal into _member
-                  from agent.member m join agent.principal p on p.tenant = m.tenant and p.name = m.principal
+                  from agent.member m
                  where m.tenant = agent.current_tenant() and m.thread_id in (select thread_id from burn.mine)
-                   and burn.membership_id(m.thread_id, p.id) = (_row ->> 'id')::uuid;
+                   and m.id = (_row ->> 'id')::uuid;
                 if not found then
                     raise exception 'membership % does not exist', _row ->> 'id' using errcode = 'WA019';
                 end if;

@@ -76,6 +76,10 @@ class Engine(Protocol):
         ...
 
 
+async def _no_prompt(_conn: AsyncConnection[Any], _run: int) -> dict[str, Json] | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What is served.
@@ -90,7 +94,7 @@ class Offer:
     mutations: Mapping[str, Declared]
     hosts: frozenset[str]
     version: str
-    prompt: Callable[[AsyncConnection[Any], int], Awaitable[dict[str, Json] | None]]
+    prompt: Callable[[AsyncConnection[Any], int], Awaitable[dict[str, Json] | None]] = _no_prompt
     secure: bool = False
 
 

@@ -123,6 +123,7 @@ class BurnApp:
             case "POST", "/ingest/mutations":
                 await self._api(_as_user(scope, "/v1/mutations/burn"), receive, _own(send))
             case "GET" | "HEAD", _ if (view := path.removeprefix("/sync/")) in VIEWS:
+                _check_patience(headers)
                 await self._api(_as_user(scope, f"/v1/shapes/burn-{view}"), receive, _own(send))
             case "GET" | "HEAD", _ if not path.startswith(("/auth/", "/sync/", "/ingest/", "/v1/")):
                 await self._page({**scope, "path": path, "root_path": ""}, receive, send)
@@ -199,6 +200,18 @@ def _check_json(method: str, headers: Headers) -> None:
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if method == "POST" and kind != b"application/json":
         raise RefusedError(415, "expected content-type: application/json")
+
+
+def _check_patience(headers: Headers) -> None:
+    """Let Burn's own front end ask again: it starts to follow rows before somebody signs in.
+
+    It says so in the place of a bearer.  After 401 it would not try again; after 503 it does.
+
+    Raises:
+        RefusedError: nobody is signed in yet.
+    """
+    if headers.get(b"authorization") == b"Unauthenticated" and not cookie_of(headers):
+        raise RefusedError(_UNAVAILABLE, "nobody is signed in yet")
 
 
 def _as_user(scope: Scope, path: str) -> Scope:

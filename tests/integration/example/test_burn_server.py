@@ -134,6 +134,17 @@ async def test_a_name_is_taken_until_its_browser_returns(
         assert await value(conn, "select count(*) from agent.principal where kind = 'user'") == 1
 
 
+async def test_its_own_front_end_asks_again_until_somebody_signs_in(burn: Played) -> None:
+    """It says so in the place of a bearer, and gives up after 401."""
+    async with burn.browser() as alice:
+        given = {"authorization": "Unauthenticated"}
+        early = await alice.get("/sync/threads?offset=-1", headers=given)
+        assert early.status_code == 503
+        await sign_in(alice, "alice")
+        later = await alice.get("/sync/threads?offset=-1", headers=given)
+        assert later.status_code == 200
+
+
 async def test_signing_out_ends_the_session(burn: Played) -> None:
     """The cookie opens nothing more, but the same browser can sign in under its name."""
     async with burn.browser() as alice:

@@ -41,9 +41,9 @@ class Browser:
         assert caught.value.sqlstate == state, caught.value
         return message_of(caught.value)
 
-    async def thread(self) -> str:
-        """The first thread of the user."""
-        (found,) = await self.see("select id::text from burn.threads")
+    async def thread(self, name: str = "%") -> str:
+        """The thread of the user, or the one of this name."""
+        (found,) = await self.see("select id::text from burn.threads where name like %s", name)
         return found
 
     def posting(self, thread: str, text: str, **row: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
@@ -217,6 +217,26 @@ async def test_a_thread_and_its_owner_are_one_request(conn: AsyncConnection, dsn
         for title in titles:
             wrong = mutation("insert", "threads", {"id": str(uuid4()), "name": title})
             await alice.refused(wrong, state="23514")
+
+
+async def test_memberships_have_the_ids_of_who_joins(conn: AsyncConnection, dsn: str) -> None:
+    """A page shows its own row before the database has it; an ID that is taken is refused."""
+    async with stage(conn, dsn) as (alice, bob):
+        key = str(uuid4())
+        owner, member = alice.joining(key, "owner"), bob.joining(key)
+        await alice.send(mutation("insert", "threads", {"id": key, "name": "A"}), owner)
+        await bob.send(member)
+        ids = "select id::text from burn.memberships where thread_id = %s and user_id = any (%s)"
+        found = await alice.see(f"{ids} order by role desc", key, [alice.id, bob.id])
+        assert found == [owner["key"], member["key"]]
+        taken = bob.joining(await alice.thread("Untitled thread 1"), id=owner["key"])
+        assert "taken" in await bob.refused(taken, state="WA019")
+        again = bob.joining(key)
+        await bob.send(again)  # he is a member already
+        assert await bob.see(ids, key, [bob.id]) == [member["key"]]
+        new = mutation("insert", "threads", {"id": str(uuid4()), "name": "B"})
+        opening = bob.joining(new["key"], "owner", id=owner["key"])
+        assert "taken" in await bob.refused(new, opening, state="WA019")
 
 
 async def test_events_are_texts_of_their_author(conn: AsyncConnection, dsn: str) -> None:
