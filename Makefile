@@ -37,7 +37,7 @@ $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 ifeq ($(LOCK),)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --editable '.[local,ask,mcp,plot,search]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[local,ask,mcp,plot,search,email,slack,templates,jwt]' --group dev
 else
 	$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .

@@ -303,6 +303,21 @@ $$;
 comment on function agent_internal.check_egress(text, text, text, jsonb) is 'Whether a request may be sent, by the rules and policies of a tenant';
 select agent_internal.keep_rights('agent_internal.check_egress(text, text, text, jsonb)');
 
+create function agent_signed.check_egress(_request text, _signature bytea)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _asked constant jsonb := agent_internal.signed(_request, _signature);
+begin
+    return agent_internal.check_egress(_asked ->> 'tenant', _asked ->> 'url', _asked ->> 'method', _asked -> 'about');
+end;
+$$;
+comment on function agent_signed.check_egress(text, bytea) is 'Whether a request may be sent, for a worker';
+select agent_internal.keep_rights('agent_signed.check_egress(text, bytea)');
+
 select agent_internal.isolate('agent.policy'); select agent_internal.isolate('agent.egress_rule');
 create trigger require_developer before insert or update or delete on agent.policy
     for each statement execute function agent_internal.require_developer();

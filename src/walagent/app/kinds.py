@@ -54,7 +54,7 @@ def _embedding(parts: Parts) -> Kind:
 
 
 def _delivery(parts: Parts) -> Kind:
-    return delivery_kind(parts.pool, parts.outgoing.senders, parts.outgoing.public_url)
+    return delivery_kind(parts.toolbox.calls, parts.outgoing.senders, parts.outgoing.public_url)
 
 
 _KINDS: Mapping[str, Callable[[Parts], Kind]] = {

@@ -1,6 +1,9 @@
 """Deliver a message: record the intent, send, record the result."""
 
 from collections.abc import Mapping
+from typing import Any
+
+from psycopg import Error
 
 from walagent.agent.transcript import result_to_json
 from walagent.agent_spec import AgentSpec, Authority, RunLimits
@@ -13,19 +16,26 @@ from walagent.outbox.sender import Sender
 from walagent.run import Claim, RunSpec, Step, StepKind
 from walagent.runs.awake_timeout import awake_for
 from walagent.store import outbox
-from walagent.store.connections import Pool
+from walagent.store.outbox import Delivery
+from walagent.store.tool_calls import TRAMPOLINE_LOST
+from walagent.store.tool_connections import ToolConnections
+from walagent.store.workflows import make_trampolines
 
 _TIMEOUT = 60.0  # seconds of one attempt to send
 _MOST_TEXT = 2000  # characters of an answer that are kept
 
 
-def delivery_kind(pool: Pool, senders: Mapping[str, Sender], public_url: str | None = None) -> Kind:
+def delivery_kind(
+    calls: ToolConnections, senders: Mapping[str, Sender], public_url: str | None = None
+) -> Kind:
     """Create the kind `delivery`.
 
     Args:
+        calls: connections of the worker, and those for conditions of policies.
         senders: by kind of channel.
         public_url: where the pages of links are served; None: messages have no links.
     """
+    pool = calls.worker
 
     async def specify(claim: Claim) -> RunSpec:
         async with pool.connection() as conn:
@@ -34,14 +44,17 @@ def delivery_kind(pool: Pool, senders: Mapping[str, Sender], public_url: str | N
         agent = AgentSpec("", "", tools=(delivery_tool(kind),), limits=limits)
         return RunSpec(claim, agent, Authority(""), source=channel)
 
-    return Kind(DeliveryDecider(), _Courier(pool, senders, public_url), specify)
+    return Kind(DeliveryDecider(), _Courier(calls, senders, public_url), specify)
 
 
 class _Courier:
     """Implements `Actor`."""
 
-    def __init__(self, pool: Pool, senders: Mapping[str, Sender], public_url: str | None) -> None:
-        self._pool = pool
+    def __init__(
+        self, calls: ToolConnections, senders: Mapping[str, Sender], public_url: str | None
+    ) -> None:
+        self._calls = calls
+        self._pool = calls.worker
         self._senders = senders
         self._public_url = public_url
 
@@ -76,8 +89,43 @@ class _Courier:
     async def _send(self, run: RunSpec, kind: str) -> str:
         async with self._pool.connection() as conn:
             delivery = await outbox.load_delivery(conn, run.run_id)
+        if delivery.kind == "webhook":
+            _check(await self._verdict(delivery, run.run_id))
         if (sender := self._senders.get(kind)) is None:
             raise DeliveryRefusedError(f"this worker sends no messages of kind {kind} (outbox)")
         base, token = self._public_url, delivery.token
         link = f"{base.rstrip('/')}/approvals/{token}" if base and token else None
         return await sender.send(delivery, link)
+
+    async def _verdict(self, delivery: Delivery, run: int) -> Mapping[str, Any]:
+        """Ask the rules and policies of the tenant, whose conditions are code of others."""
+        for again in (False, True):
+            try:
+                async with self._calls.connection() as conn:
+                    return await outbox.check_egress(conn, delivery, run)
+            except Error as error:
+                if again or error.sqlstate != TRAMPOLINE_LOST:
+                    raise
+                async with self._pool.connection() as own:
+                    await make_trampolines(own)
+        raise AssertionError("the second attempt returns or raises")
+
+
+def _check(verdict: Mapping[str, Any]) -> None:
+    """Let the egress rules and policies of the tenant decide.
+
+    Raises:
+        DeliveryDelayedError: there is no room in the limit of the rule now.
+        DeliveryRefusedError: the target is not allowed, or only with an approval, which a message
+            that was sent already cannot have.
+    """
+    reason = str(verdict.get("reason", ""))
+    match verdict["action"]:
+        case "allow":
+            return
+        case "wait":
+            raise DeliveryDelayedError(reason, retry_after=float(verdict["seconds"]))
+        case "require":
+            raise DeliveryRefusedError(f"the target requires an approval: {reason}")
+        case _:
+            raise DeliveryRefusedError(reason)

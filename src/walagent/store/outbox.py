@@ -12,6 +12,7 @@ from walagent.errors import ConfigError
 from walagent.message import Json, ToolCall
 from walagent.run import Claim
 from walagent.store.queries import query
+from walagent.store.tool_connections import ToolConnection
 
 Connection = AsyncConnection[Any]
 
@@ -149,6 +150,21 @@ async def show_delivery(conn: Connection, delivery: str) -> dict[str, Any]:
             f'message "{delivery}" does not exist', hint="Use walagent outbox list to list them."
         )
     return found
+
+
+async def check_egress(conn: ToolConnection, delivery: Delivery, run: int) -> Mapping[str, Any]:
+    """Let the tenant's rules and policies decide about the request of a webhook.
+
+    Raises (as a PostgreSQL error): TRAMPOLINE_LOST.
+    """
+    request: dict[str, Json] = {
+        "tenant": delivery.tenant,
+        "url": delivery.target,
+        "method": "POST",
+        "about": {"run": run, "channel": delivery.channel},
+    }
+    async with conn.transaction() as transaction:
+        return await transaction.call("check_egress", request)
 
 
 async def open_link(conn: Connection, token: str) -> OpenLink:

@@ -28,6 +28,7 @@ SignedFunction = Literal[
     "call_tool",
     "check_result",
     "close_step",
+    "check_egress",
     "decide_policy",
     "execute_as",
     "open_step",

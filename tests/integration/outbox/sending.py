@@ -17,6 +17,7 @@ from walagent.outbox.webhook import Post
 from walagent.runs.resources import Resources
 from walagent.runs.worker import Worker, WorkerSettings
 from walagent.store.connections import open_pool
+from walagent.store.tool_connections import open_tool_connections
 
 SECRETS = {"HOOK_KEY": "a key of the hook", "BOT": "xoxb-1", "APP": "xapp-1"}
 LOCAL = (ip_network("127.0.0.0/8"),)
@@ -33,8 +34,11 @@ async def delivering(
     dsn: str, senders: Mapping[str, Sender], public_url: str | None = None
 ) -> AsyncIterator[Worker]:
     """Run a worker of the kind `delivery`."""
-    async with open_pool(dsn, size=3, application="test") as pool:
-        kinds = {"delivery": delivery_kind(pool, senders, public_url)}
+    async with (
+        open_pool(dsn, size=3, application="test") as pool,
+        open_tool_connections(pool, lambda: dsn) as calls,
+    ):
+        kinds = {"delivery": delivery_kind(calls, senders, public_url)}
         model = ScriptedModel([Reply((), Stop.END)])
         worker = Worker(
             WorkerSettings("w", poll=0.1), Resources(pool, lambda _name, _tenant: model, kinds)

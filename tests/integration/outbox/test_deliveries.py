@@ -326,3 +326,51 @@ async def test_messages_with_one_ordering_key_are_delivered_in_order(
             await ended(conn, 3)
     subjects = [json.loads(each.body)["subject"] for each in hook.sent]
     assert subjects == ["0", "0", "1", "2"]
+
+
+ONLY = "insert into agent.egress_rule (scheme, host, port, methods) values"
+POLICY = "insert into agent.policy (name, point, action, condition) values"
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        (f"{ONLY} ('https', 'other.test', 443, '{{{{POST}}}}')", "not among the egress rules"),
+        (f"{ONLY} ('http', '127.0.0.1', {{port}}, '{{{{GET}}}}')", "not among the egress rules"),
+        (f"{POLICY} ('quiet', 'egress', 'deny', 'true')", "quiet"),
+        (f"{POLICY} ('ask', 'egress', 'require', 'true')", "ask"),
+    ],
+)
+async def test_a_webhook_leaves_only_where_the_tenant_allows(
+    conn: AsyncConnection, dsn: str, rules: str, said: str
+) -> None:
+    """As requests of tools do: by its egress rules and policies."""
+    async with web() as hook:
+        await channel(conn, "webhook", f"http://127.0.0.1:{hook.port}/in", secret="HOOK_KEY")
+        await run_all(conn, rules.format(port=hook.port))
+        async with delivering(dsn, {"webhook": WebhookSender(post(hook.port))}):
+            await send(conn, "webhook")
+            ((state, reason),) = await ended(conn)
+    assert state == "failed"
+    assert said in str(reason)
+    assert not hook.sent
+
+
+async def test_a_webhook_waits_for_the_rate_of_its_rule(conn: AsyncConnection, dsn: str) -> None:
+    """It is delayed, not lost."""
+    async with web() as hook:
+        await channel(conn, "webhook", f"http://127.0.0.1:{hook.port}/in", secret="HOOK_KEY")
+        await run_all(
+            conn,
+            "insert into agent.egress_rule (scheme, host, port, methods, requests_per_minute)"
+            f" values ('http', '127.0.0.1', {hook.port}, '{{POST}}', 1)",
+        )
+        async with delivering(dsn, {"webhook": WebhookSender(post(hook.port))}):
+            await send(conn, "webhook")
+            await send(conn, "webhook")
+            await until(
+                conn,
+                "select count(*) filter (where state = 'succeeded') = 1"
+                " and count(*) filter (where state = 'waiting_retry') = 1 from agent.delivery",
+            )
+    assert len(hook.sent) == 1
