@@ -8,7 +8,9 @@ export default function AgentsEdit() {
       <div className="head">
         <h1>Edit a prompt</h1>
       </div>
-      <Empty title="No agent">This page edits the prompt of one agent.</Empty>
+      <Empty title="Prompts are edited in SQL or in agents.yaml" command="walagent apply --dry-run">
+        This page does not edit them yet; the page of the agent shows its versions.
+      </Empty>
     </div>
   );
 }

@@ -8,7 +8,9 @@ export default function Ask() {
       <div className="head">
         <h1>Ask</h1>
       </div>
-      <Empty title="No question yet">Ask in your own words; the answer has its plan, SQL and rows.</Empty>
+      <Empty title="Questions are in the terminal" command={`walagent ask "How many tickets are open?"`}>
+        The answer has its plan, SQL and rows. This page does not ask yet.
+      </Empty>
     </div>
   );
 }

@@ -103,7 +103,7 @@ export function RunPanel({ run: id, onClose }: { run: string; onClose: () => voi
             </dd>
             <dt>Attempt</dt>
             <dd>
-              {run.attempt} of {run.max_attempts}
+              {Math.max(run.attempt, 1)} of {run.max_attempts}
             </dd>
             <dt>Spent</dt>
             <dd>

@@ -148,7 +148,7 @@ function Facts({ run }: { run: RunDetail }) {
   if (run.finished_at) facts.push(["Commit to end", duration(Date.parse(run.finished_at) - start)]);
   facts.push(["Tokens", `${number(run.input_tokens)} in, ${number(run.output_tokens)} out`]);
   facts.push(["Cost", Number(run.tokens) || run.cost !== null ? money(run.cost) : "none yet"]);
-  facts.push(["Attempt", `${run.attempt} of ${run.max_attempts}`]);
+  facts.push(["Attempt", `${Math.max(run.attempt, 1)} of ${run.max_attempts}`]);
   return (
     <section className="panel" aria-label="Facts">
       <dl className="facts">

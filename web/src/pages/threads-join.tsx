@@ -8,7 +8,9 @@ export default function ThreadsJoin() {
       <div className="head">
         <h1>Join a thread</h1>
       </div>
-      <Empty title="No invitation">Open the link that a member of the thread sent.</Empty>
+      <Empty title="Invitations are accepted in the terminal" command="walagent thread --help">
+        This page does not join threads yet.
+      </Empty>
     </div>
   );
 }

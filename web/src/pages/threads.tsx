@@ -8,7 +8,9 @@ export default function Threads() {
       <div className="head">
         <h1>Threads</h1>
       </div>
-      <Empty title="No thread">A thread is a conversation of people and agents.</Empty>
+      <Empty title="Threads are in the terminal" command="walagent talk">
+        A thread is a conversation of people and agents. This page does not show them yet.
+      </Empty>
     </div>
   );
 }

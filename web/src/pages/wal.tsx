@@ -1,14 +1,280 @@
+/** WAL: the slot, how far it is read, what it retains, gaps and workers. */
+import { Link } from "@tanstack/react-router";
+
+import { bytes, duration, number } from "../data/format";
+import { useQueryOnce } from "../data/queries";
+import { useHome } from "../data/runs";
 import { useTitle } from "../frame/title";
-import { Empty } from "../parts/panel";
+import { Copy } from "../parts/copy";
+import { Notice, Problem } from "../parts/notice";
+import { Empty, EmptyBody, Panel, Skeleton } from "../parts/panel";
+import { State } from "../parts/state";
+import { Table } from "../parts/table";
+import { Time } from "../parts/time";
+
+interface WalRow {
+  slot: string;
+  plugin: string;
+  generation: number;
+  epoch: string;
+  reader: string | null;
+  checkpoint: string;
+  updated_at: string;
+  abandoned_at: string | null;
+  active: boolean | null;
+  wal_status: string | null;
+  restart_lsn: string | null;
+  confirmed: string | null;
+  safe_wal_size: string | null;
+  current: string | null;
+  retained: string | null;
+  lag: string | null;
+  kept: string | null;
+  keep_size: string;
+  tables: number;
+}
+
+interface GapRow {
+  id: string;
+  slot: string;
+  from_lsn: string | null;
+  to_lsn: string | null;
+  reason: string;
+  found_at: string;
+  resolution: string | null;
+  resolved_at: string | null;
+  resolved_by: string | null;
+}
+
+interface WorkerRow {
+  name: string;
+  version: string;
+  slots: number;
+  started_at: string;
+  seen_at: string;
+  is_working: boolean;
+  running: number;
+}
 
 export default function Wal() {
   useTitle("WAL");
+  const { rows, error, again } = useQueryOnce<WalRow>("wal", {}, { every: 3_000 });
+  const home = useHome().rows?.[0];
+  const slots = rows?.filter((row) => row.abandoned_at === null) ?? [];
+  const first = slots[0];
   return (
-    <div className="stack">
+    <>
       <div className="head">
         <h1>WAL</h1>
+        {first && <State state={first.active ? "healthy" : "unready"} word={first.active ? "checkpoint advances" : "no reader"} />}
+        {first?.reader && (
+          <p>
+            The reader <code>{first.reader}</code> is {home?.lag_seconds != null && `${duration(home.lag_seconds * 1_000)} and `}
+            {bytes(first.lag)} behind the server.
+          </p>
+        )}
+        <div className="actions">
+          <Copy text="walagent tail" label="Watch changes: walagent tail" className="btn quiet" />
+        </div>
       </div>
-      <Empty title="No slot">The replication slot, its lag and its retained WAL are shown here.</Empty>
+      {error && !rows ? (
+        <Panel title="Slot" flush>
+          <Problem error={error} again={again} />
+        </Panel>
+      ) : rows === null ? (
+        <Panel label="Slot" flush busy>
+          <Skeleton rows={5} />
+        </Panel>
+      ) : (
+        <div className="stack">
+          {slots.length === 0 && (
+            <Empty title="No slot" command="walagent run">
+              The replication slot, its lag and its retained WAL are shown here as soon as a reader has started.
+            </Empty>
+          )}
+          {slots.map((row) => (
+            <Slot key={row.slot} row={row} />
+          ))}
+          <Gaps />
+          <Workers />
+        </div>
+      )}
+    </>
+  );
+}
+
+function Slot({ row }: { row: WalRow }) {
+  return (
+    <>
+      {row.wal_status === "lost" && (
+        <Notice tone="person" icon="s-paused">
+          <p className="strong">The slot is lost. Runs go on, new changes are not read.</p>
+          <p>
+            <code>walagent resync</code> creates a new one.
+          </p>
+        </Notice>
+      )}
+      <Panel
+        title={
+          <>
+            Slot <span className="mono">{row.slot}</span>
+          </>
+        }
+        aside={
+          <>
+            <span className="chip mono">{row.plugin}</span>
+            <span className="chip">generation {row.generation}</span>
+          </>
+        }
+        end={
+          <span className="legend">
+            <Swatch ink="f-accent" text="kept by the slot" />
+            <Swatch ink="f-person" text="not confirmed" />
+          </span>
+        }
+        flush
+      >
+        <div className="body">
+          <Ruler row={row} />
+        </div>
+        <div className="grid-3 wal-kv">
+          <dl className="kv">
+            <dt>Retained</dt>
+            <dd>
+              {row.retained === null ? "no slot" : bytes(row.retained)} {row.keep_size !== "-1" && <>of {row.keep_size}</>}
+            </dd>
+            <dt>wal_status</dt>
+            <dd className="mono">{row.wal_status ?? "none"}</dd>
+            <dt>Safe</dt>
+            <dd>{row.safe_wal_size === null ? "without limit: max_slot_wal_keep_size is -1" : `${bytes(row.safe_wal_size)} more before the slot is lost`}</dd>
+          </dl>
+          <dl className="kv">
+            <dt>Checkpoint</dt>
+            <dd className="mono">{row.checkpoint}</dd>
+            <dt>Advanced</dt>
+            <dd>
+              <Time at={row.updated_at} />
+            </dd>
+            <dt>Epoch</dt>
+            <dd>
+              {number(row.epoch)}
+              {row.reader && (
+                <>
+                  , held by <span className="mono">{row.reader}</span>
+                </>
+              )}
+            </dd>
+          </dl>
+          <dl className="kv">
+            <dt>Oldest</dt>
+            <dd className="mono">{row.restart_lsn}</dd>
+            <dt>Confirmed</dt>
+            <dd className="mono">{row.confirmed}</dd>
+            <dt>Server</dt>
+            <dd className="mono">{row.current}</dd>
+            <dt>Tables</dt>
+            <dd>
+              <Link to="/tables">{row.tables}</Link>
+            </dd>
+          </dl>
+        </div>
+      </Panel>
+    </>
+  );
+}
+
+function Swatch({ ink, text }: { ink: string; text: string }) {
+  return (
+    <span>
+      <svg viewBox="0 0 12 10" aria-hidden="true">
+        <rect className={ink} width="12" height="10" />
+      </svg>
+      {text}
+    </span>
+  );
+}
+
+/** From the oldest byte that the slot retains to the end of the server's WAL, to scale. */
+function Ruler({ row }: { row: WalRow }) {
+  const kept = Number(row.kept ?? 0);
+  const lag = Number(row.lag ?? 0);
+  const whole = Math.max(kept + lag, 1);
+  const at = (kept / whole) * 1_000;
+  return (
+    <div className="scroll" tabIndex={0} role="group" aria-label="Ruler of the WAL">
+      <div className="ruler">
+        <svg className="chart" viewBox="0 0 1120 64" role="img" aria-label={`WAL from ${row.restart_lsn}: ${bytes(kept)} kept until ${row.confirmed}, ${bytes(lag)} not confirmed until ${row.current}`}>
+          <rect className="f-track" x="60" y="20" width="1000" height="12" rx="2" />
+          <rect className="f-accent" x="60" y="20" width={at} height="12" rx="2" />
+          {lag > 0 && <rect className="f-person" x={60 + at} y="20" width={Math.max(1_000 - at, 2)} height="12" />}
+          <text x="60" y="12">
+            oldest {row.restart_lsn}
+          </text>
+          <text x="1060" y="12" textAnchor="end">
+            server {row.current}
+          </text>
+          <text x={Math.min(Math.max(60 + at, 160), 960)} y="50" textAnchor="middle" className="strong">
+            confirmed {row.confirmed}
+          </text>
+        </svg>
+      </div>
     </div>
+  );
+}
+
+function Gaps() {
+  const { rows } = useQueryOnce<GapRow>("gaps", {}, { every: 15_000 });
+  const open = (rows ?? []).filter((row) => row.resolved_at === null).length;
+  return (
+    <Panel title="Gaps" aside={rows && <span className="muted">{`${rows.length} in total, ${open} open`}</span>} flush>
+      {rows === null ? (
+        <Skeleton rows={1} />
+      ) : rows.length === 0 ? (
+        <EmptyBody title="No gap">If WAL is lost before it is read, its range is recorded here with what was done about it.</EmptyBody>
+      ) : (
+        <Table<GapRow>
+          label="Gaps"
+          rows={rows}
+          rowKey={(row) => row.id}
+          columns={[
+            { title: "State", className: "inline", cell: (row) => (row.resolved_at ? <State state="done" word="resolved" /> : <State state="review" word="open" />) },
+            { title: "From", className: "mono inline", cell: (row) => row.from_lsn },
+            { title: "To", className: "mono inline", cell: (row) => row.to_lsn ?? "unknown" },
+            { title: "Reason", cell: (row) => row.reason },
+            { title: "What was done", className: "hide-s", cell: (row) => (row.resolved_at ? `${row.resolution ?? ""}${row.resolved_by ? ` by ${row.resolved_by}` : ""}` : <code>walagent resync</code>) },
+            { title: "Found", label: "Found", className: "num nowrap", cell: (row) => <Time at={row.found_at} /> },
+          ]}
+        />
+      )}
+    </Panel>
+  );
+}
+
+function Workers() {
+  const { rows } = useQueryOnce<WorkerRow>("workers", {}, { every: 5_000 });
+  return (
+    <Panel title="Workers" id="workers" aside={rows && <span className="muted">{rows.length}</span>} flush>
+      {rows === null ? (
+        <Skeleton rows={1} />
+      ) : rows.length === 0 ? (
+        <EmptyBody title="No worker" command="walagent run">
+          Processes that execute runs register here.
+        </EmptyBody>
+      ) : (
+        <Table<WorkerRow>
+          label="Workers"
+          rows={rows}
+          rowKey={(row) => row.name}
+          columns={[
+            { title: "Worker", className: "mono", cell: (row) => row.name },
+            { title: "State", className: "inline", cell: (row) => (row.is_working ? <State state="active" word="working" /> : <State state="paused" word="not seen" />) },
+            { title: "Version", className: "hide-s", cell: (row) => row.version },
+            { title: "Slots", label: "Slots", className: "num inline", cell: (row) => number(row.slots) },
+            { title: "Running", label: "Running", className: "num inline", cell: (row) => number(row.running) },
+            { title: "Seen", label: "Seen", className: "num inline nowrap", cell: (row) => <Time at={row.seen_at} /> },
+          ]}
+        />
+      )}
+    </Panel>
   );
 }

@@ -15,9 +15,11 @@ interface ChartProps {
   labels: readonly string[];
   series: readonly Series[];
   onClick?: () => void;
+  /** The width of the drawing: 640 beside another one, 1110 alone. */
+  width?: number;
 }
 
-const [LEFT, RIGHT, TOP, BOTTOM] = [34, 640, 10, 102];
+const [LEFT, TOP, BOTTOM] = [34, 10, 102];
 
 /** The end of an axis that reads well, and its step. */
 export function axis(most: number): { top: number; step: number } {
@@ -28,7 +30,7 @@ export function axis(most: number): { top: number; step: number } {
   return { top: Math.max(step * Math.ceil(most / step), step), step };
 }
 
-function Axes({ top, step, labels }: { top: number; step: number; labels: readonly string[] }) {
+function Axes({ top, step, labels, width: right }: { top: number; step: number; labels: readonly string[]; width: number }) {
   const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
   const marks = [];
   for (let value = 0; value <= top + step / 1000; value += step) marks.push(value);
@@ -37,14 +39,14 @@ function Axes({ top, step, labels }: { top: number; step: number; labels: readon
     <>
       {marks.map((value) => (
         <g key={value}>
-          <path className="grid" d={`M${LEFT} ${y(value).toFixed(1)}H${RIGHT}`} />
+          <path className="grid" d={`M${LEFT} ${y(value).toFixed(1)}H${right}`} />
           <text x={LEFT - 6} y={y(value) + 3.5} textAnchor="end">
             {count(value)}
           </text>
         </g>
       ))}
       {ticks.map((i, n) => (
-        <text key={i} x={LEFT + 2 + (i / (labels.length - 1)) * (RIGHT - LEFT - 4)} y={118} textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>
+        <text key={i} x={LEFT + 2 + (i / (labels.length - 1)) * (right - LEFT - 4)} y={118} textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>
           {labels[i]}
         </text>
       ))}
@@ -56,14 +58,14 @@ function highest(series: readonly Series[]): number {
   return Math.max(0, ...series.flatMap((each) => each.values.map((value) => value ?? 0)));
 }
 
-export function StackedBars({ label, labels, series, onClick }: ChartProps) {
+export function StackedBars({ label, labels, series, onClick, width: right = 640 }: ChartProps) {
   const sums = labels.map((_, i) => series.reduce((sum, each) => sum + (each.values[i] ?? 0), 0));
   const { top, step } = axis(Math.max(0, ...sums));
-  const width = (RIGHT - LEFT - 4) / Math.max(labels.length, 1);
+  const width = (right - LEFT - 4) / Math.max(labels.length, 1);
   const height = (value: number) => (value / top) * (BOTTOM - TOP);
   return (
-    <svg className="chart" viewBox="0 0 640 122" role="img" aria-label={label} onClick={onClick}>
-      <Axes top={top} step={step} labels={labels} />
+    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label} onClick={onClick}>
+      <Axes top={top} step={step} labels={labels} width={right} />
       {labels.map((name, i) => {
         let at = BOTTOM;
         return (
@@ -81,13 +83,13 @@ export function StackedBars({ label, labels, series, onClick }: ChartProps) {
   );
 }
 
-export function LineChart({ label, labels, series, onClick }: ChartProps) {
+export function LineChart({ label, labels, series, onClick, width: right = 640 }: ChartProps) {
   const { top, step } = axis(highest(series));
-  const x = (i: number) => LEFT + 2 + (i / Math.max(labels.length - 1, 1)) * (RIGHT - LEFT - 4);
+  const x = (i: number) => LEFT + 2 + (i / Math.max(labels.length - 1, 1)) * (right - LEFT - 4);
   const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
   return (
-    <svg className="chart" viewBox="0 0 640 122" role="img" aria-label={label} onClick={onClick}>
-      <Axes top={top} step={step} labels={labels} />
+    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label} onClick={onClick}>
+      <Axes top={top} step={step} labels={labels} width={right} />
       {series.map((each) => (
         <path key={each.ink} className={`ln s-${each.ink}${each.dash ? " dash" : ""}`} d={path(each.values, x, y)} />
       ))}

@@ -14,7 +14,6 @@ buckets as (
      group by b),
 reader as (
     select c.end_lsn, s.active, s.confirmed_flush_lsn,
-           extract(epoch from c.updated_at - c.committed_at)::float8 as lag,
            case when pg_catalog.pg_is_in_recovery() then null
                 else greatest(pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.confirmed_flush_lsn), 0)::bigint end as bytes
       from agent.checkpoint c left join pg_catalog.pg_replication_slots s on s.slot_name = c.slot
@@ -29,7 +28,9 @@ select (select count(*) from today) as runs_today,
        (select sum(cost) from today) as cost_today,
        (select min(b.max_cost) from agent.budget_overview b
          where b.period = 'day' and b.agent is null and b.attachment is null and b.model is null and b.asker is null) as cost_limit,
-       (select lag from reader) as lag_seconds,
+       (select percentile_cont(0.5) within group (order by extract(epoch from n.created_at - n.committed_at))
+          from (select r.created_at, r.committed_at from agent.run r where r.committed_at is not null order by r.id desc limit 50) n)::float8
+           as lag_seconds,
        (select bytes from reader) as lag_bytes,
        (select end_lsn::text from reader) as checkpoint,
        (select count(*) from pg_catalog.pg_stat_replication where state = 'streaming' and application_name !~ '^walagent')::integer as standbys,

@@ -1,0 +1,4 @@
+-- role: developer
+-- parameters: name
+-- Let an attachment start no runs.
+select agent.pause(%(name)s)

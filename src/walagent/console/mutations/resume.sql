@@ -1,0 +1,4 @@
+-- role: developer
+-- parameters: name
+-- Let a paused attachment start runs again.
+select agent.resume(%(name)s)
