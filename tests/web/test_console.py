@@ -41,7 +41,7 @@ async def _use(started: Desk) -> dict[str, Any]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        out, errors = await asyncio.wait_for(process.communicate(), 400)
+        out, errors = await asyncio.wait_for(process.communicate(), 900)
     finally:
         if process.returncode is None:
             process.kill()

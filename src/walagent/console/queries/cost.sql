@@ -11,7 +11,7 @@ select s.recorded_at::date::text as day,
   from agent.run r
        join agent.step s on s.run_id = r.id and s.kind = 'reply'
        left join agent.attachment_version v on v.attachment_id = r.attachment_id and v.version = r.attachment_version
- where r.created_at >= date_trunc('day', now()) - make_interval(days => least(%(days)s::integer, 366) - 1)
+ where r.created_at >= date_trunc('day', now()) - make_interval(days => least(coalesce(nullif(%(days)s, '')::integer, 14), 366) - 1)
  group by 1, 2, 3, 4
  order by 1, 6 desc nulls last
  limit 5000
