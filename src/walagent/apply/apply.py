@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
 from psycopg import AsyncConnection, Error
@@ -18,10 +19,12 @@ from walagent.apply.desired import (
     wanted_budget,
     wanted_model,
     wanted_persona,
+    wanted_workflow,
 )
 from walagent.apply.http_tools import register_http_tools
 from walagent.config import Config
 from walagent.config.environment import Environment
+from walagent.config.workflows import WorkflowEntry
 from walagent.errors import ConfigError, WalagentError
 from walagent.mcp.clients import make_clients, register_named, with_named
 from walagent.message import Json
@@ -51,7 +54,9 @@ class Difference:
 
 
 async def apply(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
-    """Apply models, personas, agents, attachments and budgets of *config* in a transaction.
+    """Apply models, personas, agents, workflows, attachments and budgets of *config*.
+
+    In a transaction of the caller.
 
     Args:
         prune: remove attachments and budgets that a file created and this one does not contain.
@@ -86,14 +91,15 @@ async def apply_unlocked(
             d.name for d in differences if d.kind == "attachment" and d.fields.keys() - _NO_VERSION
         ]
         await store.touch_attachments(conn, changed, done)
+    await _renew_workflows(conn, config, changed, differences)
     return differences
 
 
 async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list[Difference]:
     """Compare file and database, without writing.
 
-    In the order of execution: models, personas, agents, attachments, budgets; of the last two,
-    first removals, then changes and additions.
+    In the order of execution: models, personas, agents, workflows, attachments, budgets; of the
+    last two, first removals, then changes and additions.
 
     Raises:
         ConfigError: the file names a table or model that does not exist.
@@ -103,6 +109,7 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
     attachments = await store.current(conn, "attachment")
     budgets = await store.current(conn, "budget")
     personas = await store.current(conn, "persona")
+    workflows = await store.current(conn, "workflow")
     _check_references(config, models, personas, agents)
     entries = config.all_attachments
     analyst = config.ask.role if "role" in config.ask.model_fields_set else None
@@ -115,6 +122,9 @@ async def plan(conn: Connection, config: Config, *, prune: bool = False) -> list
             "persona", personas, ((n, wanted_persona(e)) for n, e in config.personas.items())
         ),
         *_compare("agent", agents, ((n, wanted_agent(e)) for n, e in config.agents.items())),
+        *_compare(
+            "workflow", workflows, ((n, wanted_workflow(e)) for n, e in _innermost_first(config))
+        ),
         *(_pruned("attachment", "detach", attachments, entries) if prune else ()),
         *_compare(
             "attachment",
@@ -139,6 +149,34 @@ def _compare(
         if different:
             note = _BACKFILL if different.get("backfill") == (False, True) else ""
             yield Difference(kind, name, "change", different, note)
+
+
+def _innermost_first(config: Config) -> list[tuple[str, WorkflowEntry]]:
+    """Return the workflows, each after those that it contains.
+
+    Raises:
+        ConfigError: one contains itself.
+    """
+    graph = {name: entry.subgraphs for name, entry in config.workflows.items()}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        names = error.args[1]
+        raise ConfigError(
+            f"workflows.{names[0]}: contains itself: {' > '.join(reversed(names))}"
+        ) from error
+    return [(name, config.workflows[name]) for name in order if name in config.workflows]
+
+
+async def _renew_workflows(
+    conn: Connection, config: Config, agents: Iterable[str], done: Iterable[Difference]
+) -> None:
+    """Create a version of the workflows in which an agent or a workflow has changed."""
+    changed, renewed = set(agents), {d.name for d in done if d.kind == "workflow"}
+    for name, entry in _innermost_first(config):
+        if name not in renewed and (entry.agents & changed or entry.subgraphs & renewed):
+            await store.update(conn, "workflow", name, {})
+            renewed.add(name)
 
 
 _MOST_LISTED = 30  # names in a hint

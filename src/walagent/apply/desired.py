@@ -1,9 +1,11 @@
 """Convert entries of agents.yaml to rows of `agent.model`, `agent.agent` and so on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 from walagent.agent.models.registry import provider_names
 from walagent.config import AgentEntry, AttachmentEntry, BudgetEntry, ModelEntry, PersonaEntry
+from walagent.config.workflows import WorkflowEntry
 from walagent.errors import ConfigError
 from walagent.message import Json
 
@@ -39,6 +41,25 @@ def wanted_agent(entry: AgentEntry) -> dict[str, Json]:
 def wanted_persona(entry: PersonaEntry) -> dict[str, Json]:
     """Return all columns of a persona."""
     return entry.model_dump(mode="json")
+
+
+def wanted_workflow(entry: WorkflowEntry) -> dict[str, Json]:
+    """Return the fields of a workflow; `run_as` keeps its value if the file does not set it."""
+    row = entry.model_dump(mode="json", by_alias=True, exclude_none=True) | {
+        "entry": entry.entry,
+        "timeout": entry.timeout.total_seconds(),
+    }
+    return {key: _without_nulls(value) for key, value in row.items()}
+
+
+def _without_nulls(value: Json) -> Json:
+    """Remove what jsonb_strip_nulls() removes."""
+    if isinstance(value, dict):
+        members = cast("Mapping[str, Json]", value)
+        return {key: _without_nulls(each) for key, each in members.items() if each is not None}
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in cast("Sequence[Json]", value)]
+    return value
 
 
 def wanted_attachment(

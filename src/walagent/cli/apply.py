@@ -1,4 +1,4 @@
-"""`walagent apply`: models, agents, attachments and budgets from a file."""
+"""`walagent apply`: models, agents, workflows, attachments and budgets from a file."""
 
 import asyncio
 from dataclasses import replace
@@ -31,7 +31,7 @@ from walagent.errors import ConfigError
 @json_option()
 @where_options
 def apply_(where: Where, file: Path | None, *, dry_run: bool, prune: bool, as_json: bool) -> None:
-    """Apply models, agents, attachments and budgets from a file.
+    """Apply models, agents, workflows, attachments and budgets from a file.
 
     apply is idempotent and runs in one transaction: after an error, nothing has changed.  Entries
     are identified by name.  Attachments made in SQL are not changed.

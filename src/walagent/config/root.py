@@ -33,6 +33,7 @@ from walagent.config.sections import (
     ToolSettings,
     Workers,
 )
+from walagent.config.workflows import WorkflowEntry, WorkflowName
 from walagent.tool_spec import TOOL_NAME, is_tool_name, mcp_tool_name
 
 
@@ -67,6 +68,8 @@ class Config(Part):
     """Personas by name."""
     agents: dict[str, AgentEntry] = Field(default_factory=dict)
     """Agents by name."""
+    workflows: dict[WorkflowName, WorkflowEntry] = Field(default_factory=dict)
+    """Workflows by name."""
     attachments: dict[str, AttachmentEntry] = Field(default_factory=dict)
     """Attachments by name, in addition to those under `attach` of their agents."""
 

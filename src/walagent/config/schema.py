@@ -50,7 +50,7 @@ def _descriptions(part: type[Part]) -> dict[str, str]:
                     ast.AnnAssign(target=ast.Name(id=name)),
                     ast.Expr(value=ast.Constant(value=str(text))),
                 ):
-                    found[name] = inspect.cleandoc(text)
+                    found[base.model_fields[name].alias or name] = inspect.cleandoc(text)
                 case _:
                     pass
     return found

@@ -1,4 +1,4 @@
-"""Write models, personas, agents, attachments and budgets of a file; `apply.apply` decides which.
+"""Write models, agents, workflows, attachments and so on of a file; `apply.apply` decides which.
 
 `fields` of a row are plain values by column: times in seconds, a relation as its OID.
 """
@@ -13,7 +13,7 @@ from walagent.message import Json
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
-Kind = Literal["model", "persona", "agent", "attachment", "budget"]
+Kind = Literal["model", "persona", "agent", "workflow", "attachment", "budget"]
 Fields = Mapping[str, Json]
 
 _SECONDS = ("debounce", "approval_ttl")
@@ -56,12 +56,16 @@ async def insert(conn: Connection, kind: Kind, name: str, fields: Fields) -> Non
         await conn.execute(query("insert_model"), {"name": name, **required})
         await update(conn, kind, name, fields)
         return
+    if kind == "workflow":
+        await update(conn, kind, name, fields)
+        return
     await conn.execute(query(f"insert_{kind}"), {"name": name, "fields": _json(fields)})
 
 
 async def update(conn: Connection, kind: Kind, name: str, fields: Fields) -> None:
-    """Update the columns in *fields* of a row."""
-    await conn.execute(query(f"update_{kind}"), {"name": name, "fields": _json(fields)})
+    """Update the columns in *fields* of a row; of a workflow, create a version."""
+    statement = "write_workflow" if kind == "workflow" else f"update_{kind}"
+    await conn.execute(query(statement), {"name": name, "fields": _json(fields)})
 
 
 async def detach(conn: Connection, name: str) -> None:

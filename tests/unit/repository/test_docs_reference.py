@@ -33,6 +33,7 @@ from walagent.config import (
     Search,
 )
 from walagent.config.sections import Identity, Slack, Smtp
+from walagent.config.workflows import WorkflowEdgeEntry, WorkflowEntry, WorkflowNodeEntry
 from walagent.errors import WalagentError
 from walagent.faults import POINTS
 
@@ -58,6 +59,7 @@ PARTS: Mapping[str, tuple[type[BaseModel], ...]] = {
     "identity": (Identity,),
     "models": (ModelEntry,),
     "personas": (PersonaEntry,),
+    "workflows": (WorkflowEntry, WorkflowNodeEntry, WorkflowEdgeEntry),
     "agents": (AgentEntry,),
     "examples": (ExampleEntry,),
     "attachments": (Attach, AttachmentEntry),
@@ -82,7 +84,7 @@ def test_every_section_of_the_file_has_its_heading() -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_every_key_is_documented_with_its_default(part: str) -> None:
     """Keys and defaults of the page are those of `Config`."""
-    fields = {name: f for model in PARTS[part] for name, f in model.model_fields.items()}
+    fields = {f.alias or name: f for model in PARTS[part] for name, f in model.model_fields.items()}
     documented = {_only(cells[0]): cells[1] for cells in rows(section(CONFIGURATION, f"`{part}`"))}
     assert set(documented) == set(fields)
     for key, shown in documented.items():
@@ -102,6 +104,7 @@ def _is_shown(shown: str, default: object, model: type[BaseModel], key: str) -> 
     required |= {"model": "x"} if model is AgentEntry else {}
     required |= {"url": "http://x"} if model is HttpToolEntry else {}
     required |= {"url": "http://x", "tools": {}} if model is McpServerEntry else {}
+    required |= {"nodes": [{"name": "x", "kind": "router"}]} if model is WorkflowEntry else {}
     required |= {"provider": "ddgs"} if model is Search else {}
     required |= {"jwks": "x"} if model is Identity else {}
     return getattr(model.model_validate({**required, **given}), key) == default
