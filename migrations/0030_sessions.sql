@@ -20,6 +20,7 @@ begin
     if not agent.has_scope('post') then
         raise exception 'the token of the caller does not have scope post' using errcode = '42501';
     end if;
+    perform agent_internal.check_queue();
     perform agent_internal.end_abandoned_questions();
     insert into agent.session as s (id) values (_session)
     on conflict (tenant, id) do update set asked_at = agent_internal.now() where s.owner = agent.current_principal();

@@ -20,6 +20,7 @@ create table agent.tenant (
     active       boolean not null default true,
     settings     jsonb not null default '{}' check (jsonb_typeof(settings) = 'object'),
     max_running  integer check (max_running >= 0),
+    max_queued   integer check (max_queued >= 0),
     created_at   timestamptz not null default now()
 );
 comment on table agent.tenant is 'Tenants: organisations whose agents, rows and people are kept apart';
@@ -29,6 +30,7 @@ comment on column agent.tenant.display_name is 'Name for people';
 comment on column agent.tenant.active is 'Whether its principals can act; if not, they see nothing';
 comment on column agent.tenant.settings is 'Settings of the tenant';
 comment on column agent.tenant.max_running is 'Maximum number of its runs that are executed at once; NULL: no limit';
+comment on column agent.tenant.max_queued is 'Number of runs that wait for a worker from which people are refused questions, posts and workflows; NULL: no limit. Changes are never refused';
 comment on column agent.tenant.created_at is 'Time of creation';
 insert into agent.tenant (name, display_name) values ('default', 'Default');
 

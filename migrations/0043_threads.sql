@@ -448,6 +448,7 @@ begin
             raise exception 'the ID % is of another event', post.id using errcode = 'WA019';
         end if;
     end if;
+    perform agent_internal.check_queue();
     return agent_internal.post_event(post.thread, 'text', _me.principal, jsonb_build_object('text', post."text"), null, post.id);
 end;
 $$;

@@ -445,6 +445,49 @@ end;
 $$;
 comment on function agent_internal.room_of(text, boolean) is 'How many more runs of a tenant can be executed';
 
+-- How many more runs of a tenant can wait in its queues; NULL: any number.
+create function agent_internal.queue_room_of(_tenant text)
+    returns integer
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+    set enable_seqscan = off  -- see 0035_plans.sql
+as $$
+declare
+    _max constant integer := (select t.max_queued from agent.tenant t where t.name = _tenant);
+begin
+    if _max is null then
+        return null;
+    end if;
+    return _max - (select count(*) from (
+        select from agent_internal.queue q
+                    join agent.run r on r.queue_id = q.id and r.tenant = _tenant and r.state = 'pending'
+                                        and r.blocked_by is null and r.not_before is null
+         where q.tenant = _tenant and q.queued
+         limit _max) as waiting);
+end;
+$$;
+comment on function agent_internal.queue_room_of(text) is 'How many more runs of a tenant can wait in its queues';
+
+-- Refuse a person who adds to the queues of its tenant while they are full.  Not locked: of many at once, some more are
+-- accepted.  What a tool does belongs to a run that was accepted.  Raises WA028.
+create function agent_internal.check_queue()
+    returns void
+    language plpgsql
+    stable
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    if session_user <> agent_internal.tools_login() and agent_internal.queue_room_of(agent.current_tenant()) <= 0 then
+        raise exception 'the queues of tenant "%" are full', agent.current_tenant() using errcode = 'WA028',
+            detail = format('max_queued is %s.', (select t.max_queued from agent.tenant t where t.name = agent.current_tenant())),
+            hint = 'Repeat it later, or let the operator raise agent.tenant.max_queued.';
+    end if;
+end;
+$$;
+comment on function agent_internal.check_queue() is 'Raise WA028 if the queues of the tenant of the caller are full';
+
 -- The tenants that have runs to claim in a queue: the next ones after a tenant, then from the first one again.
 create function agent_internal.tenants_in_turn(_queue bigint, _after text, _most integer)
     returns text[]
@@ -690,7 +733,7 @@ revoke all on function agent_internal.is_operator(), agent_internal.check_admin(
     agent.create_tenant(text, text), agent.disable_tenant(text), agent.enable_tenant(text),
     agent.create_principal(name, text, name, text, text, text), agent.disable_principal(name, text),
     agent.enable_principal(name, text), agent.grant_role(name, text, timestamptz, text), agent.revoke_role(name, text, text),
-    agent.create_token(name, text, text[], timestamptz, text), agent.revoke_token(uuid), agent_internal.room_of(text, boolean),
+    agent.create_token(name, text, text[], timestamptz, text), agent.revoke_token(uuid), agent_internal.room_of(text, boolean), agent_internal.queue_room_of(text), agent_internal.check_queue(),
     agent_internal.tenants_in_turn(bigint, text, integer), agent_internal.claim_in_order(bigint, text, integer, bigint),
     agent_internal.tenant_tables(), agent.tenant_contents(text), agent.delete_tenant(text, text) from public;
 select agent_internal.permit(c,

@@ -126,11 +126,15 @@ as $$
 declare
     _queue constant bigint := agent_internal.queue_of('embedding', 'documents', _tenant);
     _most  constant integer := (agent_internal.embedding_setting_of(_tenant)).max_queue;
+    _used  integer;
     _room  integer;
     _count integer;
 begin
-    _room := _most - (select count(*) from (select from agent.run r
-                                             where r.queue_id = _queue and not agent_internal.is_final(r.state) limit _most) u);
+    _used := (select count(*) from (select from agent.run r
+                                     where r.queue_id = _queue and not agent_internal.is_final(r.state) limit _most) u);
+    -- Each run queues the next documents when it ends, so two continue while all queues of the tenant are full.
+    _room := agent_internal.queue_room_of(_tenant);
+    _room := least(_most - _used, case when _room is not null then greatest(_room, 2 - _used) end);
     with due as (
         select d.id from agent.document d
          where d.tenant = _tenant and d.queued_version is distinct from d.version

@@ -588,6 +588,7 @@ begin
     elsif jsonb_typeof(_input) is distinct from 'object' then
         raise exception 'the input of workflow "%" is not a JSON object', _of.workflow using errcode = 'WA025';
     end if;
+    perform agent_internal.check_queue();
     insert into agent.run (kind, reason, queue_id, principal, key, change)
     values ('node', 'manual', _queue, agent.current_principal(), _of.workflow, jsonb_build_object(
         'op', 'insert', 'schema', 'agent', 'table', 'workflow', 'new', jsonb_strip_nulls(jsonb_build_object(

@@ -46,6 +46,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA024": ConfigError,
     "WA025": ConfigError,
     "WA027": ConfigError,
+    "WA028": ConfigError,
     "42501": PreconditionError,  # insufficient_privilege
     "3F000": PreconditionError,  # invalid_schema_name: not migrated
     "42P01": PreconditionError,  # undefined_table
