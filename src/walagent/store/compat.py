@@ -13,7 +13,7 @@ _SCHEMAS = (
     "select nspname, obj_description(oid, 'pg_namespace') from pg_namespace"
     " where nspname like 'aos\\_%'"
 )
-_OURS = "walagent compat pgagentos"  # the comment of each schema
+OURS = "walagent compat pgagentos"  # the comment of each schema
 
 
 async def install_pgagentos(conn: Connection) -> None:
@@ -22,7 +22,7 @@ async def install_pgagentos(conn: Connection) -> None:
     Raises:
         ConfigError: the database has such schemas of another program.
     """
-    if others := sorted(name for name, about in await _schemas(conn) if about != _OURS):
+    if others := sorted(name for name, about in await _schemas(conn) if about != OURS):
         raise ConfigError(
             f"the database has schemas of another program: {', '.join(others)}",
             hint="Drop or rename them, or install into another database.",
@@ -33,7 +33,7 @@ async def install_pgagentos(conn: Connection) -> None:
 
 async def remove_pgagentos(conn: Connection) -> list[str]:
     """Drop the schemas that `install_pgagentos` created; return their names."""
-    found = sorted(name for name, about in await _schemas(conn) if about == _OURS)
+    found = sorted(name for name, about in await _schemas(conn) if about == OURS)
     for name in found:
         await conn.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(name)))
     return found

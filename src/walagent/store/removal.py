@@ -7,6 +7,8 @@ from typing import Any, Final
 from psycopg import AsyncConnection
 from psycopg.sql import SQL, Identifier
 
+from walagent.store.compat import OURS as COMPAT
+
 Connection = AsyncConnection[Any]
 
 # A comment on a role that walagent has created: its name can be anything.
@@ -21,7 +23,10 @@ select array(select s.slot_name::text from pg_replication_slots s
               order by 1),
        array(select pubname::text from pg_publication where pubname = any (%(publications)s)
               order by 1),
-       array(select nspname::text from pg_namespace where nspname = any (%(schemas)s) order by 1)
+       array(select nspname::text from pg_namespace
+              where nspname = any (%(schemas)s)
+                 or obj_description(oid, 'pg_namespace') = %(compat)s
+              order by 1)
 """
 # Own roles that nobody else uses: they own nothing, have privileges in no other database, no role
 # is a member of them but the one that removes them, and they have no session.  The login for tools
@@ -120,15 +125,16 @@ async def find_installed(conn: Connection, slot: str) -> Installed:
                 "checkpoints": checkpoints,
                 "publications": _PUBLICATIONS,
                 "schemas": _SCHEMAS,
+                "compat": COMPAT,
             },
         )
         found: tuple[list[str], ...] = await cursor.fetchone() or ([], [], [])
         slots, publications, schemas = found
         cursor = await conn.execute(_ROLES, {"created": CREATED})
         roles = [row[0] for row in await cursor.fetchall()]
-        before = await _others(conn)
+        before = await _others(conn, schemas)
         await _drop_schemas(conn, schemas)
-        dependents = sorted(before - await _others(conn))
+        dependents = sorted(before - await _others(conn, schemas))
     return Installed(slots, publications, schemas, roles, dependents)
 
 
@@ -162,8 +168,8 @@ async def _checkpoints(conn: Connection) -> list[str]:
     ]
 
 
-async def _others(conn: Connection) -> set[str]:
-    cursor = await conn.execute(_OTHERS, {"schemas": _SCHEMAS})
+async def _others(conn: Connection, schemas: Sequence[str]) -> set[str]:
+    cursor = await conn.execute(_OTHERS, {"schemas": [*_SCHEMAS, *schemas]})
     return {row[0] for row in await cursor.fetchall()}
 
 

@@ -17,7 +17,7 @@ from walagent.demo.database import open_database
 from walagent.embedded.server import EmbeddedServer
 
 OURS = """
-select (select count(*) from pg_namespace where nspname ~ '^agent')
+select (select count(*) from pg_namespace where nspname ~ '^(agent|aos_)')
        + (select count(*) from pg_publication)
        + (select count(*) from pg_replication_slots where database = current_database())
 """
@@ -61,14 +61,17 @@ def value(dsn: str | None, query: str) -> object:
 def test_nothing_of_walagent_stays(user: User) -> None:
     """Slot, publications, schemas, the role that it created, and views on its tables."""
     user.types("setup").worked()
+    user.types("compat", "pgagentos", "install").worked()
     assert value(user.dsn, OURS) != 0
     with psycopg.connect(user.dsn or "", autocommit=True) as conn:
         conn.execute("create view my_runs as select id from agent.run")
         conn.execute("insert into support_tickets (customer, issue) values ('ada', 'slow')")
         done = user.types("uninstall", "--yes").worked()
         assert not exists(conn, role_of(user))
-    for name in ("slot", "publication walagent", "schema agent", "role", "view my_runs"):
+    ours = ("slot", "publication walagent", "schema agent", "schema aos_core", "role")
+    for name in (*ours, "view my_runs"):
         assert name in done.out
+    assert "view aos" not in done.out  # not as something of others
     assert value(user.dsn, OURS) == 0
     assert value(user.dsn, "select count(*) from support_tickets") == 1
     again = user.types("uninstall", "--yes").worked()
