@@ -24,6 +24,8 @@ from walagent.store.threads import Row
 
 _POLL = 0.3  # seconds between looks for new events
 _QUIET = 3.0  # seconds without events or turns after which a piped conversation has ended
+_READABLE = 0.5  # seconds for which a call is shown before it can be decided
+_ANSWERS = frozenset({"y", "yes", "n", "no"})
 _HELP = "/answer TEXT, /members, /facts, /leave, /quit; anything else is posted"
 
 
@@ -51,7 +53,8 @@ class Conversation:
     thread: UUID = field(default_factory=uuid4)
     shown: int = 0
     asking: list[Row] = field(default_factory=list[Row])
-    asked: set[int] = field(default_factory=set[int])
+    asked: dict[int, float] = field(default_factory=dict[int, float])  # when it was shown
+    open: set[int] = field(default_factory=set[int])
     busy: tuple[str, ...] = ()
     active: bool = False
     changed_at: float = field(default_factory=time.monotonic)
@@ -69,13 +72,18 @@ class Conversation:
             events = await threads.events(conn, self.thread, after=self.shown)
             approvals = await threads.pending_approvals(conn, self.thread)
             turns = await threads.active_turns(conn, self.thread)
+            gone = self.open - {call["id"] for call in approvals}
+            decided = await threads.decided(conn, gone) if gone else []
+        for call in decided:
+            say(clean(f"{call['decided_by']} {call['state']} {call['tool']}"))
         for event in events:
             self._print(event)
             self.shown = event["number"]
         self.asking = list(approvals)
+        self.open = {call["id"] for call in approvals}
         for call in approvals:
             if call["id"] not in self.asked:
-                self.asked.add(call["id"])
+                self.asked[call["id"]] = time.monotonic()
                 say(clean(_asked(call)))
         self.active = bool(turns)
         if events or turns:
@@ -103,10 +111,18 @@ class Conversation:
             return True
 
     async def _decide(self, conn: Connection, approval: int, line: str) -> bool:
-        """Decide or answer what an agent waits for; return whether the line did."""
+        """Decide or answer what an agent waits for; return whether the line did.
+
+        What was typed before the call could be read decides nothing.
+        """
+        if time.monotonic() - self.asked[approval] < _READABLE:
+            if line.lower() in _ANSWERS or line.startswith("/answer "):
+                say("this call has just been shown; answer again")
+                return True
+            return False
         if line.startswith("/answer "):
             await threads.answer(conn, approval, line.removeprefix("/answer "))
-        elif line.lower() in {"y", "yes", "n", "no"}:
+        elif line.lower() in _ANSWERS:
             await threads.decide(conn, approval, approved=line.lower().startswith("y"))
         else:
             return False

@@ -1,6 +1,6 @@
 """Threads for people: list, show, change, and follow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -114,6 +114,15 @@ async def active_turns(conn: Connection, thread: UUID) -> Sequence[Row]:
 async def pending_approvals(conn: Connection, thread: UUID) -> Sequence[Row]:
     """Return the calls of turns that wait for approval, if the caller may read them."""
     return await _if_allowed(conn, _APPROVALS, thread)
+
+
+async def decided(conn: Connection, approvals: Collection[int]) -> Sequence[Row]:
+    """Return those of *approvals* that a person has decided, and who."""
+    query = (
+        "select p.id, p.tool, p.state::text, p.decided_by from agent.approval p"
+        " where p.id = any (%(ids)s) and p.decided_by is not null order by p.id"
+    )
+    return await _rows(conn, query, ids=list(approvals))
 
 
 async def decide(conn: Connection, approval: int, *, approved: bool) -> None:

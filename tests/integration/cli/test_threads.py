@@ -108,11 +108,17 @@ select agent.attach_to_threads('sarah', approve => '{note}');
             await d.until("select exists (select from agent.approval where state = 'pending')")
             await talk.look(own)
             assert "note(what=x); approve? y/n" in capsys.readouterr().err
+            await talk.take(own, "y")  # typed while the call appeared
+            assert "has just been shown" in capsys.readouterr().err
+            assert not await value(conn, "select exists (select from noted)")
+            await asyncio.sleep(0.5)
             await talk.take(own, "y")
             await d.until("select exists (select from noted)")
             await d.until("select count(*) = 1 from agent.run where state = 'succeeded'")
             await talk.look(own)
-            assert "sarah: Noted." in capsys.readouterr().out
+            printed = capsys.readouterr()
+            assert "sarah: Noted." in printed.out
+            assert f"{ann} approved note" in printed.err
 
 
 async def test_a_question_is_answered_in_the_conversation(
@@ -140,6 +146,7 @@ select agent.attach_to_threads('sarah');
             await d.until("select exists (select from agent.approval where state = 'pending')")
             await talk.look(own)
             assert "sarah asks: Which color?" in capsys.readouterr().err
+            await asyncio.sleep(0.5)
             await talk.take(own, "/answer Blue.")
             await d.until("select count(*) = 1 from agent.run where state = 'succeeded'")
     assert (
