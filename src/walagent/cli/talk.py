@@ -73,7 +73,7 @@ class Conversation:
             approvals = await threads.pending_approvals(conn, self.thread)
             turns = await threads.active_turns(conn, self.thread)
             gone = self.open - {call["id"] for call in approvals}
-            decided = await threads.decided(conn, gone) if gone else []
+            decided: Sequence[Row] = await threads.decided(conn, gone) if gone else ()
         for call in decided:
             say(clean(f"{call['decided_by']} {call['state']} {call['tool']}"))
         for event in events:
