@@ -32,6 +32,7 @@ _HELD = "agent_internal.check_holder(): a run of a question of the caller, in it
 SAFE = {
     "agent_signed.admit_call": _SIGNED,
     "agent_signed.call_tool": _SIGNED,
+    "agent_signed.check_egress": _SIGNED,
     "agent_signed.check_result": _SIGNED,
     "agent_signed.close_step": _SIGNED,
     "agent_signed.decide_policy": _SIGNED,

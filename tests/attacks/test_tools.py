@@ -513,6 +513,7 @@ async def test_what_is_signed_is_all_that_each_role_can_call(conn: AsyncConnecti
     assert await column(conn, granted) == [
         "agent_signed.admit_call(text,bytea)",
         "agent_signed.call_tool(text,bytea)",
+        "agent_signed.check_egress(text,bytea)",
         "agent_signed.check_result(text,bytea)",
         "agent_signed.close_step(text,bytea)",
         "agent_signed.decide_policy(text,bytea)",
