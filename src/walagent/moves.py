@@ -159,6 +159,17 @@ class Decider(Protocol):
         ...
 
 
+class AsksNoModel:
+    """Part of a decider whose moves have no prompts."""
+
+    async def render(
+        self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
+    ) -> Request:
+        """Fail: there is no prompt that this could be called for."""
+        del steps, prompt, model
+        raise AssertionError(f"a run of kind {run.claim.kind} asks no model")
+
+
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
     """What a tool of kind llm asks.

@@ -7,8 +7,8 @@ or that the message can be sent again; without either, the outcome is unknown.
 from collections.abc import Sequence
 from typing import Final
 
-from walagent.message import ModelSpec, Request, ToolCall
-from walagent.moves import Act, Call, Effect, Move, Prompt, Tool, Wait, fail, succeed
+from walagent.message import ToolCall
+from walagent.moves import Act, AsksNoModel, Call, Effect, Move, Tool, Wait, fail, succeed
 from walagent.run import RunSpec, Step, StepKind
 
 CALL: Final = ToolCall("delivery", "deliver", {})
@@ -24,7 +24,7 @@ def delivery_tool(kind: str) -> Tool:
     return Tool(CALL.name, "builtin", kind, "", {"type": "object"}, _EFFECTS[kind])
 
 
-class DeliveryDecider:
+class DeliveryDecider(AsksNoModel):
     """Implements `Decider`."""
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
@@ -40,9 +40,3 @@ class DeliveryDecider:
                 return Wait("review", CALL, tool)
             case kind:
                 return Act((Call(CALL, tool, again=kind is StepKind.INTENT),))
-
-    async def render(
-        self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
-    ) -> Request:
-        """Ask no model."""
-        raise NotImplementedError

@@ -15,8 +15,8 @@ from psycopg import AsyncConnection
 from walagent import faults
 from walagent.agent_spec import AgentSpec, Authority
 from walagent.errors import PreconditionError
-from walagent.message import Json, ModelSpec, Request, ToolCall
-from walagent.moves import Act, Call, End, Kind, Move, Prompt, RunLog, succeed
+from walagent.message import Json, ToolCall
+from walagent.moves import Act, AsksNoModel, Call, End, Kind, Move, RunLog, succeed
 from walagent.run import Claim, RunSpec, Step, StepKind
 from walagent.runs.builtin_tools import NamedEmbedder
 from walagent.store import documents, runs
@@ -54,7 +54,7 @@ def _document(run: RunSpec) -> DocumentKey:
     return DocumentKey(str(new["tenant"]), str(new["id"]))
 
 
-class EmbeddingDecider:
+class EmbeddingDecider(AsksNoModel):
     """Implements `Decider`."""
 
     def next_move(self, run: RunSpec, steps: Sequence[Step]) -> Move:
@@ -77,12 +77,6 @@ class EmbeddingDecider:
             call = ToolCall(f"embed-{after}", "embed", arguments)
             return Act((Call(call, _EMBED),))
         return succeed(f"{chunks} chunks embedded" if after >= chunks else "the document changed")
-
-    async def render(
-        self, run: RunSpec, steps: Sequence[Step], prompt: Prompt, model: ModelSpec
-    ) -> Request:
-        """Ask no model."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
