@@ -86,6 +86,7 @@ async def note_migrations(dsn: str) -> None:
         await run_all(conn, query("create_migration_list"))
         for each in find_migrations():
             insert = "insert into agent_internal.migration (name, sha256) values (%s, %s)"
+            insert += " on conflict do nothing"
             await conn.execute(insert, [each.name, each.digest])
 
 

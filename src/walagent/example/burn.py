@@ -12,6 +12,7 @@ about itself is dropped.  All rules are in the database.
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from mimetypes import guess_type
 from pathlib import Path
@@ -46,6 +47,8 @@ SHAPES: Final = {
 _INGEST: Final = Declared("burn", "select burn.ingest(%(mutations)s)", (), ("mutations",))
 _DAYS: Final = 30  # as burn.sign_in() says
 _MOST_BYTES: Final = 10_000  # of a sign-in
+_NOBODY: Final = b"Unauthenticated"  # as Burn's own front end says it
+_LOOK: Final = 1.0  # seconds until nobody looks again whether somebody has signed in
 _TAKEN: Final = "WA019"
 _UNAVAILABLE: Final = 503
 _USER: Final = "select id, name, type, avatar_url from burn.users where id = %s"
@@ -123,7 +126,9 @@ class BurnApp:
             case "POST", "/ingest/mutations":
                 await self._api(_as_user(scope, "/v1/mutations/burn"), receive, _own(send))
             case "GET" | "HEAD", _ if (view := path.removeprefix("/sync/")) in VIEWS:
-                _check_patience(headers)
+                if headers.get(b"authorization") == _NOBODY and not cookie_of(headers):
+                    await _answer_nobody(scope, send)
+                    return
                 await self._api(_as_user(scope, f"/v1/shapes/burn-{view}"), receive, _own(send))
             case "GET" | "HEAD", _ if not path.startswith(("/auth/", "/sync/", "/ingest/", "/v1/")):
                 await self._page({**scope, "path": path, "root_path": ""}, receive, send)
@@ -202,18 +207,6 @@ def _check_json(method: str, headers: Headers) -> None:
         raise RefusedError(415, "expected content-type: application/json")
 
 
-def _check_patience(headers: Headers) -> None:
-    """Let Burn's own front end ask again: it starts to follow rows before somebody signs in.
-
-    It says so in the place of a bearer.  After 401 it would not try again; after 503 it does.
-
-    Raises:
-        RefusedError: nobody is signed in yet.
-    """
-    if headers.get(b"authorization") == b"Unauthenticated" and not cookie_of(headers):
-        raise RefusedError(_UNAVAILABLE, "nobody is signed in yet")
-
-
 def _as_user(scope: Scope, path: str) -> Scope:
     """Return the request for the console's routes, with the cookie alone to say who asks."""
     others = [each for each in scope["headers"] if each[0] != b"authorization"]
@@ -282,10 +275,30 @@ def _refusal(error: WalagentError) -> tuple[int, dict[str, str]]:
     return status, {"message": text, "code": state, "hint": error.hint}
 
 
+async def _answer_nobody(scope: Scope, send: Send) -> None:
+    """Answer a shape without rows, which ends when somebody signs in.
+
+    Burn's own front end follows rows before somebody signs in, and says so in the place of a
+    bearer.  It waits for them, and after 401 would not ask again.  The server of shapes does not
+    know this handle, so the first request with a cookie starts over.
+    """
+    is_live = b"live=true" in scope["query_string"]
+    if is_live:
+        await asyncio.sleep(_LOOK)
+    headers = [
+        (b"electric-handle", b"nobody"),
+        (b"electric-offset", b"0_inf"),
+        (b"electric-schema", b"{}"),
+        (b"electric-cursor", str(time.time_ns()).encode()),
+        (b"electric-up-to-date", b""),
+    ]
+    await _answer(send, 200, [{"headers": {"control": "up-to-date"}}], headers)
+
+
 async def _answer(
     send: Send,
     status: int,
-    body: Mapping[str, Json] | None,
+    body: Json | Mapping[str, Json],
     more: list[tuple[bytes, bytes]] | None = None,
 ) -> None:
     headers = [

@@ -134,15 +134,43 @@ async def test_a_name_is_taken_until_its_browser_returns(
         assert await value(conn, "select count(*) from agent.principal where kind = 'user'") == 1
 
 
-async def test_its_own_front_end_asks_again_until_somebody_signs_in(burn: Played) -> None:
-    """It says so in the place of a bearer, and gives up after 401."""
+async def test_nobody_follows_no_rows_until_somebody_signs_in(burn: Played) -> None:
+    """Its own front end says so in the place of a bearer; with the cookie it starts over."""
     async with burn.browser() as alice:
         given = {"authorization": "Unauthenticated"}
-        early = await alice.get("/sync/threads?offset=-1", headers=given)
-        assert early.status_code == 503
+        first = await alice.get("/sync/threads?offset=-1", headers=given)
+        assert (first.status_code, first.json()) == (200, [{"headers": {"control": "up-to-date"}}])
+        place = {
+            "offset": first.headers["electric-offset"],
+            "handle": first.headers["electric-handle"],
+            "live": "true",
+        }
+        again = await alice.get("/sync/threads", params=place, headers=given)
+        assert (again.status_code, again.json()) == (200, first.json())
         await sign_in(alice, "alice")
-        later = await alice.get("/sync/threads?offset=-1", headers=given)
-        assert later.status_code == 200
+        over = await alice.get("/sync/threads", params=place, headers=given)
+        assert (over.status_code, over.headers["electric-handle"] != "nobody") == (409, True)
+        assert [each["name"] for each in await rows_of(alice, "threads")] == ["Untitled thread 1"]
+
+
+async def test_a_restart_keeps_threads_and_sessions(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Flaws 1 and 3: nothing is deleted, and what was answered is not answered again."""
+    said = "select count(*) from agent.event where type = 'tool_use'"
+    idle = "select bool_and(agent_internal.is_final(state)) from agent.run where kind = 'turn'"
+    async with playing(dsn, tmp_path) as first, first.browser() as alice:
+        await sign_in(alice, "alice")
+        cookie = alice.cookies[COOKIE]
+        await until(conn, f"select ({said}) = 1 and ({idle})")
+    async with playing(dsn, tmp_path) as again, again.browser() as alice:
+        alice.cookies[COOKIE] = cookie
+        (thread,) = await rows_of(alice, "threads")
+        user = (await alice.get("/auth/user")).json()
+        sent = await ingest(alice, text_of(user["id"], thread["id"], "Hello!"))
+        assert sent.status_code == 200
+        await until(conn, f"select (select count(*) from agent.run) > 1 and ({idle})")
+        assert await value(conn, said) == 2  # to Hello, Sarah does nothing
 
 
 async def test_signing_out_ends_the_session(burn: Played) -> None:
