@@ -4,7 +4,7 @@ import { type Collection, createCollection, type NonSingleResult, useLiveQuery }
 
 import { useMemo } from "react";
 
-import { shapeFetch } from "../src/data/fetch";
+import { answered, unanswered } from "../src/data/connection";
 import { Refused, request } from "../src/data/request";
 
 const PATIENCE = 10_000; // milliseconds until rows that are late are not waited for
@@ -86,12 +86,25 @@ export function onSignedOut(then: () => void): void {
   whenSignedOut = then;
 }
 
+/** The fetch of the only shape, noted by the connection mark: nothing to send together. */
+const noted: typeof fetch = async (input, init) => {
+  try {
+    const response = await fetch(input, { ...init, credentials: "same-origin" });
+    if (response.status < 500) answered();
+    else unanswered();
+    return response;
+  } catch (error) {
+    if (!init?.signal?.aborted) unanswered();
+    throw error;
+  }
+};
+
 const options = electricCollectionOptions({
   id: "page",
   getKey: (row: object) => `${(row as PageRow).view} ${(row as PageRow).id}`,
   shapeOptions: {
     url: `${location.origin}/sync/page`,
-    fetchClient: shapeFetch,
+    fetchClient: noted,
     onError: async (error: Error) => {
       if ((error as { status?: number }).status === 401) whenSignedOut();
       return new Promise((again) => setTimeout(() => again({}), 1_000));
