@@ -1,7 +1,7 @@
 /** Runs: a virtual list in keyset pages, a filter of tokens, a panel beside it, actions on many. */
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { type MouseEvent, type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
+import { memo, type MouseEvent, type RefObject, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { actOnMany, type BulkAction } from "../data/bulk";
 import { estimate, money, number } from "../data/format";
@@ -117,6 +117,11 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
     if (matchMedia("(max-width: 699px)").matches) openPage(id);
     else setPanel(panel === id ? undefined : id);
   };
+  // The same functions for each row and render, so that scrolling renders new rows alone.
+  const acts = useRef({ toggle, open });
+  acts.current = { toggle, open };
+  const onToggle = useCallback((id: string, isRange: boolean) => acts.current.toggle(id, isRange), []);
+  const onOpen = useCallback((id: string) => acts.current.open(id), []);
   const bulk = useBulk(filter, rows ?? [], selected, isAll, Number(counts?.count ?? 0), cursor, clear);
   const ofCursor = rows?.find((row) => row.id === cursor);
   useKeys({
@@ -222,8 +227,8 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
                     isCursor={cursor === row.id || panel === row.id}
                     isFirst={cursor === null && item.index === 0}
                     isSelected={isAll || selected.has(row.id)}
-                    onToggle={toggle}
-                    onOpen={open}
+                    onToggle={onToggle}
+                    onOpen={onOpen}
                   />
                 );
               })}
@@ -235,7 +240,7 @@ function RunList({ filter, setFilter, panel, setPanel }: ListProps) {
       <div className="listfoot">
         {rows && rows.length > 0 && (
           <span>
-            Rows {number((items[0]?.index ?? 0) + 1)} to {number(Math.min(last + 1, rows.length))} of {matching || number(rows.length)}
+            Rows {number((virtual.range?.startIndex ?? 0) + 1)} to {number(Math.min((virtual.range?.endIndex ?? last) + 1, rows.length))} of {matching || number(rows.length)}
             {list.isLoadingMore && ", loading more"}
           </span>
         )}
@@ -285,7 +290,7 @@ interface RowProps {
   onOpen: (id: string) => void;
 }
 
-function Row({ row, index, measure, isGone, isCursor, isFirst, isSelected, onToggle, onOpen }: RowProps) {
+const Row = memo(function Row({ row, index, measure, isGone, isCursor, isFirst, isSelected, onToggle, onOpen }: RowProps) {
   const click = (event: MouseEvent) => {
     if ((event.target as HTMLElement).closest("a,input,button") || getSelection()?.toString()) return;
     onOpen(row.id);
@@ -328,7 +333,7 @@ function Row({ row, index, measure, isGone, isCursor, isFirst, isSelected, onTog
       </td>
     </tr>
   );
-}
+});
 
 function What({ row }: { row: RunRow }) {
   if (row.state === "pending" && row.blocked_by) return <>blocked by run {row.blocked_by}</>;
@@ -439,7 +444,7 @@ function useVirtual(count: number, body: RefObject<HTMLElement | null>) {
     const top = body.current && body.current.getBoundingClientRect().top + scrollY;
     if (top && Math.abs(top - margin) > 2) setMargin(top);
   });
-  return useWindowVirtualizer({ count, estimateSize: () => (isSmall ? 58 : 30), overscan: 20, scrollMargin: margin });
+  return useWindowVirtualizer({ count, estimateSize: () => (isSmall ? 58 : 30), overscan: 12, scrollMargin: margin });
 }
 
 const SINCE = ["today", "1h", "24h", "7d"];

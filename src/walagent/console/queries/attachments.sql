@@ -22,11 +22,22 @@ select coalesce(a.id::text, 'agent/' || g.name) as id, g.name as agent, g.model,
        left join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version
        left join lateral (select l.state, l.rows_done, l.rows_total from agent.backfill l where l.attachment_id = a.id
                            order by l.generation desc limit 1) b on true
-       left join (select r.attachment_id, count(*) filter (where r.state in ('pending', 'running')) as pending,
-                         count(*) filter (where r.state in ('waiting_approval', 'needs_review')) as waiting,
-                         count(*) filter (where r.state in ('failed', 'dead')) as failed
-                    from agent.run r
-                   where r.state not in ('succeeded', 'cancelled', 'skipped') group by r.attachment_id) t on t.attachment_id = a.id
+       -- By the partial indexes of states: there is none on all unfinished runs.
+       left join (select u.attachment_id, count(*) filter (where u.state in ('pending', 'running')) as pending,
+                         count(*) filter (where u.state in ('waiting_approval', 'needs_review')) as waiting,
+                         count(*) filter (where u.state in ('failed', 'dead')) as failed
+                    from (select r.attachment_id, r.state from agent.run r where r.state in ('waiting_approval', 'needs_review', 'dead', 'failed')
+                          union all
+                          select r.attachment_id, r.state from agent.run r where r.state = 'running'
+                          union all
+                          select r.attachment_id, r.state from agent.run r
+                           where r.state = 'pending' and r.blocked_by is null and r.not_before is null
+                          union all
+                          select r.attachment_id, r.state from agent.run r where r.state = 'pending' and r.blocked_by is not null
+                          union all
+                          select r.attachment_id, r.state from agent.run r
+                           where r.state = 'pending' and r.blocked_by is null and r.not_before is not null) u
+                   group by u.attachment_id) t on t.attachment_id = a.id
        left join (select r.attachment_id, count(*) filter (where r.state = 'succeeded') as done, sum(r.cost) as cost,
                          (percentile_cont(0.5) within group (order by extract(epoch from r.finished_at - coalesce(r.committed_at, r.created_at)) * 1000)
                             filter (where r.state = 'succeeded'))::float8 as p50_ms

@@ -23,7 +23,11 @@ select (select count(*) from today) as runs_today,
        (select count(*) from today where state in ('failed', 'dead')) as failed_today,
        (select percentile_cont(0.5) within group (order by ms) from hour)::float8 as p50_ms,
        (select percentile_cont(0.95) within group (order by ms) from hour)::float8 as p95_ms,
-       (select count(*) from (select from agent.run where state = 'pending' limit 100001) p) as pending,
+       -- By the partial indexes: there is none on all pending runs.
+       (select count(*) from (select from agent.run where state = 'pending' and blocked_by is null and not_before is null limit 100001) p)
+           + (select count(*) from (select from agent.run where state = 'pending' and blocked_by is not null limit 100001) p)
+           + (select count(*) from (select from agent.run where state = 'pending' and blocked_by is null and not_before is not null limit 100001) p)
+           as pending,
        (select count(*) from agent.run where state = 'running') as running,
        (select sum(cost) from today) as cost_today,
        (select min(b.max_cost) from agent.budget_overview b
