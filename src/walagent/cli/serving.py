@@ -15,7 +15,7 @@ from walagent.cli.output import say
 from walagent.cli.session import CliSession, Where, open_session
 from walagent.config import Config
 from walagent.config.dsn import Places
-from walagent.errors import PreconditionError
+from walagent.errors import PreconditionError, WalagentError
 from walagent.store.identity import check_database
 from walagent.store.pooling import check_pooling
 
@@ -54,8 +54,14 @@ async def _console_link(
     is_wanted = link if link is not None else sys.stdout.isatty() and http.host in _LOOPBACK
     if not (is_wanted and http.enabled):
         return lambda _host, _port: None
-    async with session.connect(places) as conn, conn.transaction():
-        code = await make_code(conn)
+    try:
+        async with session.connect(places) as conn, conn.transaction():
+            code = await make_code(conn)
+    except WalagentError as error:
+        if link:
+            raise
+        say(f"no link to the console: {error}")  # the daemon does not need one
+        return lambda _host, _port: None
 
     def listening(host: str, port: int) -> None:
         base = http.public_url or address(host, port)
