@@ -358,6 +358,7 @@ begin
     perform agent_internal.apply_cancel_requests();
     _queues := agent_internal.expire_leases() || agent_internal.wake_due();
     perform agent_internal.expire_approvals();
+    perform agent_internal.settle_due_proposals();
     if agent_internal.repair_hints(_queues) then
         perform pg_notify('walagent_runs', '');
     end if;

@@ -621,7 +621,7 @@ declare
     _target   constant text := _tool ->> 'target';
     _content  jsonb;
 begin
-    if _target <> all ('{do_nothing,remember,recall,retrieve,post_event,send_email,send_webhook}') then
+    if _target <> all ('{do_nothing,remember,recall,retrieve,post_event,send_email,send_webhook,propose,vote,task_update,hand_over}') then
         return null;
     end if;
     begin
@@ -635,7 +635,8 @@ begin
             when 'send_email' then agent_internal.builtin_send(_turn.id, 'email', _arguments)::text
             when 'send_webhook' then agent_internal.builtin_send(_turn.id, 'webhook', _arguments)::text
             when 'recall' then agent_internal.builtin_recall(_turn.id, _arguments)::text
-            when 'retrieve' then agent_internal.builtin_retrieve(_turn.id, _arguments)::text end, 65536));
+            when 'retrieve' then agent_internal.builtin_retrieve(_turn.id, _arguments)::text
+            else agent_internal.builtin_team(_turn.id, _target, _arguments)::text end, 65536));
     exception when others then
         if sqlstate ~ '^(08|40|53|57P|55P03|WA001|WA002|WA004)' then
             raise;

@@ -58,7 +58,8 @@ def _lines(events: Sequence[ThreadEvent]) -> list[str]:
 def _event(event: ThreadEvent) -> Mapping[str, Json]:
     head: dict[str, Json] = {"number": event.number, "id": event.id, "from": event.author}
     if event.type == "text":
-        return {**head, "text": event.data.get("text")}
+        more = {key: event.data[key] for key in ("kind", "to", "about") if key in event.data}
+        return {**head, **more, "text": event.data.get("text")}
     return {**head, "type": event.type, **event.data}
 
 

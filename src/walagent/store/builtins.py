@@ -22,6 +22,10 @@ _FUNCTIONS: Final = {
     "post_event": b"select agent_internal.builtin_post_event(%(run)s, %(arguments)s::jsonb)",
     "send_email": b"select agent_internal.builtin_send(%(run)s, 'email', %(arguments)s::jsonb)",
     "send_webhook": b"select agent_internal.builtin_send(%(run)s, 'webhook', %(arguments)s::jsonb)",
+    **dict.fromkeys(
+        ("propose", "vote", "task_update", "hand_over"),
+        b"select agent_internal.builtin_team(%(run)s, %(tool)s, %(arguments)s::jsonb)",
+    ),
 }
 
 NAMES: Final = frozenset(_FUNCTIONS)
@@ -47,7 +51,7 @@ async def acting(conn: Connection, claim: Claim) -> AsyncGenerator[None]:
 
 async def call(conn: Connection, claim: Claim, name: str, arguments: Mapping[str, Json]) -> Json:
     """Call a built-in tool; return its result."""
-    given = {"run": claim.run_id, "arguments": to_json(dict(arguments)).decode()}
+    given = {"run": claim.run_id, "tool": name, "arguments": to_json(dict(arguments)).decode()}
     row = await (await conn.execute(_FUNCTIONS[name], given)).fetchone()
     return row[0] if row else None
 

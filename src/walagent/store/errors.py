@@ -45,6 +45,7 @@ _OURS: dict[str, type[WalagentError]] = {
     "WA023": ConfigError,
     "WA024": ConfigError,
     "WA025": ConfigError,
+    "WA026": ConfigError,
     "WA027": ConfigError,
     "WA028": ConfigError,
     "42501": PreconditionError,  # insufficient_privilege
