@@ -54,6 +54,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "Threads": (
         Command("thread", "walagent.cli.threads", "Show and change threads of people and agents."),
+        Command("team", "walagent.cli.team", "Show and change teams of people and agents."),
         Command("talk", "walagent.cli.talk", "Take part in a thread from a terminal."),
     ),
     "Approvals": (
