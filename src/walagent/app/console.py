@@ -1,12 +1,13 @@
 """Compose the console: its pages and files, and what its status page shows."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from walagent import __version__
 from walagent.app.prompts import first_prompt
-from walagent.config.sections import Http
+from walagent.config.sections import Http, MutationEntry
 from walagent.console.api import Application, ConsoleApi, Engine, Offer
-from walagent.console.declared import declared_mutations, declared_queries
+from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.guard import hosts_of
 from walagent.console.site import ConsoleSite
@@ -37,17 +38,26 @@ def make_console(health: Health, max_progress_age: float) -> ConsoleSite:
 
 
 def make_api(
-    engine: Engine, shapes: Application, http: Http, find: FindIdentity = identity_of_token
+    engine: Engine,
+    shapes: Application,
+    http: Http,
+    find: FindIdentity = identity_of_token,
+    mutations: Mapping[str, MutationEntry] = MappingProxyType({}),
 ) -> ConsoleApi:
     """Create the application of what the console's pages ask.
 
     Args:
         shapes: answers everything else of /v1.
         find: finds the identity of a token.
+        mutations: of the file, by name.
     """
     offer = Offer(
         {each.name: each for each in declared_queries()},
-        {each.name: each for each in declared_mutations()},
+        {each.name: each for each in declared_mutations()}
+        | {
+            name: Declared(name, "", (), entry.parameters, function=entry.function)
+            for name, entry in mutations.items()
+        },
         hosts_of(http.host, http.public_url, http.hosts),
         __version__,
         first_prompt,

@@ -277,7 +277,11 @@ class _Daemon:
             from walagent.http.signed_tokens import find_identity  # noqa: PLC0415
 
             mounted["/v1"] = make_api(
-                self.sync.engine, self.sync.app, http, find_identity(self.config.identity)
+                self.sync.engine,
+                self.sync.app,
+                http,
+                find_identity(self.config.identity),
+                self.config.sync.mutations,
             )
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))

@@ -41,7 +41,8 @@ def make_sync(
             f"sync.secret: {settings.secret} is not set",
             hint="Set the variable, or the systemd credential of that name.",
         )
-    engine = ShapeEngine(dsn, fan_out, EngineLimits(log_bytes=settings.max_log))
+    limits = EngineLimits(log_bytes=settings.max_log, of_principal=settings.max_shapes)
+    engine = ShapeEngine(dsn, fan_out, limits)
     serves = SyncSettings(
         tables=frozenset(settings.open),
         queries={

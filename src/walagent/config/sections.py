@@ -206,6 +206,15 @@ class ShapeEntry(Part):
     """Parameters of a request, as text."""
 
 
+class MutationEntry(Part):
+    """A function that a principal can call over HTTP, in a transaction of its own."""
+
+    function: str = Field(pattern="^[a-z][a-z0-9_]*$")
+    """A function of schema `agent`: what it allows depends on the principal."""
+    parameters: tuple[Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")], ...] = ()
+    """Its parameters that a request may give; the others have their defaults."""
+
+
 class Sync(Part):
     """Rows served live over HTTP."""
 
@@ -218,6 +227,13 @@ class Sync(Part):
         default_factory=dict
     )
     """Queries by name, which `/v1/shapes/NAME` serves to principals with a token."""
+    mutations: dict[Annotated[str, Field(pattern="^[a-z][a-z0-9_-]*$")], MutationEntry] = Field(
+        default_factory=dict
+    )
+    """Functions by name, which `POST /v1/mutations/NAME` calls as the principal."""
+    max_shapes: int = Field(default=500, ge=1, le=10_000)
+    """Named shapes of one principal at once; beyond, those that nobody asks for end, and new ones
+    are refused."""
     cache: Literal["private", "public"] = "private"
     """Whether caches between server and browser may keep answers."""
     max_log: Bytes = 64 << 20

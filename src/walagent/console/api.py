@@ -257,11 +257,11 @@ class ConsoleApi:
         given = await _read(asked.receive)
         if unknown := given.keys() - set(declared.parameters):
             raise RefusedError(400, f'mutation "{name}" has no parameter "{min(unknown)}"')
-        values = {each: _text(given.get(each)) for each in declared.parameters}
+        text, values = _statement(declared, given)
         async with self._acting(asked, writes=True) as conn:
             if declared.role is not None:
                 await _check_role(conn, declared.role)
-            rows = await _rows(conn, declared.text, values)
+            rows = await _rows(conn, text, values)
             if not rows:
                 raise RefusedError(404, "it does not exist, or you may not see it")
             txid = await _rows(conn, "select pg_current_xact_id()::text as txid", {})
@@ -319,8 +319,24 @@ async def _check_role(conn: AsyncConnection[Any], role: str) -> None:
         )
 
 
+def _statement(
+    declared: Declared, given: Mapping[str, Json]
+) -> tuple[str, Mapping[str, str | None]]:
+    """Return what a mutation executes, with its values.
+
+    A function of walagent is called by its name.  A statement of the file could reach code of
+    others, such as triggers, which could take on the rights of the daemon's login.
+    """
+    if declared.function is None:
+        return declared.text, {each: _text(given.get(each)) for each in declared.parameters}
+    arguments = ", ".join(f'"{name}" => %({name})s' for name in given)
+    values = {name: None if value is None else _text(value) for name, value in given.items()}
+    call = f'agent."{declared.function}"({arguments})'
+    return f"select to_jsonb(f) as result from {call} as f", values  # noqa: S608 - names of the file
+
+
 async def _rows(
-    conn: AsyncConnection[Any], text: str, values: Mapping[str, str]
+    conn: AsyncConnection[Any], text: str, values: Mapping[str, str | None]
 ) -> list[dict[str, Json]]:
     cursor = AsyncCursor(conn)
     for name in _AS_TEXT:
@@ -332,8 +348,8 @@ async def _rows(
     return [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
 
 
-def _mogrify(conn: AsyncConnection[Any], text: str, values: Mapping[str, str]) -> bytes:
-    if any("\0" in value for value in values.values()):
+def _mogrify(conn: AsyncConnection[Any], text: str, values: Mapping[str, str | None]) -> bytes:
+    if any("\0" in (value or "") for value in values.values()):
         raise RefusedError(400, "a value has a NUL character, which PostgreSQL cannot store")
     return AsyncClientCursor(conn).mogrify(text.encode(), values).encode()
 

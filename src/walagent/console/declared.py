@@ -27,6 +27,7 @@ class Declared:
         text: with a placeholder `%(name)s` for each parameter.
         key: the columns that tell rows of a query apart; none for a mutation.
         role: what the principal must have, such as `approver`; None: any.
+        function: of schema `agent`, which is called instead of *text*; None: none.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Declared:
     key: tuple[str, ...]
     parameters: tuple[str, ...]
     role: str | None = None
+    function: str | None = None
 
 
 @cache

@@ -148,7 +148,7 @@ class ShapeApp:
             await _answer(send, 400, orjson.dumps(body), _NO_STORE)
         except ShapeRefusedError as error:
             body = {"message": str(error)} | ({"errors": error.errors} if error.errors else {})
-            more = [(b"retry-after", b"5")] if error.status == _UNAVAILABLE else []
+            more = [(b"retry-after", b"5")] if error.status in _LATER else []
             await _answer(send, error.status, orjson.dumps(body), [*_NO_STORE, *more])
         except WalagentError as error:
             log.warning("sync.request_failed", error=error)
@@ -369,6 +369,7 @@ class ShapeApp:
 
 _OURS: Final = frozenset({"agent", "agent_internal", "pg_catalog", "information_schema"})
 _UNAVAILABLE: Final = 503
+_LATER: Final = frozenset({429, _UNAVAILABLE})
 _UP_TO_DATE: Final = (b"electric-up-to-date", b"")
 _NO_STORE: Final[Headers] = [
     (b"content-type", b"application/json"),

@@ -54,12 +54,14 @@ class EngineLimits:
 
     Args:
         shapes: how many there are at once.
+        of_principal: how many named ones a principal has at once.
         log_bytes: of one shape's log; beyond, it ends and clients fetch again.
         transaction_bytes: of one transaction that is held until its commit.
         idle: seconds after which a shape that nobody asks for ends.
     """
 
     shapes: int = 10_000
+    of_principal: int = 500
     log_bytes: int = 64 << 20
     transaction_bytes: int = 64 << 20
     ring_bytes: int = 16 << 20
@@ -101,7 +103,9 @@ class ShapeEngine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
         self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
-        self.queries = QueryShapes(self, self._limits.log_bytes, self._limits.idle)
+        self.queries = QueryShapes(
+            self, self._limits.log_bytes, self._limits.idle, self._limits.of_principal
+        )
         self.position = 0  # up to where the stream was followed: the end of a commit, or idle WAL
 
     async def run(self) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -22,6 +23,7 @@ from walagent.sync.query import (
 from walagent.sync.reading_role import reading_role
 
 _LOOK = 10.0  # seconds between two looks at whether a shape is used
+_ASKED = 120.0  # seconds since the last request: twice as long as an event stream
 
 
 class Host(Protocol):
@@ -48,12 +50,15 @@ class QueryShapes:
     Args:
         limit: bytes of the log of each.
         idle: seconds after which one that nobody asks for ends.
+        most: how many a principal has at once.
     """
 
-    def __init__(self, host: Host, limit: int, idle: float) -> None:
+    def __init__(self, host: Host, limit: int, idle: float, most: int) -> None:
         self._host = host
         self._limit = limit
         self._idle = idle
+        self._most = most
+        self._of_principal: Counter[tuple[str, str]] = Counter()  # with those that are being made
         self._shapes: dict[QueryDefinition, QueryShape] = {}
         self._by_table: dict[Table, set[QueryShape]] = {}
         self._reading: dict[Table, list[dict[int, int]]] = {}  # of shapes that are being made
@@ -108,6 +113,40 @@ class QueryShapes:
 
     async def _make(self, definition: QueryDefinition) -> QueryShape:
         self._host.make_room()
+        self._make_room_of(definition)
+        principal = (definition.tenant, definition.principal)
+        self._of_principal[principal] += 1
+        try:
+            return await self._read_shape(definition)
+        finally:
+            self._leave(principal)
+
+    def _make_room_of(self, definition: QueryDefinition) -> None:
+        """End one that its principal has not asked for lately, if it has too many.
+
+        Raises:
+            ShapeRefusedError: it asks for all of them.
+        """
+        principal = (definition.tenant, definition.principal)
+        if self._of_principal[principal] < self._most:
+            return
+        its = [
+            shape
+            for shape in self._shapes.values()
+            if (shape.definition.tenant, shape.definition.principal) == principal
+        ]
+        oldest = min(its, key=lambda each: each.used_at, default=None)
+        if oldest is None or time.monotonic() - oldest.used_at < _ASKED:
+            text = f"{definition.principal} has {self._most} shapes already (sync.max_shapes)"
+            raise ShapeRefusedError(429, text)
+        self._drop(oldest)
+
+    def _leave(self, principal: tuple[str, str]) -> None:
+        self._of_principal[principal] -= 1
+        if not self._of_principal[principal]:
+            del self._of_principal[principal]
+
+    async def _read_shape(self, definition: QueryDefinition) -> QueryShape:
         async with self._host.connection() as conn:
             role = await self._read_as(conn)
             try:
@@ -124,6 +163,7 @@ class QueryShapes:
             return shape
         shape = QueryShape(definition, found, role, self._limit)
         self._shapes[definition] = shape
+        self._of_principal[definition.tenant, definition.principal] += 1
         for table in tables:
             self._by_table.setdefault(table, set()).add(shape)
         for xid, lsn in touched.items():
@@ -181,6 +221,7 @@ class QueryShapes:
     def _drop(self, shape: QueryShape) -> None:
         if self._shapes.get(shape.definition) is shape:
             del self._shapes[shape.definition]
+            self._leave((shape.definition.tenant, shape.definition.principal))
         for table in [t for t, shapes in self._by_table.items() if shape in shapes]:
             self._by_table[table].discard(shape)
             if not self._by_table[table]:

@@ -12,7 +12,7 @@ from psycopg import AsyncConnection, sql
 from tests.helpers.database import run_all
 from tests.helpers.people import token_of
 from walagent.app.console import make_api
-from walagent.config.sections import Http
+from walagent.config.sections import Http, MutationEntry
 from walagent.console.declared import declared_mutations, declared_queries
 from walagent.console.sessions import leave_all, make_code
 from walagent.http.server import listen, serve_on
@@ -33,6 +33,11 @@ values (%(tenant)s, 'question', 'question', 1, 'someone', '{}', 'failed', now(),
         '{"reason": "no answer", "sqlstate": "XX000"}')
 returning id
 """
+MUTATIONS = {
+    "open": MutationEntry(function="open_thread", parameters=("title", "id")),
+    "post": MutationEntry(function="post", parameters=("thread", "text", "id")),
+    "archive": MutationEntry(function="archive_thread", parameters=("thread",)),
+}
 WRITE = {"x-walagent-request": "1", "content-type": "application/json"}
 
 
@@ -56,7 +61,7 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 async def client(conn: AsyncConnection, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
     """A browser without a session, and people of two tenants."""
     await run_all(conn, PEOPLE)
-    api = make_api(_Engine(dsn), _nothing, Http(hosts=("console.example",)))
+    api = make_api(_Engine(dsn), _nothing, Http(hosts=("console.example",)), mutations=MUTATIONS)
     sockets = await listen("127.0.0.1", 0)
     port = sockets[0].getsockname()[1]
     task = asyncio.create_task(serve_on(api, sockets))
@@ -370,3 +375,54 @@ async def test_every_query_can_be_read_without_parameters(
         for row in answer.json()["rows"]:
             assert set(query.key) <= row.keys()
         assert query.key, query.name
+
+
+async def _call(client: httpx.AsyncClient, name: str, **given: object) -> httpx.Response:
+    return await client.post(f"/v1/mutations/{name}", json=given, headers=WRITE)
+
+
+async def test_a_function_of_the_file_is_called_as_the_principal(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """The answer has its transaction, by which a client finds the row in its shape."""
+    await _sign_in(client, conn, "ann")
+    opened = await _call(client, "open", title="plans; \" 'quoted' %s", id=None)
+    assert opened.status_code == 200, opened.text
+    thread = opened.json()["result"]
+    posted = await _call(client, "post", thread=thread, text="hello")
+    assert posted.json()["result"]["author"] == "ann"
+    found = await conn.execute(
+        "select e.xmin::text, t.title from agent.event e join agent.thread t on t.id = e.thread_id"
+        " where e.type = 'text'"
+    )
+    assert await found.fetchall() == [(posted.json()["txid"], "plans; \" 'quoted' %s")]
+    archived = await _call(client, "archive", thread=thread)
+    assert archived.status_code == 200, archived.text
+
+
+async def test_a_function_of_the_file_writes_for_none_that_may_not(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """Another tenant, a token that can only read, other parameters, and functions not listed."""
+    await _sign_in(client, conn, "ann")
+    thread = (await _call(client, "open", title="hers")).json()["result"]
+    for name, given, status in (
+        ("post", {"thread": thread, "text": "x", "membership": thread}, 400),
+        ("post", {"thread": thread, 'text" => null) f; drop table agent.event; --': "x"}, 400),
+        ("post", {"thread": "none", "text": "x"}, 400),
+        ("post", {"text": "x"}, 400),
+        ("grant_role", {}, 404),
+    ):
+        refused = await _call(client, name, **given)
+        assert refused.status_code == status, refused.text
+    await _sign_in(client, conn, "bob")
+    refused = await _call(client, "post", thread=thread, text="from elsewhere")
+    assert refused.status_code in {403, 404}
+    assert "hers" not in refused.text
+    token = await token_of(conn, "ann", "read", tenant="a")
+    client.cookies.clear()
+    (await _enter(client, {"token": token})).raise_for_status()
+    refused = await _call(client, "post", thread=thread, text="read only")
+    assert refused.status_code == 403, refused.text
+    count = await conn.execute("select count(*) from agent.event where type = 'text'")
+    assert await count.fetchone() == (0,)

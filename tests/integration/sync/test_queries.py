@@ -1,7 +1,9 @@
 """Shapes of queries: each principal has the rows that it can see, live."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from hashlib import sha256
+from uuid import uuid4
 
 import httpx2 as httpx
 import pytest
@@ -11,7 +13,8 @@ from tests.helpers.database import run_all, value
 from tests.helpers.shapes import Follower, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
-from walagent.sync.query import NamedQuery
+from walagent.sync.engine import EngineLimits
+from walagent.sync.query import NamedQuery, QueryDefinition
 
 QUERIES = {
     "threads": NamedQuery("threads", "select id, title, state from agent.thread", ("id",)),
@@ -26,6 +29,7 @@ QUERIES = {
         "secrets", "select rolname, rolsuper from pg_catalog.pg_roles", ("rolname",)
     ),
 }
+MOST = 6
 PEOPLE = """
 insert into agent.tenant (name) values ('a'), ('b');
 insert into agent.principal (tenant, name) values ('a', 'ann'), ('a', 'amy'), ('b', 'bob');
@@ -42,7 +46,8 @@ async def served(conn: AsyncConnection, dsn: str) -> AsyncIterator[Served]:
             (tenant, name, sha256(name.encode()).digest()),
         )
     await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
-    async with serving(conn, dsn, queries=QUERIES) as found:
+    limits = EngineLimits(of_principal=MOST)
+    async with serving(conn, dsn, queries=QUERIES, limits=limits) as found:
         yield found
 
 
@@ -113,3 +118,27 @@ async def test_a_handle_of_another_gives_nothing(conn: AsyncConnection, served: 
     assert answer.status_code == httpx.codes.CONFLICT
     assert "hers" not in answer.text
     assert answer.headers["electric-handle"] != ann.handle
+
+
+async def test_one_principal_cannot_take_the_shapes_of_all(served: Served) -> None:
+    """Also if it asks for all of them at once: the others are served, and so is it later."""
+    threads = [str(uuid4()) for _ in range(5 * MOST)]
+    answers = await asyncio.gather(
+        *(served.get(path="events", token="ann", thread=each, offset="-1") for each in threads)
+    )
+    refused = [each for each in answers if each.status_code != httpx.codes.OK]
+    assert len(refused) == len(threads) - MOST
+    assert {each.status_code for each in refused} == {httpx.codes.TOO_MANY_REQUESTS}
+    assert "sync.max_shapes" in refused[0].text
+    assert refused[0].headers["retry-after"]
+    assert len(served.engine.queries) == MOST
+    other = await served.get(path="threads", token="bob", offset="-1")
+    assert other.status_code == httpx.codes.OK
+    kept = next(t for t, a in zip(threads, answers, strict=True) if a.status_code == httpx.codes.OK)
+    shape = served.engine.queries.find(QueryDefinition(QUERIES["events"], (kept,), "a", "ann"))
+    assert shape is not None
+    shape.used_at -= 600
+    later = await served.get(path="threads", token="ann", offset="-1")
+    assert later.status_code == httpx.codes.OK
+    assert shape.ended
+    assert len(served.engine.queries) == MOST + 1  # with that of bob
