@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from walagent.errors import ConfigError
 from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol
@@ -94,7 +94,7 @@ async def serve_on(app: ASGIApp, sockets: Sequence[socket.socket]) -> None:
     """Serve *app* on listening *sockets* until cancelled, and close them."""
     server = _Server(
         uvicorn.Config(
-            app,
+            _ending(app),
             http=LimitedProtocol,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             ws="none",
@@ -116,6 +116,30 @@ async def serve_on(app: ASGIApp, sockets: Sequence[socket.socket]) -> None:
             await server.shutdown(sockets=listeners)
         for listener in listeners:
             listener.close()
+
+
+def _ending(app: ASGIApp) -> ASGIApp:
+    """Answer requests that are held when the server stops: clients ask again later."""
+
+    async def answering(scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+
+        async def sending(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await app(scope, receive, sending)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
+            if not started:
+                headers = [(b"retry-after", b"1"), (b"content-length", b"0")]
+                await send({"type": "http.response.start", "status": 503, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+
+    return answering
 
 
 class _Server(uvicorn.Server):

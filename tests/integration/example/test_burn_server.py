@@ -173,6 +173,25 @@ async def test_a_restart_keeps_threads_and_sessions(
         assert await value(conn, said) == 2  # to Hello, Sarah does nothing
 
 
+async def test_requests_that_wait_when_it_stops_are_answered(burn: Played) -> None:
+    """With 503, after which clients ask again."""
+    async with burn.browser() as alice:
+        await sign_in(alice, "alice")
+        answer, place = await alice.get("/sync/facts?offset=-1"), dict[str, str]()
+        held: asyncio.Task[httpx.Response] | None = None
+        while held is None or held.done():  # until nothing more is to be sent
+            headers = (await held if held else answer).headers
+            place |= {"offset": headers["electric-offset"], "handle": headers["electric-handle"]}
+            live = "electric-up-to-date" in headers
+            asked = place | ({"live": "true"} if live else {})
+            held = asyncio.create_task(alice.get("/sync/facts", params=asked))
+            await asyncio.wait({held}, timeout=1)
+        burn.process.terminate()
+        answer = await held
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert await burn.process.wait() == 0
+
+
 async def test_signing_out_ends_the_session(burn: Played) -> None:
     """The cookie opens nothing more, but the same browser can sign in under its name."""
     async with burn.browser() as alice:
