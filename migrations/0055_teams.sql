@@ -330,6 +330,8 @@ begin
        and (select count(*) from agent.team_member m where m.tenant = _me.tenant and m.team = _me.team) >= _of.max_members then
         raise exception 'team "%" has % members, as many as it can have', _me.team, _of.max_members using errcode = 'WA026';
     end if;
+    -- The thread before its members, as who leaves it locks them.
+    perform from agent.thread t where t.tenant = _me.tenant and t.id = _me.thread_id for no key update;
     insert into agent.member (tenant, thread_id, principal)
     select _me.tenant, d.thread_id, _new.name
       from (select _me.thread_id union all
