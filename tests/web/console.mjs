@@ -113,7 +113,8 @@ seen.prompt = await text(page, ".payload[open] pre");
 const other = await open();
 await other.goto(`${base}/runs/1`);
 await other.waitForSelector("text=waiting for approval");
-await page.goto(`${base}/approvals`);
+await page.goto(`${base}/runs/1`); // of the two calls, either can have been asked first
+await page.click("text=Review call");
 await page.waitForSelector("form.decide");
 await page.keyboard.press("a");
 await page.waitForTimeout(250);

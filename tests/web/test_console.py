@@ -77,7 +77,7 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     assert set(seen["requests"]) == {started.url}
     expected = ("401", "ERR_INTERNET_DISCONNECTED")  # answers that the script provokes
     assert [each for each in seen["errors"] if not any(e in each for e in expected)] == []
-    decided = "select state || coalesce(': ' || reason, '') from agent.approval order by id"
+    decided = "select state || coalesce(': ' || reason, '') from agent.approval order by run_id"
     assert await column(conn, decided) == ["approved", "rejected: ask the customer first"]
     status = "select status from ticket where id = 1"
     assert await value(conn, status) == "refunded"
