@@ -42,9 +42,19 @@ def _built_page() -> ConsoleSite:
 
 
 async def _play(session: CliSession, model: ModelChoice, assets: Path | None) -> None:
+    waits = {"http", "reader"}  # what is said before the reader streams wakes no agent
+    url: list[str] = []
+
+    def ready(part: str) -> None:
+        if part in waits:
+            waits.remove(part)
+            if not waits:
+                click.echo(f"Burn: {url[0]}")
+
     def listening(host: str, port: int) -> None:
         name = f"[{host}]" if ":" in host else host
-        click.echo(f"Burn: http://{name}:{port}/")
+        url.append(f"http://{name}:{port}/")
+        ready("http")
 
     def mount(sync: LiveSync) -> Mapping[str, Application]:
         page = _built_page() if assets is None else Folder(assets)
@@ -57,5 +67,5 @@ async def _play(session: CliSession, model: ModelChoice, assets: Path | None) ->
     async with prepared(session) as places:
         async with session.connect(places) as conn:
             await prepare(conn, model)
-        hooks = Hooks(on_listening=listening, mount=mount)
+        hooks = Hooks(lambda: ready("reader"), listening, mount)
         await serve(session.config, places, hooks)
