@@ -146,10 +146,11 @@ class ConsoleApi:
         is_ours = route in {"session", "batch"} or route.startswith(("queries/", "mutations/"))
         has_bearer = b"authorization" in headers
         try:
-            if is_ours or (cookie and not has_bearer and route.startswith("shapes/")):
+            by_cookie = bool(cookie) and not has_bearer and route.startswith("shapes/")
+            if is_ours or by_cookie:
                 check(scope["method"], headers, self._offer.hosts)
             if not is_ours:
-                shown = _with_token(scope, cookie) if cookie and not has_bearer else scope
+                shown = _with_token(scope, cookie) if by_cookie else scope
                 await self._shapes(shown, receive, send if shown is scope else _same_origin(send))
                 return
             token = _bearer(headers) or cookie

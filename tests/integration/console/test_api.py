@@ -53,7 +53,9 @@ class _Engine:
 
 
 async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 418, "headers": []})
+    given = b"yes" if b"authorization" in dict(scope["headers"]) else b"no"
+    headers = [(b"x-with-token", given)]
+    await send({"type": "http.response.start", "status": 418, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
@@ -104,6 +106,21 @@ async def test_a_link_signs_in_once(conn: AsyncConnection, client: httpx.AsyncCl
     client.cookies.clear()
     assert (await _enter(client, {"code": code})).status_code == 401
     assert (await client.get("/v1/session")).status_code == 401
+
+
+async def test_a_link_expires(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
+    """After five minutes, the code signs in nobody, although nobody used it."""
+    async with conn.transaction():
+        code = await make_code(conn)
+    cursor = await conn.execute(
+        "update agent.token set expires_at = expires_at - interval '5 minutes'"
+        " where label = 'console link' returning expires_at between created_at - interval '1 s'"
+        " and created_at + interval '1 s'"
+    )
+    assert await cursor.fetchall() == [(True,)]
+    refused = await _enter(client, {"code": code})
+    assert refused.status_code == 401
+    assert "set-cookie" not in refused.headers
 
 
 async def test_of_two_browsers_with_one_link_one_signs_in(
@@ -217,6 +234,10 @@ async def test_a_cookie_reads_shapes_only_from_its_own_site(
         headers={"origin": "https://app.example", "authorization": "Bearer x"},
     )
     assert (own.status_code, other.status_code, bearer.status_code) == (418, 403, 418)
+    assert own.headers["x-with-token"] == "yes"
+    for path in ("/v1/shape", "/v1/health", "/v1/shapes/console.runs/v1/shape"):
+        unguarded = await client.get(path, headers={"origin": "https://evil.example"})
+        assert unguarded.headers.get("x-with-token", "no") == "no", path
 
 
 async def test_a_tenant_reads_and_changes_its_own_runs_alone(
