@@ -57,7 +57,7 @@ _TRANSACTION: Final = (
     " pg_catalog.extract('epoch', pg_catalog.transaction_timestamp()))"
 )
 # Created or changed by another process at the same moment.
-_RACES: Final = ("42710", "XX000")
+_RACES: Final = ("42710", "23505", "XX000")
 
 
 @dataclass(frozen=True, slots=True)
