@@ -263,6 +263,36 @@ async def test_a_tenant_reads_and_changes_its_own_runs_alone(
     assert "does not exist" in retried.json()["message"]
 
 
+async def test_numbers_count_no_runs_of_others(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """Nor do statistics of the whole table tell them, however large it is."""
+    await _run(conn, "a")
+    await conn.execute(
+        "insert into agent.run (tenant, kind, reason, queue_id, principal, change, state, finished_at)"
+        " select 'b', kind, reason, queue_id, principal, change, state, finished_at"
+        "   from agent.run cross join generate_series(1, 10050)"
+    )
+    await conn.execute("analyze agent.run")
+    await _sign_in(client, conn, "ann")
+    for name, column in (("counts", "runs"), ("runs_count", "count")):
+        (row,) = (await client.get(f"/v1/queries/console.{name}")).json()["rows"]
+        assert row[column] == "1", name
+
+
+async def test_runs_that_collect_changes_are_pending_once(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """On the first page."""
+    await _run(conn, "a")
+    await conn.execute(
+        "update agent.run set state = 'pending', finished_at = null, not_before = now() + '1 hour'"
+    )
+    await _sign_in(client, conn, "ann")
+    (home,) = (await client.get("/v1/queries/console.home")).json()["rows"]
+    assert home["pending"] == "1"
+
+
 async def test_a_viewer_changes_nothing(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
     """Each mutation names the role that it needs."""
     run = await _run(conn, "a")
