@@ -269,7 +269,8 @@ async def test_numbers_count_no_runs_of_others(
     """Nor do statistics of the whole table tell them, however large it is."""
     await _run(conn, "a")
     await conn.execute(
-        "insert into agent.run (tenant, kind, reason, queue_id, principal, change, state, finished_at)"
+        "insert into agent.run"
+        " (tenant, kind, reason, queue_id, principal, change, state, finished_at)"
         " select 'b', kind, reason, queue_id, principal, change, state, finished_at"
         "   from agent.run cross join generate_series(1, 10050)"
     )
