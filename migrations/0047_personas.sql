@@ -428,8 +428,10 @@ begin
     insert into agent_internal.rate (tenant, name) select _tenant, n from unnest(_names) n order by n on conflict do nothing;
     perform from agent_internal.rate r where r.tenant = _tenant and r.name = any (_names) order by r.name for update;
     _now := agent_internal.now();
+    -- A later time is of a statement that began after this one but took the lock first, or from before the clock
+    -- was set back: as if it were now.
     update agent_internal.rate r
-       set taken = array(select t from unnest(r.taken) t where t > _now - interval '1 minute' order by t)
+       set taken = array(select least(t, _now) from unnest(r.taken) t where t > _now - interval '1 minute' order by t)
      where r.tenant = _tenant and r.name = any (_names);
     select max(r.taken[cardinality(r.taken) - l.most + 1] + interval '1 minute' - _now) into _wait
       from unnest(_names, _limits) as l (name, most) join agent_internal.rate r on r.tenant = _tenant and r.name = l.name

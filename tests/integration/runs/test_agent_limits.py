@@ -75,6 +75,15 @@ async def test_no_minute_has_more_than_the_limit(conn: AsyncConnection, dsn: str
     assert all(wait is None or 0 < wait <= 60 for wait in waits)
 
 
+async def test_a_clock_that_was_set_back_costs_a_minute_at_most(conn: AsyncConnection) -> None:
+    """Requests that were counted at a later time are counted still."""
+    await value(conn, "select agent_internal.take_rate('default', '{x}', '{1}')")
+    await conn.execute("update agent_internal.rate set taken = array[now() + interval '1 hour']")
+    wait = await value(conn, "select agent_internal.take_rate('default', '{x}', '{1}')")
+    assert wait is not None
+    assert 59 < wait <= 60
+
+
 @pytest.mark.parametrize("way", ["agent.approve(id)", "agent.resume_run(run_id)"])
 async def test_a_run_pauses_before_a_call(conn: AsyncConnection, dsn: str, way: str) -> None:
     """Until a person continues it."""
