@@ -169,7 +169,7 @@ async def test_a_restart_keeps_threads_and_sessions(
         user = (await alice.get("/auth/user")).json()
         sent = await ingest(alice, text_of(user["id"], thread["id"], "Hello!"))
         assert sent.status_code == 200
-        await until(conn, f"select (select count(*) from agent.run) > 1 and ({idle})")
+        await until(conn, f"select ({said}) > 1 and ({idle})")
         assert await value(conn, said) == 2  # to Hello, Sarah does nothing
 
 
