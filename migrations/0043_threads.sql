@@ -496,7 +496,7 @@ as $$
 declare
     _me constant agent.member := agent_internal.membership(leave_thread.thread);
 begin
-    delete from agent.member m where (m.tenant, m.thread_id, m.principal) = (_me.tenant, _me.thread_id, _me.principal);
+    perform agent.remove_member(_me.thread_id, _me.principal);
 end;
 $$;
 comment on function agent.leave_thread(uuid) is 'Leave a thread; of an agent, its turns are cancelled';
@@ -536,6 +536,7 @@ begin
     if remove_member.principal <> agent.current_principal() then
         perform agent_internal.check_owner(remove_member.thread);
     end if;
+    perform agent_internal.keep_leader(remove_member.thread, remove_member.principal);
     delete from agent.member m
      where m.tenant = agent.current_tenant() and m.thread_id = remove_member.thread and m.principal = remove_member.principal;
     if not found then

@@ -289,6 +289,9 @@ begin
         return query select 'error', 'missing_entry', null::text, format('entry "%s" is not a node', _entry);
     end if;
     return query select 'error', 'unknown_exit', e, format('exit "%s" is not a node', e) from unnest(_exits) e where e <> all (_names);
+    return query
+        select 'error', 'second_start', '__start__', 'two edges lead from __start__'
+          from jsonb_array_elements(_source -> 'edges') e where e ->> 'from' = '__start__' having count(*) > 1;
     for _each in select * from jsonb_array_elements(_source -> 'edges') loop
         for _name in select u from unnest(array[_each ->> 'from', _each ->> 'to']) with ordinality as x (u, n)
                       where u is null or u <> all (_names) and u <> case n when 1 then '__start__' else '__end__' end loop

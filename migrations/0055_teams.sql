@@ -304,6 +304,25 @@ end;
 $$;
 comment on function agent.create_team(text, name[], text, numeric, integer) is 'Create a team; the caller leads it; return its thread';
 
+-- Refuse that a principal leaves the thread of a team, or no longer leads it, if nobody else leads the team, which is locked.
+create function agent_internal.keep_leader(_thread uuid, _principal name)
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _team text;
+begin
+    select t.name into _team from agent.team t where t.tenant = agent.current_tenant() and t.thread_id = _thread for no key update;
+    if exists (select from agent.team_member m where m.tenant = agent.current_tenant() and m.team = _team and m.principal = _principal and m.role = 'leader')
+       and not exists (select from agent.team_member m where m.tenant = agent.current_tenant() and m.team = _team and m.principal <> _principal and m.role = 'leader') then
+        raise exception 'team "%" would have no leader', _team using errcode = 'WA026',
+            hint = 'Give another member the role leader first.';
+    end if;
+end;
+$$;
+
 -- Add a member to a team, or change its role and weight, as a leader.  A new member joins the thread and the discussions.
 create function agent.set_team_member(team text, principal name, role text default 'member', weight numeric default 1)
     returns void
@@ -321,9 +340,8 @@ begin
             using errcode = 'WA026';
     elsif set_team_member.weight is null or set_team_member.weight <= 0 or set_team_member.weight > 1000 then
         raise exception 'invalid weight %: expected above 0 and up to 1000', set_team_member.weight using errcode = 'WA026';
-    elsif _new.name = _me.principal and set_team_member.role <> 'leader' and not exists (
-        select from agent.team_member m where m.tenant = _me.tenant and m.team = _me.team and m.role = 'leader' and m.principal <> _me.principal) then
-        raise exception 'team "%" would have no leader', _me.team using errcode = 'WA026';
+    elsif set_team_member.role <> 'leader' then
+        perform agent_internal.keep_leader(_me.thread_id, _new.name);
     end if;
     select * into _of from agent.team t where t.tenant = _me.tenant and t.name = _me.team;
     if not exists (select from agent.team_member m where m.tenant = _me.tenant and m.team = _me.team and m.principal = _new.name)
@@ -359,10 +377,8 @@ declare
 begin
     if not exists (select from agent.team_member m where m.tenant = _me.tenant and m.team = _me.team and m.principal = remove_team_member.principal) then
         raise exception '"%" is not a member of team "%"', remove_team_member.principal, _me.team using errcode = 'WA026';
-    elsif not exists (select from agent.team_member m where m.tenant = _me.tenant and m.team = _me.team and m.role = 'leader'
-                                                        and m.principal <> remove_team_member.principal) then
-        raise exception 'team "%" would have no leader', _me.team using errcode = 'WA026';
     end if;
+    perform agent_internal.keep_leader(_me.thread_id, remove_team_member.principal);
     delete from agent.member m
      where m.tenant = _me.tenant and m.principal = remove_team_member.principal
        and m.thread_id in (select _me.thread_id union all

@@ -21,6 +21,7 @@ def tenant_() -> None:
       add      create one
       disable  refuse its principals and start none of its runs
       enable   undo this
+      limit    limit the runs that it executes and queues
       export   write its rows to files
       delete   delete it with all that it has
     """  # noqa: D301 - click's mark for lines that are not wrapped
@@ -66,6 +67,33 @@ def enable(where: Where, name: str) -> None:
     """Let the principals of a disabled tenant act, and its runs start, again."""
     ask(where, lambda conn: tenancy.enable_tenant(conn, name, active=True))
     say(f"enabled tenant {name}")
+
+
+def _maximum(_context: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    if text is None or text == "none" or text.isdecimal() and int(text) < 1 << 31:
+        return text
+    raise click.BadParameter(f'"{text}" is neither a number nor "none".', param=param)
+
+
+@tenant_.command("limit")
+@click.argument("name")
+@click.option("--max-running", metavar="N|none", callback=_maximum, help="Runs executed at once.")
+@click.option(
+    "--max-queued", metavar="N|none", callback=_maximum, help="Runs that wait for a worker."
+)
+@json_option()
+@where_options
+def limit(where: Where, name: str, *, as_json: bool, **given: str | None) -> None:
+    """Limit the runs of the tenant NAME; without options, show its limits."""
+    limits = {
+        column: None if text == "none" else int(text)
+        for column, text in given.items()
+        if text is not None
+    }
+    row = ask(where, lambda conn: tenancy.limit_tenant(conn, name, limits))
+    if row is None:
+        raise ConfigError(f'tenant "{name}" does not exist', hint="walagent tenant list")
+    print_rows([row], list(row), as_json=as_json, empty="")
 
 
 @tenant_.command("export")

@@ -1,6 +1,6 @@
 """Tenants, principals, role grants and tokens: create, list, change and end them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,8 @@ from psycopg.rows import dict_row
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
-Rows = list[dict[str, Any]]
+Row = dict[str, Any]
+Rows = list[Row]
 
 
 async def list_tenants(conn: Connection) -> Rows:
@@ -39,6 +40,22 @@ async def enable_tenant(conn: Connection, name: str, *, active: bool) -> None:
     """Enable or disable a tenant."""
     function = b"enable_tenant" if active else b"disable_tenant"
     await conn.execute(b"select agent." + function + b"(%s)", [name])
+
+
+async def limit_tenant(conn: Connection, name: str, limits: Mapping[str, int | None]) -> Row | None:
+    """Set limits of a tenant by their columns; return all of them, or None: it does not exist."""
+    sets: list[sql.Composable] = [
+        sql.SQL("{} = %s").format(sql.Identifier(column)) for column in limits
+    ]
+    sets.append(sql.SQL("name = name"))  # without limits, they are only read
+    cursor = conn.cursor(row_factory=dict_row)
+    await cursor.execute(
+        sql.SQL(
+            "update agent.tenant set {} where name = %s returning name, max_running, max_queued"
+        ).format(sql.SQL(", ").join(sets)),
+        [*limits.values(), name],
+    )
+    return await cursor.fetchone()
 
 
 async def tenant_contents(conn: Connection, name: str) -> Rows:

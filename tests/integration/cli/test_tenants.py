@@ -73,6 +73,25 @@ def person(user: User, dsn: str) -> Iterator[User]:
         conn.execute(f"drop owned by {name}; drop role {name}".encode())
 
 
+def test_limits_of_a_tenant(user: User) -> None:
+    """Each is set alone, removed by "none", and shown."""
+    user.types("tenant", "add", "acme").worked()
+    limit = ("tenant", "limit", "acme", "--json")
+    for given, queued, running in (
+        (["--max-queued", "100"], 100, None),
+        (["--max-running", "0"], 100, 0),
+        ([], 100, 0),
+        (["--max-queued", "none"], None, 0),
+    ):
+        shown = json.loads(user.types(*limit, *given).worked().out)
+        assert shown == [{"name": "acme", "max_running": running, "max_queued": queued}]
+    for given in ("-1", "many", "1.5", str(1 << 31)):
+        wrong = user.types(*limit, "--max-queued", given)
+        assert (wrong.code, "neither a number nor" in wrong.err) == (2, True)
+    wrong = user.types("tenant", "limit", "acne")
+    assert (wrong.code, 'tenant "acne" does not exist' in wrong.err) == (2, True)
+
+
 def test_a_token_acts_in_each_transaction(person: User) -> None:
     """From the environment or the option; a wrong one is refused and not printed."""
     person.types("principal", "add", "bob").worked()

@@ -89,6 +89,25 @@ async def test_a_team_is_a_thread_with_roles(conn: AsyncConnection, dsn: str) ->
         await refused(t.leader, "select agent.create_team('a b')", state="WA026")
 
 
+async def test_a_team_keeps_a_leader(conn: AsyncConnection, dsn: str) -> None:
+    """In whatever way leaders leave, also at once; a team can still be deleted with its thread."""
+    async with team(conn, dsn) as t:
+        leave = "select agent.leave_thread(%s)"
+        await refused(t.leader, leave, t.thread, state="WA026")
+        give = "select agent.set_team_member('crew', %s, %s)"
+        await value(t.leader, give, t.names[1], "leader")
+        ends = await asyncio.gather(
+            value(t.leader, give, t.names[0], "member"),
+            value(t.one, leave, t.thread),
+            return_exceptions=True,
+        )
+        assert [isinstance(each, DatabaseError) for each in ends].count(True) == 1
+        leads = "select count(*) from agent.team_member where role = 'leader'"
+        assert await value(conn, leads) == 1
+        await run_all(conn, f"delete from agent.thread where id = '{t.thread}'")
+        assert await value(conn, "select count(*) from agent.team") == 0
+
+
 async def test_a_team_has_no_more_members_than_it_can_have(conn: AsyncConnection, dsn: str) -> None:
     """Also if two are added at once."""
     async with team(conn, dsn) as t:

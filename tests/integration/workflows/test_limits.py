@@ -50,6 +50,7 @@ async def ready(conn: AsyncConnection) -> AsyncConnection:
         ("unknown_workflow", [{"name": "a", "kind": "subgraph", "workflow": "no"}], []),
         ("dangling_edge", [ROUTER], [{"from": "a", "to": "z"}]),
         ("dangling_edge", [ROUTER], [{"from": "z", "to": "a"}]),
+        ("second_start", [ROUTER], [{"from": "__start__", "to": "a"}] * 2),
         ("invalid_condition", [ROUTER], [{"from": "a", "to": "__end__", "condition": "state ->"}]),
         (
             "invalid_condition",
