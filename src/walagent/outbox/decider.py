@@ -11,7 +11,7 @@ from walagent.message import ToolCall
 from walagent.moves import Act, AsksNoModel, Call, Effect, Move, Tool, Wait, fail, succeed
 from walagent.run import RunSpec, Step, StepKind
 
-CALL: Final = ToolCall("delivery", "deliver", {})
+_NAME: Final = "deliver"
 _EFFECTS: Final = {
     "webhook": Effect.IDEMPOTENT,  # receivers recognize the ID of the delivery
     "slack": Effect.IDEMPOTENT,  # a second message does no harm
@@ -21,7 +21,7 @@ _EFFECTS: Final = {
 
 def delivery_tool(kind: str) -> Tool:
     """Return the tool that delivers by a kind of channel."""
-    return Tool(CALL.name, "builtin", kind, "", {"type": "object"}, _EFFECTS[kind])
+    return Tool(_NAME, "builtin", kind, "", {"type": "object"}, _EFFECTS[kind])
 
 
 class DeliveryDecider(AsksNoModel):
@@ -37,6 +37,12 @@ class DeliveryDecider(AsksNoModel):
             case StepKind.RESULT if last and "reviewed_by" not in last.content:
                 return fail(str(last.content["content"]))
             case StepKind.INTENT if tool.effect is Effect.UNSAFE:
-                return Wait("review", CALL, tool)
+                return Wait("review", _call(steps), tool)
             case kind:
-                return Act((Call(CALL, tool, again=kind is StepKind.INTENT),))
+                return Act((Call(_call(steps), tool, again=kind is StepKind.INTENT),))
+
+
+def _call(steps: Sequence[Step]) -> ToolCall:
+    """Return the call without a result: a person can ask for another one after a result."""
+    ended = sum(step.kind is StepKind.RESULT for step in steps)
+    return ToolCall(f"delivery_{ended + 1}" if ended else "delivery", _NAME, {})

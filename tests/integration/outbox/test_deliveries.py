@@ -102,6 +102,7 @@ async def test_what_the_receiver_refuses_is_not_sent_again(
             await run_all(conn, "select agent.retry(run_id) from agent.outbox")
             await until(conn, "select state = 'succeeded' from agent.run")
     assert len(hook.sent) == 2
+    assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
 @pytest.mark.parametrize(
@@ -237,6 +238,7 @@ async def test_an_email_with_an_unknown_outcome_waits_for_a_person(
             await value(conn, "select agent.resolve(run_id, %s) from agent.outbox", happened)
             assert [state for state, _ in await ended(conn)] == ["succeeded"]
     assert box.received == (1 if happened else 2)
+    assert await rows(conn, "select * from agent.broken_invariant") == []
 
 
 async def test_a_killed_worker_repeats_a_webhook_and_asks_about_an_email(
