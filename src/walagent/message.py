@@ -4,7 +4,7 @@ A transcript is a tuple of `Message`s made of parts; each provider's module conv
 format and back.  Parts that only one provider understands (reasoning) keep its raw form.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -157,6 +157,8 @@ class Request:
     continues: bool = True  # a later call is likely to send these messages again
     timeout: float = 120.0  # seconds for the whole call
     run_id: int = 0  # for tracing and cache keys; never sent as content
+    # Called with each piece of the reply's text as it is written; None: nobody reads it.
+    on_text: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def enable(where: Where, name: str) -> None:
 
 
 def _maximum(_context: click.Context, param: click.Parameter, text: str | None) -> str | None:
-    if text is None or text == "none" or text.isdecimal() and int(text) < 1 << 31:
+    if text is None or text == "none" or (text.isdecimal() and int(text) < 1 << 31):
         return text
     raise click.BadParameter(f'"{text}" is neither a number nor "none".', param=param)
 

@@ -136,6 +136,25 @@ async def counts_usage(provider: str) -> None:
         _equal((got.usage, got.model), (_USAGE, "some-model"))
 
 
+async def writes_the_same_reply_in_pieces(provider: str) -> None:
+    """A reply that is read as it is written is the same as in one piece, also where it fails."""
+    calls = [call("find", q="é ü"), call("stop"), call("find", q=[1, {"deep": None}])]
+    for answer in ("done", "two words", ["let me see", *calls], calls, Reply((), Stop.END, _USAGE)):
+        async with _asking(provider, answer) as (model, _):
+            whole, pieces = await model.complete(_FIRST), list[str]()
+            written = await model.complete(replace(_FIRST, on_text=pieces.append))
+            _equal(written, whole)
+            _holds(not pieces or "".join(pieces) == whole.text, f"the pieces are {pieces}")
+    for fault, expected in (*_ERRORS, (Fault(reply="a b c d", cut_at=-200), ModelUnavailableError)):
+        async with _asking(provider, fault) as (model, _):
+            try:
+                await model.complete(replace(_FIRST, on_text=pieces.append))
+            except WalagentError as error:
+                _equal(type(error), expected)
+            else:
+                _holds(condition=False, message=f"there is a reply in spite of {fault}")
+
+
 PROVIDER_CHECKS: tuple[ProviderCheck, ...] = (
     builds_without_a_request,
     names_a_missing_key,
@@ -143,6 +162,7 @@ PROVIDER_CHECKS: tuple[ProviderCheck, ...] = (
     maps_errors,
     gives_up_after_the_timeout,
     counts_usage,
+    writes_the_same_reply_in_pieces,
 )
 
 

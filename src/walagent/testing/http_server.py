@@ -5,13 +5,14 @@ Content-Length, which both SDKs send.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
 _LONGEST_HEAD = 64 * 1024  # bytes of a request's head
 _PIECE = 16  # bytes per write of a slow response
+_END = b"\n\n"  # of an event
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Outgoing:
 
     Args:
         stall: seconds before the first byte.
-        drip: seconds between writes of 16 bytes.
+        drip: seconds between writes of 16 bytes, or of events of an event stream.
         cut: close the connection after half of the body.
         cut_at: close the connection after this many bytes; counted from the end if negative.
         drop: close the connection before the first byte.
@@ -135,13 +136,20 @@ async def _write(writer: asyncio.StreamWriter, answer: Outgoing) -> bool:
     data = head + answer.body
     if not answer.is_whole:
         data = data[: len(head) + len(answer.body) // 2 if answer.cut else answer.cut_at]
-    piece = _PIECE if answer.drip else max(1, len(data))
-    for at in range(0, len(data), piece):
-        if at:
+    for number, piece in enumerate(_pieces(answer, data)):
+        if number:
             await asyncio.sleep(answer.drip)
-        writer.write(data[at : at + piece])
+        writer.write(piece)
         await writer.drain()
     return answer.is_whole
+
+
+def _pieces(answer: Outgoing, data: bytes) -> Iterator[bytes]:
+    if not answer.drip:
+        return iter([data])
+    if "event-stream" in answer.headers.get("content-type", ""):
+        return (part + _END for part in data.removesuffix(_END).split(_END))
+    return (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
 
 
 _KNOWN = frozenset(int(status) for status in HTTPStatus)

@@ -83,13 +83,9 @@ class FakeProvider:
     @classmethod
     def of(cls, script: Script, *, keep: bool = True) -> Self:
         """Create a provider from an existing script, such as one read from a file."""
-        return cls(
-            script.replies,
-            rules=script.rules,
-            latency=script.latency,
-            usage=script.usage,
-            keep=keep,
-        )
+        provider = cls(keep=keep)
+        provider._script = script
+        return provider
 
     @property
     def connections(self) -> int:
@@ -167,13 +163,13 @@ class FakeProvider:
             return _error(wire, _as_fault(error), str(error))
         if isinstance(answer, Fault):
             return self._misbehave(wire, answer, request, body)
-        return Outgoing(200, json.dumps(wire.write(answer, body)).encode())
+        return replace(_whole(wire, wire.write(answer, body), body), drip=self._script.pace)
 
     def _misbehave(self, wire: WireFormat, fault: Fault, request: Request, body: Body) -> Outgoing:
         answer = _error(wire, fault, fault.message or "scripted failure")
         if fault.reply is not None:
             reply = wire.write(self._script.reply_of(fault.reply, request), body)
-            answer = Outgoing(200, json.dumps(reply).encode())
+            answer = _whole(wire, reply, body)
         return replace(
             answer,
             headers={**answer.headers, **fault.headers},
@@ -193,6 +189,14 @@ class FakeProvider:
 def wire_formats() -> dict[str, WireFormat]:
     """Return the wire format of each provider that has one."""
     return {one.name: one.load_wire() for one in providers() if one.load_wire is not None}
+
+
+def _whole(wire: WireFormat, answer: Body, asked: Body) -> Outgoing:
+    """Send an answer in one piece, or as a stream if that was asked for."""
+    if wire.write_events is None or not asked.get("stream"):
+        return Outgoing(200, json.dumps(answer).encode())
+    events = "".join(wire.write_events(answer)).encode()
+    return Outgoing(200, events, {"content-type": "text/event-stream"})
 
 
 def _error(wire: WireFormat, fault: Fault, message: str) -> Outgoing:

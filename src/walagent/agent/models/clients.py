@@ -32,6 +32,11 @@ class Closable(Protocol):
 Client = TypeVar("Client", bound=Closable)
 
 
+def is_json(response: httpx2.Response) -> bool:
+    """Whether a server answered in one piece, though a stream was asked for."""
+    return "json" in response.headers.get("content-type", "")
+
+
 def timeouts(seconds: float) -> httpx2.Timeout:
     """Give the SDK's timeouts for a call that may take *seconds* in all."""
     return httpx2.Timeout(seconds, connect=min(seconds, CONNECT_TIMEOUT))

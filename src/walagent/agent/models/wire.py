@@ -1,7 +1,7 @@
 """What a provider's wire format is to the fake provider, and checks that its readers share."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from walagent.agent.models.scripted.model import Fault
@@ -27,6 +27,7 @@ class WireFormat:
         read: checks a request's body and headers and gives it in the neutral form.
         write: writes a reply as the answer to a body.
         write_error: writes the body of an error with a message.
+        write_events: splits the body of an answer into server-sent events; None: it never streams.
     """
 
     path: str
@@ -35,6 +36,7 @@ class WireFormat:
     write_error: Callable[[Fault, str], Body]
     base_path: str = ""
     key_headers: tuple[str, ...] = ("authorization", "x-api-key")
+    write_events: Callable[[Body], Iterator[str]] | None = None
 
     def has_key(self, headers: Mapping[str, str], key: str) -> bool:
         """Whether one of the headers carries *key*."""
@@ -62,3 +64,8 @@ def need_results(owed: Iterable[str], given: Iterable[str], where: str) -> None:
     """Refuse a transcript in which a call's result is missing, or one has no call."""
     owed, given = list(owed), list(given)
     need(sorted(owed) == sorted(given), f"{where}: results for {owed} expected, got {given}")
+
+
+def pieces_of(text: str) -> list[str]:
+    """Split a text into words with the space before them, as a stream of tokens comes."""
+    return re.findall(r"\s*\S+|\s+", text)

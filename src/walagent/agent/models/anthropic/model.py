@@ -3,24 +3,30 @@
 import asyncio
 
 import httpx2
+import orjson
 from anthropic import (
     AnthropicError,
     APIConnectionError,
     APIStatusError,
     AsyncAnthropic,
+    AsyncStream,
     RequestOptions,
 )
 from anthropic import DefaultAsyncHttpxClient as HttpClient
 
-from walagent.agent.models.anthropic import API
+from walagent.agent.models.anthropic import API, stream
 from walagent.agent.models.anthropic.request_body import body_of
 from walagent.agent.models.anthropic.response_body import reply_of
-from walagent.agent.models.clients import LIMITS, Shards, ssl_context, timeouts
+from walagent.agent.models.clients import LIMITS, Shards, is_json, ssl_context, timeouts
 from walagent.agent.models.credentials import Secrets, find_endpoint
 from walagent.agent.models.errors import Failure, error_for
 from walagent.errors import ConfigError
 from walagent.message import Json, ModelSpec, Reply, Request
 
+_PATH = "/v1/messages"
+# What an event of an error means, whose answer began with status 200.
+_STATUS = {"rate_limit_error": 429, "overloaded_error": 529}
+_ERRORS = 400  # the first status of an error
 _FAILURES = (AnthropicError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
 
 
@@ -56,7 +62,7 @@ class AnthropicModel:
         body = body_of(request, self._spec)
         try:
             async with asyncio.timeout(request.timeout):
-                answer = await self._post(body, request.timeout)
+                answer = await self._post(body, request)
         except _FAILURES as error:
             # Not chained: the SDK's text and its traceback repeat the request.
             raise error_for(_failure(error), self._spec, request, self._endpoint.key) from None
@@ -66,10 +72,22 @@ class AnthropicModel:
         """Give connections back."""
         await self._clients.aclose()
 
-    async def _post(self, body: Json, seconds: float) -> Json:
+    async def _post(self, body: dict[str, Json], request: Request) -> Json:
+        options: RequestOptions = {"timeout": timeouts(request.timeout)}
         with self._clients.lend() as client:
-            options: RequestOptions = {"timeout": timeouts(seconds)}
-            return await client.post("/v1/messages", body=body, cast_to=object, options=options)
+            if request.on_text is None:
+                return await client.post(_PATH, body=body, cast_to=object, options=options)
+            async with await client.post(
+                _PATH,
+                body=body | stream.ASKED,
+                cast_to=object,
+                options=options,
+                stream=True,
+                stream_cls=AsyncStream[object],
+            ) as events:
+                if is_json(events.response):  # the server does not stream
+                    return orjson.loads(await events.response.aread())
+                return await stream.gather(events, request.on_text)
 
     def _open_client(self) -> AsyncAnthropic:
         return AsyncAnthropic(
@@ -85,7 +103,8 @@ def _failure(error: Exception) -> Failure:
     match error:
         case APIStatusError():
             code = error.error_code or error.type or ""
-            return Failure(error.status_code, code, error.api_message or "", error.response.headers)
+            status = error.status_code if error.status_code >= _ERRORS else _STATUS.get(code)
+            return Failure(status, code, error.api_message or "", error.response.headers)
         case APIConnectionError():
             return Failure(None, type(error.__cause__ or error).__name__)
         case _:

@@ -3,8 +3,9 @@
 Stricter than the real one where servers that imitate it are: roles must alternate.
 """
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from walagent.agent.models.replies import as_array, as_object
 from walagent.agent.models.scripted.model import Fault
@@ -16,6 +17,7 @@ from walagent.agent.models.wire import (
     need,
     need_keys,
     need_results,
+    pieces_of,
 )
 from walagent.message import (
     Json,
@@ -72,7 +74,6 @@ def read(body: Body, headers: Mapping[str, str]) -> Request:
     need_keys(body, _KNOWN, "body")
     need(isinstance(body.get("model"), str), "model: field required")
     need(isinstance(body.get("max_tokens"), int), "max_tokens: field required")
-    need(not body.get("stream"), "stream: this server does not stream")
     need(str(body).count("'cache_control'") <= _MARKS, "a maximum of 4 cache_control blocks")
     tools = tuple(_tool(as_object(tool)) for tool in as_array(body.get("tools")))
     messages = _messages(as_array(body.get("messages")))
@@ -206,4 +207,52 @@ def _block(part: Text | Thinking | ToolCall) -> Json:
             return {"type": "tool_use", "id": call_id, "name": name, "input": given}
 
 
-MESSAGES = WireFormat("/v1/messages", read, write, write_error)
+def write_events(answer: Body) -> Iterator[str]:
+    """Split an answer into events: a word each, inputs of calls in pieces."""
+    if answer["type"] == "error":
+        yield _event(answer)
+        return
+    usage = answer["usage"]
+    start: Body = {
+        **answer,
+        "content": [],
+        "stop_reason": None,
+        "usage": {**usage, "output_tokens": 1},
+    }
+    yield _event({"type": "message_start", "message": start})
+    yield _event({"type": "ping"})
+    for index, block in enumerate(answer["content"]):
+        empty, deltas = _deltas(block)
+        yield _event({"type": "content_block_start", "index": index, "content_block": empty})
+        for delta in deltas:
+            yield _event({"type": "content_block_delta", "index": index, "delta": delta})
+        yield _event({"type": "content_block_stop", "index": index})
+    ends = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
+    output = {"output_tokens": usage["output_tokens"]}
+    yield _event({"type": "message_delta", "delta": ends, "usage": output})
+    yield _event({"type": "message_stop"})
+
+
+def _event(event: Body) -> str:
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n"
+
+
+def _deltas(block: Body) -> tuple[Body, list[Body]]:
+    """Return a block as it starts, and what continues it."""
+    match block:
+        case {"type": "text", "text": str(text)}:
+            deltas = [{"type": "text_delta", "text": piece} for piece in pieces_of(text)]
+            return {**block, "text": ""}, deltas
+        case {"type": "tool_use", "input": given}:
+            pieces = pieces_of(given if isinstance(given, str) else json.dumps(given))
+            deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+            return {**block, "input": {}}, deltas
+        case {"type": "thinking", "thinking": str(text)}:
+            deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces_of(text)]
+            signature = {"type": "signature_delta", "signature": block.get("signature", "")}
+            return {**block, "thinking": "", "signature": ""}, [*deltas, signature]
+        case _:
+            return block, []
+
+
+MESSAGES = WireFormat("/v1/messages", read, write, write_error, write_events=write_events)

@@ -3,16 +3,26 @@
 import asyncio
 
 import httpx2
-from openai import APIConnectionError, APIStatusError, AsyncOpenAI, OpenAIError, RequestOptions
+import orjson
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AsyncOpenAI,
+    AsyncStream,
+    OpenAIError,
+    RequestOptions,
+)
 from openai import DefaultAsyncHttpxClient as HttpClient
 
-from walagent.agent.models.clients import LIMITS, Shards, ssl_context, timeouts
+from walagent.agent.models.clients import LIMITS, Shards, is_json, ssl_context, timeouts
 from walagent.agent.models.credentials import Secrets, find_endpoint
 from walagent.agent.models.errors import Failure, error_for
-from walagent.agent.models.openai import API, request_body, response_body, schema
+from walagent.agent.models.openai import API, request_body, response_body, schema, stream
 from walagent.errors import WalagentError
 from walagent.message import Json, ModelSpec, Reply, Request
 
+_PATH = "/chat/completions"
 _FAILURES = (OpenAIError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
 
 
@@ -32,6 +42,7 @@ class OpenAIModel:
         """
         self._spec = spec
         by_schema = spec.tool_mode == "schema"
+        self._streams = not by_schema  # its text is an action in JSON
         self._body_of = schema.body_of if by_schema else request_body.body_of
         self._reply_of = schema.reply_of if by_schema else response_body.reply_of
         self._endpoint = find_endpoint(spec, API, secrets)
@@ -47,7 +58,7 @@ class OpenAIModel:
         body = self._body_of(request, self._spec, official=self._endpoint.official)
         try:
             async with asyncio.timeout(request.timeout):
-                answer = await self._post(body, request.timeout)
+                answer = await self._post(body, request)
         except _FAILURES as error:
             # Not chained: the SDK's text and its traceback repeat the request.
             raise self._error(_failure(error), request) from None
@@ -59,12 +70,22 @@ class OpenAIModel:
         """Give connections back."""
         await self._clients.aclose()
 
-    async def _post(self, body: Json, seconds: float) -> Json:
+    async def _post(self, body: dict[str, Json], request: Request) -> Json:
+        options: RequestOptions = {"timeout": timeouts(request.timeout)}
         with self._clients.lend() as client:
-            options: RequestOptions = {"timeout": timeouts(seconds)}
-            return await client.post(
-                "/chat/completions", body=body, cast_to=object, options=options
-            )
+            if request.on_text is None or not self._streams:
+                return await client.post(_PATH, body=body, cast_to=object, options=options)
+            async with await client.post(
+                _PATH,
+                body=body | stream.ASKED,
+                cast_to=object,
+                options=options,
+                stream=True,
+                stream_cls=AsyncStream[object],
+            ) as chunks:
+                if is_json(chunks.response):  # the server does not stream
+                    return orjson.loads(await chunks.response.aread())
+                return await stream.gather(chunks, request.on_text)
 
     def _open_client(self) -> AsyncOpenAI:
         client = AsyncOpenAI(
@@ -89,6 +110,8 @@ def _failure(error: Exception) -> Failure:
             return Failure(error.status_code, code, _words(error.body), error.response.headers)
         case APIConnectionError():
             return Failure(None, type(error.__cause__ or error).__name__)
+        case APIError():  # an event of a stream
+            return Failure(None, error.code or error.type or "", _words(error.body))
         case _:
             return Failure(None, type(error).__name__)
 

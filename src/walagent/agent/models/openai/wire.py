@@ -5,7 +5,7 @@ and tool results must directly follow their calls.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from walagent.agent.models.replies import as_array, as_object
@@ -18,6 +18,7 @@ from walagent.agent.models.wire import (
     need,
     need_keys,
     need_results,
+    pieces_of,
 )
 from walagent.message import (
     Json,
@@ -50,6 +51,7 @@ _KNOWN = frozenset(
         "service_tier",
         "stop",
         "stream",
+        "stream_options",
         "temperature",
         "tool_choice",
         "tools",
@@ -74,7 +76,7 @@ def read(body: Body, _headers: Mapping[str, str]) -> Request:
     """
     need_keys(body, _KNOWN, "body")
     need(isinstance(body.get("model"), str), "you must provide a model parameter")
-    need(not body.get("stream"), "stream: this server does not stream")
+    need(body.get("stream") or "stream_options" not in body, "stream_options: only with stream")
     limits = [body[name] for name in ("max_tokens", "max_completion_tokens") if name in body]
     need(len(limits) <= 1, "max_tokens and max_completion_tokens exclude each other")
     messages = [as_object(message) for message in as_array(body.get("messages"))]
@@ -251,4 +253,38 @@ def _call(call: ToolCall) -> Body:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
 
 
-CHAT = WireFormat("/v1/chat/completions", read, write, write_error, base_path="/v1")
+def _chunk(head: Body, choice: Body) -> str:
+    return f"data: {json.dumps({**head, 'choices': [choice]})}\n\n"
+
+
+def write_events(answer: Body) -> Iterator[str]:
+    """Split an answer into chunks: a word each, names and arguments of calls apart."""
+    if "error" in answer:
+        yield f"data: {json.dumps(answer)}\n\n"
+        return
+    head: Body = {**answer, "object": "chat.completion.chunk", "choices": [], "usage": None}
+    choice = answer["choices"][0]
+    message = dict(choice["message"])
+    calls = message.pop("tool_calls", [])
+    deltas: list[Body] = [{"role": message.pop("role"), "content": ""}]
+    for key, value in message.items():
+        deltas += [{key: piece} for piece in pieces_of(value or "")]
+    for index, call in enumerate(calls):
+        function = call["function"]
+        named = {**call, "index": index, "function": {"name": function["name"], "arguments": ""}}
+        deltas.append({"tool_calls": [named]})
+        deltas += [
+            {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+            for piece in pieces_of(function["arguments"])
+        ]
+    for delta in deltas:
+        yield _chunk(head, {"index": 0, "delta": delta, "finish_reason": None})
+    end: Body = {"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}
+    yield _chunk(head, end)
+    yield f"data: {json.dumps({**head, 'usage': answer['usage']})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+CHAT = WireFormat(
+    "/v1/chat/completions", read, write, write_error, "/v1", write_events=write_events
+)

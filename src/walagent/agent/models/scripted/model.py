@@ -5,6 +5,7 @@ that starts again after a crash gets the same answer at the same step.
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,12 +88,14 @@ class Script:
         rules: the first that matches is taken.
         latency: seconds before each answer.
         usage: what each answer costs, unless it is a `Reply` with its own.
+        pace: seconds between the words of an answer that somebody reads as it is written.
     """
 
     replies: Sequence[Answer] = ()
     rules: Sequence[Rule] = ()
     latency: float = 0.0
     usage: Usage = USAGE
+    pace: float = 0.0
 
     def answer_to(self, request: Request) -> Reply | Fault:
         """Give the answer to *request*; raise it if it is an exception.
@@ -165,6 +168,8 @@ class ScriptedModel:
         await self._wait(self._script.latency, request)
         match self._script.answer_to(request):
             case Reply() as reply:
+                if request.on_text is not None:
+                    await self._write(reply.text, request.on_text)
                 return reply
             case fault:
                 await self._wait(fault.stall, request)
@@ -172,6 +177,12 @@ class ScriptedModel:
 
     async def aclose(self) -> None:
         """Do nothing: there is nothing to give back."""
+
+    async def _write(self, text: str, on_text: Callable[[str], None]) -> None:
+        for number, word in enumerate(re.findall(r"\s*\S+|\s+", text)):
+            if number and self._script.pace:
+                await asyncio.sleep(self._script.pace)
+            on_text(word)
 
     async def _wait(self, seconds: float, request: Request) -> None:
         if seconds:
