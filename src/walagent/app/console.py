@@ -10,9 +10,11 @@ from walagent.console.api import Application, ConsoleApi, Engine, Offer
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.guard import hosts_of
+from walagent.console.replies import ReplyStreams
 from walagent.console.site import ConsoleSite
 from walagent.http.health import Health, unready_reasons
 from walagent.http.signed_tokens import FindIdentity
+from walagent.runs.live_replies import LiveReplies
 from walagent.store.acting import identity_of_token
 
 
@@ -37,12 +39,14 @@ def make_console(health: Health, max_progress_age: float) -> ConsoleSite:
     return ConsoleSite(read_built(), status)
 
 
-def make_api(
+def make_api(  # noqa: PLR0913 - a part of the composition root
     engine: Engine,
     shapes: Application,
     http: Http,
     find: FindIdentity = identity_of_token,
     mutations: Mapping[str, MutationEntry] = MappingProxyType({}),
+    *,
+    replies: LiveReplies | None = None,
 ) -> ConsoleApi:
     """Create the application of what the console's pages ask.
 
@@ -50,6 +54,7 @@ def make_api(
         shapes: answers everything else of /v1.
         find: finds the identity of a token.
         mutations: of the file, by name.
+        replies: what models of this process write; None: it executes no runs.
     """
     offer = Offer(
         {each.name: each for each in declared_queries()},
@@ -62,5 +67,6 @@ def make_api(
         __version__,
         first_prompt,
         secure=http.public_url is not None and http.public_url.startswith("https:"),
+        replies=ReplyStreams(replies or LiveReplies()),
     )
     return ConsoleApi(engine, shapes, offer, find)

@@ -282,6 +282,7 @@ class _Daemon:
                 http,
                 find_identity(self.config.identity),
                 self.config.sync.mutations,
+                replies=self.worker.replies,
             )
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))

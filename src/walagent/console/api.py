@@ -4,6 +4,7 @@
     GET                /v1/queries/NAME       the rows of a query, as the principal
     POST               /v1/mutations/NAME     one statement, one transaction, as the principal
     POST               /v1/batch              many live requests for shapes in one
+    GET                /v1/replies            what models write now, as events
     GET                /v1/shapes/NAME        with the cookie; everything else of /v1 goes on
 
 The cookie is a token; requests with it are guarded.  Bearer tokens are accepted, too.
@@ -12,7 +13,7 @@ The cookie is a token; requests with it are guarded.  Bearer tokens are accepted
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final, Protocol, cast
 from urllib.parse import parse_qsl
@@ -25,6 +26,7 @@ from psycopg.types.string import TextLoader
 from walagent.console.batch import first_answers, scopes_of
 from walagent.console.declared import Declared
 from walagent.console.guard import COOKIE, RefusedError, check, cookie_of
+from walagent.console.replies import ReplyStreams, check_reader, reader_of
 from walagent.console.sessions import (
     HOURS,
     act_as,
@@ -38,6 +40,7 @@ from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
 from walagent.http.signed_tokens import FindIdentity
 from walagent.log import log
 from walagent.message import Json
+from walagent.runs.live_replies import LiveReplies
 from walagent.store.acting import identity_of_token
 from walagent.sync.app import Receive, Scope, Send
 from walagent.sync.query import Connecting
@@ -88,6 +91,7 @@ class Offer:
         hosts: names of this server.
         prompt: returns the first request of a run, as the caller can see it.
         secure: whether browsers reach it by https.
+        replies: what models write now.
     """
 
     queries: Mapping[str, Declared]
@@ -96,6 +100,7 @@ class Offer:
     version: str
     prompt: Callable[[AsyncConnection[Any], int], Awaitable[dict[str, Json] | None]] = _no_prompt
     secure: bool = False
+    replies: ReplyStreams = field(default_factory=lambda: ReplyStreams(LiveReplies()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ class ConsoleApi:
         at = path.rfind("/v1/")
         route = path[at + 4 :]
         cookie = cookie_of(headers)
-        is_ours = route in {"session", "batch"} or route.startswith(("queries/", "mutations/"))
+        is_ours = route in _ROUTES or route.startswith(("queries/", "mutations/"))
         has_bearer = b"authorization" in headers
         try:
             by_cookie = bool(cookie) and not has_bearer and route.startswith("shapes/")
@@ -190,6 +195,8 @@ class ConsoleApi:
                 await self._sign_in(asked)
             case "DELETE", ["session"]:
                 await self._sign_out(asked)
+            case "GET", ["replies"]:
+                await self._replies(asked)
             case "GET", ["queries", name]:
                 await self._query(asked, name)
             case "POST", ["mutations", name]:
@@ -251,6 +258,15 @@ class ConsoleApi:
             found = await self._offer.prompt(conn, int(run))
         await _answer(asked.send, 200, {"rows": [] if found is None else [found]})
 
+    async def _replies(self, asked: _Request) -> None:
+        reader = reader_of(asked.query)
+
+        async def check() -> None:
+            async with self._acting(asked, writes=False) as conn:
+                await check_reader(conn, reader)
+
+        await self._offer.replies.send(reader, check, asked.receive, asked.send)
+
     async def _mutate(self, asked: _Request, name: str) -> None:
         declared = self._offer.mutations.get(name)
         if declared is None:
@@ -292,6 +308,7 @@ class ConsoleApi:
         return self._role[0]
 
 
+_ROUTES: Final = frozenset({"session", "batch", "replies"})
 _SIGNED_OUT: Final = 401
 _PROMPT: Final = "console.run_prompt"
 _DIGITS: Final = 19  # of an int8

@@ -7,7 +7,7 @@ executed here.  No transaction or connection is held during a model call.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import count
 from typing import Any, TypeVar
@@ -45,6 +45,7 @@ from walagent.moves import (
 )
 from walagent.run import RunSpec, RunState, Step, StepKind
 from walagent.runs.admission import ApprovalNeeded
+from walagent.runs.live_replies import LiveReply
 from walagent.runs.metering import count_usage, counting
 from walagent.runs.reservation import Reservations
 from walagent.runs.resources import Resources
@@ -145,18 +146,20 @@ class Executor:
         request = await self._kind.decider.render(self._run, self.log.steps, prompt, model.spec)
         reserved = await self.reservations.reserve(number, model.spec, request)
         request = reserved.request
-        faults.hit("model.asking")
-        started = time.monotonic()
-        reply = await self._answer(model, request)
-        faults.hit("model.answered")
-        cost = cost_of(reply.usage, model.spec)
-        count_usage(self._agent, model.spec.name, reply.usage, cost)
-        content = self._content(prompt, request, reply, model.spec)
-        took = int((time.monotonic() - started) * 1000)
-        async with self.log.recording:
-            step = NewStep(self.log.seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
-            answer = _Answer(prompt, reply, step, number if reserved.counted else None)
-            return await self._keep(answer, may_end=alone)
+        with self._resources.replies.writing(self._run) as live:
+            faults.hit("model.asking")
+            started = time.monotonic()
+            reply = await self._answer(model, request, live)
+            faults.hit("model.answered")
+            cost = cost_of(reply.usage, model.spec)
+            count_usage(self._agent, model.spec.name, reply.usage, cost)
+            content = self._content(prompt, request, reply, model.spec)
+            took = int((time.monotonic() - started) * 1000)
+            async with self.log.recording:
+                seq = self.log.seq
+                step = NewStep(seq, StepKind.REPLY, content, reply.usage, _float(cost), took)
+                answer = _Answer(prompt, reply, step, number if reserved.counted else None)
+                return await self._keep(answer, may_end=alone)
 
     async def _ask_for_tool(self, asked: ToolRequest) -> ToolReply:
         """Ask the model of a tool, reserved and paced as the run's own calls."""
@@ -212,18 +215,26 @@ class Executor:
                 f"requests_per_minute of {named} reached", retry_after=wait, sent=False
             )
 
-    async def _answer(self, model: Model, request: Request) -> Reply:
+    async def _answer(self, model: Model, request: Request, live: LiveReply | None = None) -> Reply:
         """Ask; if a person waits and the provider is busy or unreachable, repeat."""
+        if live is not None:
+            request = replace(request, on_text=live.write)
         deadline = time.monotonic() + self._kind.patience
         for attempt in count(1):
             try:
                 with counting(model.spec.name):
-                    return await model.complete(request)
+                    reply = await model.complete(request)
             except (ModelLimitedError, ModelUnavailableError) as error:
                 wait = getattr(error, "retry_after", None) or pause_after(attempt)
                 if attempt >= _TRIES or time.monotonic() + wait > deadline:
                     raise
+                if live is not None:
+                    live.begin_again()
                 await asyncio.sleep(wait)
+            else:
+                if live is not None:
+                    live.calls = bool(reply.calls)
+                return reply
         raise AssertionError("count() has no end")
 
     async def _keep(self, answer: "_Answer", *, may_end: bool) -> RunState | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from walagent.agent.model import Model
 from walagent.moves import Kind
 from walagent.runs.budgets import Budgets
+from walagent.runs.live_replies import LiveReplies
 from walagent.runs.recorder import Recorder
 from walagent.store.connections import Pool
 
@@ -30,6 +31,7 @@ class Resources:
             label.
         prepare: makes the first `model_of` of a model fast.
         label: the label of the model of a name for a tenant.
+        replies: those that are being written now.
     """
 
     pool: Pool
@@ -39,6 +41,7 @@ class Resources:
     prepare: Callable[[str, str], Awaitable[None]] = _nothing_to_prepare
     label: Callable[[str, str], str] = _its_name
     budgets: Budgets = field(default_factory=Budgets)
+    replies: LiveReplies = field(default_factory=LiveReplies)
 
     @cached_property
     def recorder(self) -> Recorder:

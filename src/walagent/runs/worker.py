@@ -28,6 +28,7 @@ from walagent.runs.attempt import RunAttempt
 from walagent.runs.claims import Definitions
 from walagent.runs.leases import Held, Leases
 from walagent.runs.listener import listen
+from walagent.runs.live_replies import LiveReplies
 from walagent.runs.resources import Resources
 from walagent.store import budgets, runs
 from walagent.store.checkpoint import Start
@@ -82,6 +83,11 @@ class Worker:
     def active(self) -> int:
         """The number of runs being executed."""
         return len(self._leases.active)
+
+    @property
+    def replies(self) -> LiveReplies:
+        """Those that models write now."""
+        return self._resources.replies
 
     @property
     def beat_at(self) -> float:

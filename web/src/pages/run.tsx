@@ -4,6 +4,7 @@ import { useEffect, useMemo, useState } from "react";
 
 import { bytes, duration, money, number } from "../data/format";
 import { useQueryOnce } from "../data/queries";
+import { useReplies } from "../data/replies";
 import { badge, type Change, isOpen, type RunDetail, type RunState, useApprovals, useChain, useRun, useSteps } from "../data/runs";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
@@ -392,13 +393,28 @@ function NoteView({ item }: { item: Note }) {
   );
 }
 
-/** While the model is asked, there is nothing to read yet: the recorded reply appears at once. */
+/** What the model writes now; the recorded reply takes its place. */
 function Asking({ run }: { run: RunDetail }) {
+  const writing = useReplies(run.state === "running" ? { run: run.id } : undefined);
   if (run.state !== "running") return null;
   return (
-    <p className="row soft" role="status">
-      <State state="running" bare word={`attempt ${run.attempt}: the model or a tool is working`} />
-    </p>
+    <>
+      {writing.map((each) => (
+        <section className="panel step" key={each.reply} aria-busy="true">
+          <header>
+            <Icon name="agent" />
+            <h2>Model is writing</h2>
+            <span className="muted">{run.model}</span>
+          </header>
+          <div className="body">
+            <p className="said">{each.text}</p>
+          </div>
+        </section>
+      ))}
+      <p className="row soft" role="status">
+        <State state="running" bare word={`attempt ${run.attempt}: the model or a tool is working`} />
+      </p>
+    </>
   );
 }
 
