@@ -67,8 +67,8 @@ class _Engine:
                 yield conn
 
 
-async def _nothing(_scope: Scope, _receive: Receive, _send: Send) -> None:
-    raise AssertionError("it serves no shapes")
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    raise AssertionError(f"it serves no shapes: {scope}, {receive}, {send}")
 
 
 class Desk:
