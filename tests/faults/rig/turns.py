@@ -6,7 +6,7 @@ call that it cannot avoid.  The thread is longer than a prompt, so it is summari
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,15 @@ from walagent.agent.models.scripted.model import Answer, call
 from walagent.message import Message, Request, Text
 from walagent.testing import FakeProvider
 
+KILLED = -9
 SECRET = "HOOK_KEY"
+# Each death costs an attempt, and there are more than an operator would allow.
+PATIENCE = """
+create function be_patient() returns trigger language plpgsql
+    as $$ begin new.max_attempts := 1000; return new; end $$;
+create trigger be_patient before insert on agent.run
+    for each row execute function be_patient();
+"""
 SCENE = """
 create table ledger (seq bigint primary key generated always as identity, text text not null);
 create function enter(text text) returns text language sql
@@ -31,11 +39,6 @@ create function pay(text text) returns text language sql
     as $$ insert into public.ledger (text) values (text); select 'paid' $$;
 create function begin_flow(text text) returns text language sql
     as $$ select 'run ' || agent.start_workflow('flow', jsonb_build_object('text', text)) $$;
--- Each death costs an attempt, and there are more than an operator would allow.
-create function be_patient() returns trigger language plpgsql
-    as $$ begin new.max_attempts := 1000; return new; end $$;
-create trigger be_patient before insert on agent.run
-    for each row execute function be_patient();
 select agent.create_workflow('flow',
     '[{"name": "think", "kind": "model", "model": "script", "prompt": "Of {{text}}"},
       {"name": "file", "kind": "tool", "tool": "enter", "arguments": {"text": "flow {{text}}"}}]',
@@ -145,6 +148,7 @@ class Show:
     acts: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])  # (thread, act)
     deaths: int = 0
     repeated: int = 0  # calls of which a person said that they had not happened
+    seen: tuple[int, tuple[Any, ...]] = (0, ())
 
     @property
     def conn(self) -> AsyncConnection[Any]:
@@ -162,7 +166,7 @@ class Show:
             "workers": {"drain": 1},
         }
 
-    def daemon(self, *, failpoint: str = "", name: str = "", lease: float = 30.0) -> Daemon:
+    def daemon(self, failpoint: str = "", *, name: str = "", lease: float = 30.0) -> Daemon:
         """A daemon, that kills itself where asked to.
 
         Args:
@@ -225,36 +229,54 @@ class Show:
         path = self.place.folder / "outside"
         return path.read_text().splitlines() if path.exists() else []
 
-    async def progress(self) -> tuple[int, tuple[Any, ...]]:
-        """What was committed, beside attempts that a person lets begin again."""
-        (row,) = await fetch(self.conn, PROGRESS)
-        return self.repeated, row
-
     async def play(self, thread: str, act: str, point: str) -> int:
-        """Let daemons die at *point*, at each passing of it, until the act is over.
-
-        Returns:
-            how many died.
-        """
-        passes, deaths, before = 1, 0, await self.progress()
+        """Let daemons die at *point*, at each passing of it, until the act is over."""
         await self.say(thread, act)
-        while not await self.is_over():
-            with running(self.daemon(failpoint=f"{point}:{passes}:kill")) as daemon:
-
-                async def can_go_on(daemon: Daemon = daemon) -> bool:
-                    return daemon.has_ended or await self.is_over()
-
-                await until_true(can_go_on, f"{act} at {point}")
-                if daemon.has_ended:
-                    assert await daemon.ended() == -9, daemon.said[-3000:]
-                    deaths += 1
-            await fetch_none(self.conn, EXPIRE)
-            await self.decide()
-            at = await self.progress()
-            stays = at[0] > before[0] or at[1] == before[1]
-            passes, before = (passes + 1 if stays else 1), at
+        deaths = await die_until(self.is_over, self.has_moved, self.daemon, self.conn, point)
         self.deaths += deaths
         return deaths
+
+    async def has_moved(self) -> bool:
+        """Whether anything was committed since the last look, but for what begins again."""
+        await self.decide()
+        (row,) = await fetch(self.conn, PROGRESS)
+        before, self.seen = self.seen, (self.repeated, row)
+        return before[0] == self.repeated and before[1] != row
+
+
+async def die_until(
+    is_over: Callable[[], Awaitable[bool]],
+    has_moved: Callable[[], Awaitable[bool]],
+    start: Callable[[str], Daemon],
+    conn: AsyncConnection[Any],
+    point: str,
+) -> int:
+    """Let daemons die at *point* until something is over, each at a passing that is new.
+
+    Where a death has left nothing committed, the next daemon dies one passing later.  Leases of the
+    dead run out at once.
+
+    Args:
+        start: with a failpoint.
+
+    Returns:
+        how many died.
+    """
+    passes, deaths = 1, 0
+    await has_moved()
+    while not await is_over():
+        with running(start(f"{point}:{passes}:kill")) as daemon:
+
+            async def can_go_on(daemon: Daemon = daemon) -> bool:
+                return daemon.has_ended or await is_over()
+
+            await until_true(can_go_on, f"what follows {deaths} deaths at {point}")
+            if daemon.has_ended:
+                assert await daemon.ended() == KILLED, daemon.said[-3000:]
+                deaths += 1
+        await fetch_none(conn, EXPIRE)
+        passes = 1 if await has_moved() else passes + 1
+    return deaths
 
 
 async def fetch_none(conn: AsyncConnection[Any], statement: str) -> None:
@@ -281,7 +303,7 @@ async def make_show(place: Place, provider: FakeProvider, hook: Web, box: Mailbo
     """Make tables, tools, agents and channels, and a slot."""
     url = f"http://127.0.0.1:{provider.port}/v1"
     await make_ready(place, attach="", provider=url)
-    await fetch_none(place.conn, SCENE + CHANNELS.format(port=hook.port, secret=SECRET))
+    await fetch_none(place.conn, PATIENCE + SCENE + CHANNELS.format(port=hook.port, secret=SECRET))
     return Show(place, provider, hook, box)
 
 

@@ -153,8 +153,9 @@ async def test_nobody_follows_no_rows_until_somebody_signs_in(burn: Played) -> N
         assert [each["name"] for each in await rows_of(alice, "threads")] == ["Untitled thread 1"]
 
 
+@pytest.mark.parametrize("stop", ["terminate", "kill"])
 async def test_a_restart_keeps_threads_and_sessions(
-    conn: AsyncConnection, dsn: str, tmp_path: Path
+    conn: AsyncConnection, dsn: str, tmp_path: Path, stop: str
 ) -> None:
     """Flaws 1 and 3: nothing is deleted, and what was answered is not answered again."""
     said = "select count(*) from agent.event where type = 'tool_use'"
@@ -163,6 +164,8 @@ async def test_a_restart_keeps_threads_and_sessions(
         await sign_in(alice, "alice")
         cookie = alice.cookies[COOKIE]
         await until(conn, f"select ({said}) = 1 and ({idle})")
+        getattr(first.process, stop)()
+        await first.process.wait()
     async with playing(dsn, tmp_path) as again, again.browser() as alice:
         alice.cookies[COOKIE] = cookie
         (thread,) = await rows_of(alice, "threads")
