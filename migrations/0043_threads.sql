@@ -67,6 +67,7 @@ create table agent.event (
     foreign key (tenant, thread_id) references agent.thread on delete cascade,
     foreign key (tenant, author) references agent.principal
 );
+create index event_of_system on agent.event (tenant, thread_id, number) where type = 'system';
 comment on table agent.event is 'Events of threads, in order; append-only';
 comment on column agent.event.tenant is 'Tenant of the thread';
 comment on column agent.event.thread_id is 'Thread';

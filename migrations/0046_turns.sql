@@ -346,7 +346,9 @@ alter function agent_internal.insert_runs(integer, jsonb) set enable_seqscan = o
 
 -- What a turn is decided and rendered from: the thread, its members, its events and its facts, as of now.
 --
--- Args: _bytes: up to this size, the latest events after the summary.
+-- Args: _bytes: up to this size, the latest events fit: those after the summary, and those that the agent has not seen.  A
+--   large one counts as half of it, as it is cut when it is shown.  Events that the agent has not seen and instructions are
+--   returned in any case.
 create function agent_internal.look_turn(_run bigint, _bytes bigint)
     returns jsonb
     language plpgsql
@@ -379,13 +381,19 @@ begin
                    where f.tenant = _thread.tenant and f.thread_id = _thread.id and f.superseded_by is null and f.retracted_at is null),
         'events', (select jsonb_agg(jsonb_build_object(
                                'number', x.number, 'id', x.id, 'type', x.type, 'author', p.name, 'author_id', p.id, 'author_kind', p.kind,
-                               'data', x.data, 'run_id', x.run_id, 'created_at', x.created_at) order by x.number)
-                     from (select e.*, sum(octet_length(e.data::text) + 100) over (order by e.number desc) as size
+                               'data', x.data, 'run_id', x.run_id, 'created_at', x.created_at, 'fits', x.fits) order by x.number)
+                     from (select e.*, e.number = _thread.last_number
+                                       or sum(least(octet_length(e.data::text) + 100, _bytes / 2)) over (order by e.number desc) <= _bytes as fits
                              from (select * from agent.event e
-                                    where e.tenant = _thread.tenant and e.thread_id = _thread.id and e.number > _thread.summary_upto
-                                    order by e.number desc limit 2000) e) x
+                                    where e.tenant = _thread.tenant and e.thread_id = _thread.id
+                                      and e.number > least(_thread.summary_upto, _me.seen)
+                                    order by e.number desc limit 2000) e
+                           union all
+                           select e.*, false from agent.event e  -- instructions hold, however long ago they were given
+                            where e.tenant = _thread.tenant and e.thread_id = _thread.id and e.type = 'system'
+                              and e.number <= least(_thread.summary_upto, _me.seen)) x
                           join agent.principal p on p.tenant = x.tenant and p.name = x.author
-                    where x.size <= _bytes or x.number = _thread.last_number));
+                    where x.fits or x.number > _me.seen or x.data ->> 'action' = 'injected'));
 end;
 $$;
 comment on function agent_internal.look_turn(bigint, bigint) is 'What a turn is decided and rendered from';
@@ -504,9 +512,25 @@ end;
 $$;
 comment on function agent_internal.request_summary(agent.run, uuid, bigint) is 'Queue a run that summarizes older events';
 
+-- What is shown of a text that an owner of the thread has corrected; NULL: nobody has.
+create function agent_internal.corrected(_event agent.event)
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select _event.data || jsonb_build_object('text', e.data -> 'text')
+      from agent.event e
+     where e.tenant = _event.tenant and e.thread_id = _event.thread_id and e.type = 'system' and e.number > _event.number
+       and e.data ->> 'action' = 'overridden' and e.data ->> 'target' = _event.id::text
+     order by e.number desc
+     limit 1
+$$;
+comment on function agent_internal.corrected(agent.event) is 'What is shown of a text that was corrected';
+
 -- What a summary is made from: the summary before, and the events after it but for the latest.
 --
--- Args: _bytes: size of the events that a prompt has room for; half of it stays as it is.
+-- Args: _bytes: size of the events that a prompt has room for; half of it stays as it is.  Sizes as in look_turn().
 create function agent_internal.look_summary(_run bigint, _bytes bigint)
     returns jsonb
     language plpgsql
@@ -521,8 +545,10 @@ begin
         select jsonb_agg(jsonb_build_object(
                    'number', x.number, 'id', x.id, 'type', x.type, 'author', p.name, 'author_id', p.id, 'author_kind', p.kind,
                    'data', x.data, 'run_id', x.run_id, 'created_at', x.created_at) order by x.number)
-          from (select e.*, sum(octet_length(e.data::text) + 100) over (order by e.number desc) as newer,
-                       sum(octet_length(e.data::text) + 100) over (order by e.number) as older
+          from (select e.number, e.id, e.type, e.author, e.run_id, e.created_at, e.tenant,
+                       case when e.type = 'text' then coalesce(agent_internal.corrected(e), e.data) else e.data end as data,
+                       sum(least(octet_length(e.data::text) + 100, _bytes / 2)) over (order by e.number desc) as newer,
+                       sum(least(octet_length(e.data::text) + 100, _bytes / 2)) over (order by e.number) as older
                   from agent.event e
                  where e.tenant = _look #>> '{thread,tenant}' and e.thread_id = (_look #>> '{thread,id}')::uuid
                    and e.number > (_look #>> '{thread,summary_upto}')::bigint) x

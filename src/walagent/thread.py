@@ -1,8 +1,8 @@
 """A thread as an agent is shown it: members, events, facts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 from walagent.message import Json
 
@@ -31,6 +31,7 @@ class ThreadEvent:
     data: Mapping[str, Json]
     run_id: int | None = None
     created_at: str = ""
+    fits: bool = True  # in what a model is shown
 
     @property
     def is_by_agent(self) -> bool:
@@ -58,7 +59,9 @@ class ThreadView:
     Args:
         seen: the number of the latest event that a turn of the agent has taken up; None: the agent
             is not a member.
-        events: the latest ones that fit, after those that the summary covers.
+        events: the latest ones that fit, after those that the summary covers; those that the agent
+            has not seen and instructions in any case.
+        longest: bytes of a value of an event that a model is shown; None: all.
     """
 
     id: str
@@ -72,9 +75,10 @@ class ThreadView:
     members: Sequence[Participant] = ()
     events: Sequence[ThreadEvent] = ()
     facts: Sequence[Fact] = ()
+    longest: int | None = None
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> Self | None:
+    def from_json(cls, raw: Mapping[str, Any], longest: int | None = None) -> Self | None:
         """Build from the result of agent_internal.look_turn(); None: there is no such thread."""
         thread: Mapping[str, Any] = raw.get("thread") or {}
         if thread.get("id") is None:
@@ -91,12 +95,24 @@ class ThreadView:
             members=tuple(Participant(**member) for member in raw["members"] or ()),
             events=tuple(ThreadEvent(**event) for event in raw["events"] or ()),
             facts=tuple(Fact(**fact) for fact in raw["facts"] or ()),
+            longest=longest,
         )
 
     @property
     def new(self) -> Sequence[ThreadEvent]:
         """The events that no turn of the agent has taken up."""
         return [event for event in self.events if event.number > (self.seen or 0)]
+
+    @property
+    def latest(self) -> Sequence[ThreadEvent]:
+        """The events that a prompt has room for, with values that are too long for it cut."""
+        fitting = [event for event in self.events if event.fits]
+        if (longest := self.longest) is None:
+            return fitting
+        return [
+            replace(event, data={key: _cut(each, longest) for key, each in event.data.items()})
+            for event in fitting
+        ]
 
     @property
     def instructions(self) -> Sequence[str]:
@@ -123,7 +139,7 @@ class ThreadView:
         }
         return [
             _corrected(event, corrected[event.id]) if event.id in corrected else event
-            for event in self.events
+            for event in self.latest
             if not _is_hidden(event)
         ]
 
@@ -142,14 +158,17 @@ def _is_hidden(event: ThreadEvent) -> bool:
 
 
 def _corrected(event: ThreadEvent, text: Json) -> ThreadEvent:
-    return ThreadEvent(
-        event.number,
-        event.id,
-        event.type,
-        event.author,
-        event.author_id,
-        event.author_kind,
-        {**event.data, "text": text},
-        event.run_id,
-        event.created_at,
-    )
+    return replace(event, data={**event.data, "text": text})
+
+
+def _cut(value: Json, longest: int) -> Json:
+    match value:
+        case str() if len(raw := value.encode()) > longest:
+            return f"{raw[:longest].decode(errors='ignore')} [cut, {len(value)} characters]"
+        case dict():
+            parts = cast("dict[str, Json]", value)
+            return {key: _cut(each, longest) for key, each in parts.items()}
+        case list():
+            return [_cut(each, longest) for each in cast("list[Json]", value)]
+        case _:
+            return value

@@ -89,9 +89,9 @@ def shown(view: ThreadView) -> Mapping[str, Json]:
                 "text": event.data.get("text"),
                 "data": orjson.loads(orjson.dumps(event.data, default=str)),
                 "created_at": event.created_at,
-                "is_new": event in view.new,
+                "is_new": event.number > (view.seen or 0),
             }
-            for event in view.events
+            for event in view.latest
         ],
         "facts": [
             {

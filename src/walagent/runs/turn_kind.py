@@ -80,7 +80,7 @@ class _Turns:
             return run
         how, size = run.turns or {}, _size(run)
         async with self._pool.connection() as conn:
-            view = ThreadView.from_json(await turns.look(conn, run.claim, size))
+            view = ThreadView.from_json(await turns.look(conn, run.claim, size), size // 2)
         if view is None or view.seen is None:
             return _skipped(f'agent "{run.agent.name}" is not a member of the thread')
         if not await self._is_woken(run, how, view):
@@ -132,7 +132,8 @@ class _Turns:
         if run.claim.steps:
             return run
         async with self._pool.connection() as conn:
-            view = ThreadView.from_json(await turns.look_summary(conn, run.claim, _size(run)))
+            size = _size(run)
+            view = ThreadView.from_json(await turns.look_summary(conn, run.claim, size), size // 2)
         if view is None or not view.events:
             return _skipped("the events are summarized, or gone")
         context = render_for_summary(view, marker(self._secret, run.run_id))
