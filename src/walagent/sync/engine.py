@@ -36,12 +36,13 @@ from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
 from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.shape import Shape, ShapeChange, lacks_values
-from walagent.sync.snapshot import Visible, copy_rows, read_snapshot, reading, select
+from walagent.sync.snapshot import Visible, copy_rows, lock, read_snapshot, reading, select
 from walagent.sync.table import ShapeTable
 
 _NAME: Final = "walagent sync"
 _CONNECTIONS: Final = 8
 _RING_SECONDS: Final = 60.0
+_ATTEMPTS: Final = 5  # to make a shape that ends while it is made
 _PUBLISHING: Final = 0.1  # seconds between two looks
 _PUBLISHED: Final = """
 select schemaname, tablename from pg_catalog.pg_publication_tables where pubname = 'walagent'
@@ -68,6 +69,10 @@ class EngineLimits:
     snapshot_bytes: int = 512 << 20
     idle: float = 3600.0
     publish: float = 30.0  # seconds until the table is published
+
+
+class _TableChangedError(Exception):
+    """The table is not the one that the shape was made for."""
 
 
 @dataclass(slots=True)
@@ -134,16 +139,19 @@ class ShapeEngine:
         """Return the shape of a definition, with its snapshot.
 
         Raises:
-            ShapeRefusedError: there is no such table or column, or there are too many shapes.
+            ShapeRefusedError: there is no such table or column, or there are too many shapes, or
+                each ended before it had its rows.
         """
-        shape = self._shapes.get(definition)
-        if shape is None:
-            shape = await self._make(definition)
-        shape.used_at = time.monotonic()
-        await asyncio.shield(shape.ready)
-        if shape.error is not None:
-            raise refusal_of(shape.error, "where") from shape.error
-        return shape
+        for _ in range(_ATTEMPTS):
+            shape = self._shapes.get(definition) or await self._make(definition)
+            shape.used_at = time.monotonic()
+            await asyncio.shield(shape.ready)
+            if shape.error is not None:
+                raise refusal_of(shape.error, "where") from shape.error
+            if not shape.ended:
+                return shape
+        table = f"{definition.schema}.{definition.table}"
+        raise ShapeRefusedError(503, f"{table} changes faster than its rows are read; try again")
 
     def find(self, definition: Definition) -> Shape | None:
         """Return the shape of a definition, if there is one."""
@@ -217,6 +225,8 @@ class ShapeEngine:
         try:
             visible = await self._read(shape)
             await self._catch_up(shape, visible)
+        except _TableChangedError:
+            self.drop(shape)
         except Exception as error:  # noqa: BLE001 - clients receive it
             log.warning("sync.snapshot_failed", table=shape.table.name, error=error)
             shape.error = error
@@ -227,6 +237,10 @@ class ShapeEngine:
         async with self.connection() as conn:
             await self.publish(conn, (table.schema, table.name))
             async with reading(conn):
+                # The lock first: a snapshot that is older than a change of the table misses rows.
+                await conn.execute(lock(table).encode())
+                if await check_definition(conn, shape.definition) != table:
+                    raise _TableChangedError
                 visible = await read_snapshot(conn)
                 await self._copy(conn, shape)
         ending = snapshot_end(visible.xmin, visible.xmax, sorted(visible.running))

@@ -50,11 +50,19 @@ class Visible:
 def select(table: ShapeTable, columns: Sequence[str], where: Node | None) -> str:
     """Return the query of the rows of a shape."""
     names = ", ".join(map(quote_name, columns))
+    condition = f" where {where.sql()}" if where is not None else ""
+    return f"select {names} from {_source(table)}{condition}"  # noqa: S608 - names are quoted
+
+
+def lock(table: ShapeTable) -> str:
+    """Return what keeps a table as it is until the transaction ends."""
+    return f"lock table {_source(table)} in access share mode"
+
+
+def _source(table: ShapeTable) -> str:
     # The stream names partitions as their parent, and other children by their own names.
     only = "" if table.is_partitioned else "only "
-    source = f"{only}{quote_name(table.schema)}.{quote_name(table.name)}"
-    condition = f" where {where.sql()}" if where is not None else ""
-    return f"select {names} from {source}{condition}"  # noqa: S608 - names are quoted
+    return f"{only}{quote_name(table.schema)}.{quote_name(table.name)}"
 
 
 _BEGIN: Final = "; ".join([

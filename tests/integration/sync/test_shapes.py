@@ -390,3 +390,44 @@ async def test_a_restart_answers_must_refetch(conn: AsyncConnection, dsn: str) -
         await conn.execute(ROW, (2, "b", 2))
         await client.until(await select(conn))
         assert client.refetches == 1
+
+
+async def test_a_table_that_changes_while_its_rows_are_read(
+    conn: AsyncConnection, dsn: str, served: Served
+) -> None:
+    """The rows and their types are of the same moment."""
+    await conn.execute(ROW, (1, "a", 1))
+    waits = "select exists (select from pg_locks where not granted and relation = 'item'::regclass)"
+    async with session(dsn) as other:
+        for change in (
+            "alter table item alter n type text using 'x' || n",
+            "alter table item drop title",
+            "alter table item rename n to m",
+        ):
+            served.engine.drop_all("the test says so")
+            await run_all(other, f"begin; {change}")
+            answer = asyncio.create_task(served.get(table="item", offset="-1"))
+            await until(conn, waits)
+            await run_all(other, "commit")
+            found = await answer
+            assert found.status_code == 200
+            (_, row), *_ = (await select(conn)).items()
+            assert found.json()[0]["value"] == row
+            assert set(json.loads(found.headers["electric-schema"])) == set(row)
+
+
+async def test_a_shape_that_is_deleted_while_it_is_made_is_made_again(
+    conn: AsyncConnection, dsn: str, served: Served
+) -> None:
+    """Nobody receives an answer without rows."""
+    await conn.execute(ROW, (1, "a", 1))
+    waits = "select exists (select from pg_locks where not granted and relation = 'item'::regclass)"
+    async with session(dsn) as other:
+        await run_all(other, "begin; lock table item in access exclusive mode")
+        answer = asyncio.create_task(served.get(table="item", offset="-1"))
+        await until(conn, waits)
+        served.engine.drop_all("the test says so")
+        await run_all(other, "commit")
+        found = await answer
+    assert found.status_code == 200
+    assert [each["value"]["id"] for each in found.json() if "key" in each] == ["1"]
