@@ -1,29 +1,19 @@
 """The public client of the protocol, unmodified, in Node; `make web-test` installs it."""
 
-import asyncio
-import json
-import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import DEADLINE, run_all, until
+from tests.helpers.database import run_all, until
+from tests.helpers.node import Script, needs_node, script
 from tests.helpers.shapes import SECRET, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 
-HERE = Path(__file__).parent
-pytestmark = [
-    pytest.mark.web,
-    pytest.mark.skipif(
-        shutil.which("node") is None or not (HERE / "node_modules").is_dir(),
-        reason="make web-test installs the packages",
-    ),
-]
+pytestmark = [pytest.mark.web, needs_node]
 TABLE = """
 create table item (
     id bigint primary key, title text, n integer, done boolean not null default false
@@ -32,47 +22,18 @@ insert into item values (1, 'one', 1, true), (2, null, 20, false);
 """
 
 
-class Client:
-    """A process that follows a shape."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    async def line(self) -> dict[str, Any]:
-        """The next line that it prints."""
-        assert self._process.stdout is not None
-        line = await asyncio.wait_for(self._process.stdout.readline(), DEADLINE)
-        assert line, "the client ended"
-        return json.loads(line)
-
-    async def until(self, rows: Sequence[dict[str, Any]]) -> None:
-        """Read until it has these rows, in any order."""
-        wanted = sorted(map(json.dumps, rows))
-        while True:
-            found = await self.line()
-            assert "error" not in found, found
-            if sorted(map(json.dumps, found["rows"])) == wanted:
-                return
-
-
 @asynccontextmanager
 async def following(
     served: Served, *, sse: bool = False, **params: object
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[Script]:
     """Start a client."""
     given = {
         "url": served.url,
         "liveSse": sse,
         "params": {"secret": SECRET, "table": "item", **params},
     }
-    process = await asyncio.create_subprocess_exec(
-        "node", "follow.mjs", json.dumps(given), cwd=HERE, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        yield Client(process)
-    finally:
-        process.kill()
-        await process.wait()
+    async with script("follow.mjs", given) as client:
+        yield client
 
 
 @pytest.fixture
