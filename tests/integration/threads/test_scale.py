@@ -2,6 +2,7 @@
 
 import asyncio
 from statistics import median
+from typing import cast
 
 import pytest
 from psycopg import AsyncConnection
@@ -9,8 +10,8 @@ from psycopg import AsyncConnection
 from tests.helpers.daemon import daemon
 from tests.helpers.database import rows, run_all, session, value
 
-pytestmark = pytest.mark.slow
-THREADS, MEMBERS = 1000, 10
+MEMBERS = 10
+LONGEST_WAIT = 10.0  # seconds; what holds a lock is a statement or two
 AGENT = """
 insert into agent.agent (name, model) values ('sarah', 'fake');
 select agent.attach_to_threads('sarah');
@@ -18,8 +19,16 @@ select agent.attach_to_threads('sarah');
 MODEL = "insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');"
 PEOPLE = """
 insert into agent.principal (tenant, name) select 'default', 'p' || n from generate_series(1, 10) n;
-select agent.open_thread('t' || n, '{sarah,p1,p2,p3,p4,p5,p6,p7,p8,p9,p10}')
-  from generate_series(1, 1000) n;
+select agent.open_thread('t' || n, '{{sarah,p1,p2,p3,p4,p5,p6,p7,p8,p9,p10}}')
+  from generate_series(1, {threads}) n;
+"""
+DEADLOCKS = "select deadlocks from pg_stat_database where datname = current_database()"
+# Somebody who waits for a row that a transaction of another one holds, and for how long.
+WAITING = """
+select coalesce(max(extract(epoch from clock_timestamp() - l.waitstart)), 0)::float
+  from pg_locks l where not l.granted and l.database is not distinct from
+       (select oid from pg_database where datname = current_database())
+    or not l.granted and l.locktype = 'transactionid'
 """
 # Threads of others, without the events that triggers would write.
 OTHERS = """
@@ -47,12 +56,27 @@ async def _post_in_all(dsn: str, name: str, threads: list[str]) -> None:
                 await value(conn, "select agent.post(%s, %s)", thread, f"I am {name}")
 
 
+async def _longest_wait(dsn: str, end: asyncio.Event) -> float:
+    """Return the seconds for which somebody waited for a lock, looked at again and again."""
+    longest = 0.0
+    async with session(dsn) as conn:
+        while not end.is_set():
+            longest = max(longest, cast("float", await value(conn, WAITING)))
+            await asyncio.sleep(0.1)
+    return longest
+
+
+@pytest.mark.parametrize(
+    "count", [30, pytest.param(1000, marks=pytest.mark.slow)], ids=["few", "a thousand"]
+)
 async def test_a_thousand_threads_in_which_ten_members_write_at_once(
-    conn: AsyncConnection, dsn: str
+    conn: AsyncConnection, dsn: str, count: int
 ) -> None:
-    """Each event is there once and numbered, and each thread costs few turns."""
-    await run_all(conn, MODEL + AGENT + PEOPLE)
+    """Each event is there once and numbered, each thread costs few turns, and nobody waits long."""
+    await run_all(conn, MODEL + AGENT + PEOPLE.format(threads=count))
     threads = [thread for (thread,) in await rows(conn, "select id from agent.thread")]
+    end = asyncio.Event()
+    waits = asyncio.create_task(_longest_wait(dsn, end))
     async with daemon(conn, dsn, ["Noted."]) as d:
         await asyncio.gather(*(_post_in_all(dsn, f"p{n}", threads) for n in range(1, MEMBERS + 1)))
         async with asyncio.timeout(300):
@@ -64,8 +88,11 @@ async def test_a_thousand_threads_in_which_ten_members_write_at_once(
             ):
                 d.check()
                 await asyncio.sleep(0.2)
+    end.set()
+    assert await waits < LONGEST_WAIT
+    assert await value(conn, DEADLOCKS) == 0
     texts = "select count(*) from agent.event where type = 'text' and run_id is null"
-    assert await value(conn, texts) == THREADS * MEMBERS
+    assert await value(conn, texts) == count * MEMBERS
     gaps = "select count(*) from agent.thread t where last_number <> (select count(*)"
     gaps += " from agent.event e where e.thread_id = t.id)"
     assert await value(conn, gaps) == 0
@@ -86,6 +113,7 @@ async def _buffers_of(conn: AsyncConnection, query: str, *parameters: object) ->
     return int(median(pages))
 
 
+@pytest.mark.slow
 async def test_an_event_costs_the_same_beside_a_hundred_thousand_threads(
     conn: AsyncConnection,
 ) -> None:
