@@ -315,7 +315,10 @@ end;
 $$;
 comment on function agent.revoke_role(name, text, text) is 'Revoke a role of a principal at once';
 
--- Create a token.  It is returned once: only its digest is stored.
+-- Create a token, as an admin.  It is returned once: only its digest is stored.
+--
+-- A login can also create one for itself that only reads and expires within 12 hours; who acts by a token cannot, or a
+-- token that was stolen would outlive its revocation.
 create function agent.create_token(
     principal name, label text default '', scopes text[] default '{}', expires_at timestamptz default null,
     tenant text default agent.current_tenant(), out id uuid, out token text
@@ -328,8 +331,13 @@ as $$
 declare
     _own   constant text[] := (agent_internal.identity()).scopes;
     _known constant text[] := '{read,post,approve,develop,admin}';
+    _for_itself constant boolean := nullif(current_setting('walagent.identity', true), '') is null and scopes = '{read}'
+        and (tenant, principal) = (agent.current_tenant(), agent.current_principal())
+        and expires_at <= agent_internal.now() + interval '12 hours';
 begin
-    if not (agent_internal.administered(tenant, principal)).active then
+    if _for_itself and (agent_internal.participant(principal)).active then
+        null;
+    elsif not (agent_internal.administered(tenant, principal)).active then
         raise exception 'principal "%" is disabled', principal using errcode = 'WA020',
             hint = 'Enable it with: walagent principal enable NAME';
     end if;

@@ -11,8 +11,10 @@ from uuid import UUID, uuid4
 import click
 import orjson
 
+from walagent.cli.console import base_of
 from walagent.cli.output import cell, clean, say
-from walagent.cli.session import CliSession, Where, open_session, where_options
+from walagent.cli.session import CliSession, Where, http_option, open_session, where_options
+from walagent.cli.talk_replies import Writing, follow_replies
 from walagent.cli.threads import event_lines
 from walagent.concurrency import Periodic
 from walagent.config.dsn import Places
@@ -34,11 +36,14 @@ _HELP = "/answer TEXT, /members, /facts, /leave, /quit; anything else is posted"
 @click.option("--agent", "agents", multiple=True, help="Open a thread with this agent; repeatable.")
 @click.option("--json", "as_json", is_flag=True, help="Print each event as a line of JSON.")
 @where_options
+@http_option
 def talk_(where: Where, thread: UUID | None, agents: Sequence[str], *, as_json: bool) -> None:
     """Take part in a thread: new events appear, and what you type is posted.
 
     A call that needs approval is shown, and the next line, y or n, decides it.  At the end of the
     input, the command waits until nothing has happened for 3 s.
+
+    On a terminal, replies appear as they are written, if walagent run serves HTTP there.
     """
     if (thread is None) == (not agents):
         raise click.UsageError("name a thread, or agents with --agent")
@@ -58,6 +63,8 @@ class Conversation:
     busy: tuple[str, ...] = ()
     active: bool = False
     changed_at: float = field(default_factory=time.monotonic)
+    writing: Writing = field(default_factory=Writing)
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     @asynccontextmanager
     async def transaction(self, conn: Connection) -> AsyncGenerator[None]:
@@ -68,6 +75,10 @@ class Conversation:
 
     async def look(self, conn: Connection) -> None:
         """Print what is new."""
+        async with self.looking:
+            await self._look(conn)
+
+    async def _look(self, conn: Connection) -> None:
         async with self.transaction(conn):
             events = await threads.events(conn, self.thread, after=self.shown)
             approvals = await threads.pending_approvals(conn, self.thread)
@@ -83,6 +94,7 @@ class Conversation:
         self.open = {call["id"] for call in approvals}
         for call in approvals:
             if call["id"] not in self.asked:
+                self.writing.end_line()
                 self.asked[call["id"]] = time.monotonic()
                 say(clean(_asked(call)))
         self.active = bool(turns)
@@ -97,9 +109,14 @@ class Conversation:
     def _print(self, event: Row) -> None:
         if self.as_json:
             click.echo(orjson.dumps(event, default=str).decode())
-        elif not _is_noise(event):
+        elif not _is_noise(event) and not self._has_shown(event):
+            self.writing.end_line()
             for line in event_lines(event):
                 click.echo(line)
+
+    def _has_shown(self, event: Row) -> bool:
+        text = event["data"].get("text")
+        return event["type"] == "text" and self.writing.has_shown(event["author"], text)
 
     async def take(self, conn: Connection, line: str) -> bool:
         """Carry out a typed line; return whether to continue."""
@@ -176,7 +193,8 @@ async def _talk(
             else:
                 talk.thread = thread
                 await threads.call(conn, "join_thread", {"thread": thread})
-        await _converse(session, places, conn, talk)
+        async with _reading(session, conn, talk):
+            await _converse(session, places, conn, talk)
 
 
 async def _converse(
@@ -203,6 +221,42 @@ async def _converse(
             await following
         following.cancel()
     await talk.look(conn)
+
+
+@asynccontextmanager
+async def _reading(
+    session: CliSession, conn: Connection, talk: Conversation
+) -> AsyncGenerator[None]:
+    """Show replies as they are written meanwhile, on a terminal."""
+    http = session.config.http
+    if talk.as_json or not sys.stdout.isatty() or not http.enabled:
+        yield
+        return
+    async with _token(session, conn, talk) as token:
+        following = follow_replies(
+            base_of(http), token, talk.thread, talk.writing, lambda: talk.look(conn)
+        )
+        task = asyncio.create_task(following, name="replies")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+@asynccontextmanager
+async def _token(session: CliSession, conn: Connection, talk: Conversation) -> AsyncGenerator[str]:
+    """Give the token of the session, or one of its login that can read, until this ends."""
+    if session.token is not None:
+        yield session.token
+        return
+    async with talk.transaction(conn):
+        number, token = await threads.create_reading_token(conn)
+    try:
+        yield token
+    finally:
+        async with talk.transaction(conn):
+            await threads.revoke_token(conn, number)
 
 
 def _asked(call: Row) -> str:

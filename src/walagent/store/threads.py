@@ -111,6 +111,21 @@ async def active_turns(conn: Connection, thread: UUID) -> Sequence[Row]:
     return await _if_allowed(conn, _TURNS, thread)
 
 
+async def create_reading_token(conn: Connection) -> tuple[UUID, str]:
+    """Create a token of this login that can read for 12 hours; return its ID and the token."""
+    cursor = await conn.execute(
+        "select id, token from agent.create_token(agent.current_principal(), 'walagent talk',"
+        " '{read}', now() + interval '12 hours')"
+    )
+    (found,) = await cursor.fetchall()
+    return found[0], found[1]
+
+
+async def revoke_token(conn: Connection, token: UUID) -> None:
+    """Revoke a token."""
+    await conn.execute("select agent.revoke_token(%s)", [token])
+
+
 async def pending_approvals(conn: Connection, thread: UUID) -> Sequence[Row]:
     """Return the calls of turns that wait for approval, if the caller may read them."""
     return await _if_allowed(conn, _APPROVALS, thread)

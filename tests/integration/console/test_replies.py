@@ -1,146 +1,26 @@
 """Replies while models write them: who reads them, and what is taken back."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 from uuid import uuid4
 
 import httpx2 as httpx
-import orjson
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.daemon import Daemon, daemon
-from tests.helpers.database import DEADLINE, run_all, value
+from tests.helpers.database import run_all, value
+from tests.helpers.live import Engine, Writing, desk, no_shapes
 from tests.helpers.people import token_of
-from walagent.agent.models.scripted.model import Answer, Fault, ScriptedModel, call, in_turn
+from walagent.agent.models.scripted.model import Fault, ScriptedModel, call, in_turn
 from walagent.console.api import ConsoleApi, Offer
 from walagent.console.guard import hosts_of
-from walagent.console.replies import ReplyStreams
 from walagent.http.server import listen, serve_on
-from walagent.message import Reply, Request
-from walagent.store.connections import connect
-from walagent.store.errors import translating
-from walagent.sync.app import Receive, Scope, Send
-
-SETUP = """
-insert into agent.model (name, provider, model_id, input_price, output_price)
-values ('fake', 'scripted', 'fake', 1, 5);
-insert into agent.agent (name, model, system_prompt, tools)
-values ('sarah', 'fake', 'You are Sarah.', '{recall}');
-select agent.attach_to_threads('sarah');
-insert into agent.tenant (name) values ('b');
-insert into agent.principal (tenant, name)
-values ('default', 'ann'), ('default', 'eve'), ('default', 'vic'), ('b', 'bob');
-insert into agent.role_grant (tenant, principal, role, granted_by)
-values ('default', 'vic', 'viewer', 'test'), ('b', 'bob', 'admin', 'test');
-"""
-
-
-class Writing(ScriptedModel):
-    """A model that writes its first word, and the others when the test lets it."""
-
-    def __init__(self, *answers: Answer) -> None:
-        super().__init__(answers)
-        self.go = asyncio.Event()
-        self.begun = asyncio.Event()
-
-    async def complete(self, request: Request) -> Reply:
-        """Answer; with a reader, after a word."""
-        if request.on_text is None:
-            return await super().complete(request)
-        self.begun.set()
-        request.on_text("Well, ")
-        await self.go.wait()
-        return await super().complete(request)
-
-
-class _Engine:
-    def __init__(self, dsn: str) -> None:
-        self._dsn = dsn
-
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
-        with translating():
-            async with await connect(self._dsn, application="walagent sync") as conn:
-                yield conn
-
-
-async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
-    raise AssertionError(f"it serves no shapes: {scope}, {receive}, {send}")
-
-
-class Desk:
-    """A daemon, a thread of Ann and Sarah, and browsers."""
-
-    def __init__(self, conn: AsyncConnection, daemon: Daemon, url: str, thread: object) -> None:
-        self.conn, self.daemon, self.url, self.thread = conn, daemon, url, thread
-
-    async def post(self, text: str = "Hi!") -> None:
-        """Post as the operator, which created the thread."""
-        await value(self.conn, "select agent.post(%s, %s)", self.thread, text)
-
-    @asynccontextmanager
-    async def reading(self, token: str, **asked: object) -> AsyncGenerator["Stream"]:
-        """Follow replies; they are followed when this begins."""
-        headers = {"authorization": f"Bearer {token}"}
-        params = {name: str(each) for name, each in (asked or {"thread": self.thread}).items()}
-        async with (
-            httpx.AsyncClient(base_url=self.url, timeout=DEADLINE) as client,
-            client.stream("GET", "/v1/replies", params=params, headers=headers) as answer,
-        ):
-            stream = Stream(answer)
-            if answer.status_code == 200:
-                assert await anext(stream.lines) == ": reading"
-            yield stream
-
-
-class Stream:
-    """What one browser receives."""
-
-    def __init__(self, answer: httpx.Response) -> None:
-        self.answer = answer
-        self.lines = answer.aiter_lines()
-
-    async def next(self) -> dict[str, Any] | None:
-        """The next event; None at the end."""
-        async for line in self.lines:
-            if line.startswith("data: "):
-                return orjson.loads(line.removeprefix("data: "))
-        return None
-
-    async def until_state(self) -> tuple[str, str]:
-        """The text of the reply, and what became of it."""
-        text = ""
-        while (event := await self.next()) is not None:
-            text += event.get("text", "")
-            if "state" in event:
-                return text, event["state"]
-        return text, "ended"
-
-
-@asynccontextmanager
-async def desk(
-    conn: AsyncConnection, dsn: str, model: ScriptedModel, checked: float = 60.0
-) -> AsyncGenerator[Desk]:
-    """Start all of it."""
-    await run_all(conn, SETUP)
-    async with daemon(conn, dsn, {"fake": model}) as d:
-        streams = ReplyStreams(d.shop.replies, checked)
-        offer = Offer({}, {}, hosts_of("127.0.0.1", None), "", replies=streams)
-        sockets = await listen("127.0.0.1", 0)
-        api = ConsoleApi(_Engine(dsn), _nothing, offer)
-        task = asyncio.create_task(serve_on(api, sockets))
-        thread = await value(conn, "select agent.open_thread('Talk', '{sarah,ann}')")
-        yield Desk(conn, d, f"http://127.0.0.1:{sockets[0].getsockname()[1]}", thread)
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def test_a_member_reads_a_reply_as_it_is_written(conn: AsyncConnection, dsn: str) -> None:
     """Before it is recorded; also one who comes later, from the begin on; and then it is posted."""
-    model = Writing("hello there.")
+    model = Writing("Well, hello there.")
     async with desk(conn, dsn, model) as d:
         ann, vic = await token_of(conn, "ann"), await token_of(conn, "vic")
         async with d.reading(ann) as first:
@@ -158,26 +38,24 @@ async def test_a_member_reads_a_reply_as_it_is_written(conn: AsyncConnection, ds
                 assert await second.until_state() == ("hello there.", "recorded")
         await d.daemon.ended()
         text = "select data ->> 'text' from agent.event where author = 'sarah'"
-        assert await value(conn, text) == "hello there."
+        assert await value(conn, text) == "Well, hello there."
 
 
-async def test_nothing_is_streamed_if_nobody_reads(conn: AsyncConnection, dsn: str) -> None:
+async def testno_shapes_is_streamed_if_nobody_reads(conn: AsyncConnection, dsn: str) -> None:
     """Neither asked of the provider, nor kept."""
-    model = Writing("hello there.", "again.")
+    model = Writing("Well, hello there.")
     async with desk(conn, dsn, model) as d:
         async with d.reading(await token_of(conn, "ann")):
             pass
-        async with asyncio.timeout(DEADLINE):
-            while d.daemon.shop.replies.readers:  # noqa: ASYNC110 - announced to nobody
-                await asyncio.sleep(0.01)
+        await d.reads(0)
         await d.post()
         await d.daemon.ended()
-        assert [each.on_text for each in model.requests] == [None]
+        assert not model.begun.is_set()
 
 
 async def test_who_may_not_read(conn: AsyncConnection, dsn: str) -> None:
     """Who is nobody, of another tenant or no member; and nobody under another host."""
-    model = Writing("hello there.")
+    model = Writing("Well, hello there.")
     async with desk(conn, dsn, model) as d:
         ann = await token_of(conn, "ann")
         async with d.reading(ann) as stream:
@@ -209,7 +87,7 @@ async def test_who_may_not_read(conn: AsyncConnection, dsn: str) -> None:
 async def desk_without_hosts(dsn: str) -> AsyncGenerator[str]:
     """A server alone."""
     sockets = await listen("127.0.0.1", 0)
-    api = ConsoleApi(_Engine(dsn), _nothing, Offer({}, {}, hosts_of("127.0.0.1", None), ""))
+    api = ConsoleApi(Engine(dsn), no_shapes, Offer({}, {}, hosts_of("127.0.0.1", None), ""))
     task = asyncio.create_task(serve_on(api, sockets))
     yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
     task.cancel()
@@ -228,7 +106,7 @@ async def test_a_right_that_ends_ends_the_stream(
     conn: AsyncConnection, dsn: str, ends: str
 ) -> None:
     """Within the time between two checks, while the model still writes."""
-    model = Writing("what Ann must not read.")
+    model = Writing("Well, what Ann must not read.")
     async with (
         desk(conn, dsn, model, checked=0.2) as d,
         d.reading(await token_of(conn, "ann")) as stream,
@@ -242,7 +120,7 @@ async def test_a_right_that_ends_ends_the_stream(
 
 async def test_what_is_said_beside_a_call_is_taken_back(conn: AsyncConnection, dsn: str) -> None:
     """It is posted nowhere; who reads the run sees it recorded."""
-    model = Writing(["let me think", call("recall", query="colors")], "blue.")
+    model = Writing(["Well, let me think", call("recall", query="colors")], "Well, blue.")
     async with desk(conn, dsn, model) as d:
         ann, vic = await token_of(conn, "ann"), await token_of(conn, "vic")
         async with d.reading(ann) as stream:
@@ -258,7 +136,7 @@ async def test_what_is_said_beside_a_call_is_taken_back(conn: AsyncConnection, d
 
 async def test_a_reply_that_breaks_off_is_taken_back(conn: AsyncConnection, dsn: str) -> None:
     """The next attempt writes another one; nothing is posted twice."""
-    model = Writing(in_turn(Fault(cut=True), "hello there."))
+    model = Writing(in_turn(Fault(cut=True), "Well, hello there."))
     model.go.set()
     async with (
         desk(conn, dsn, model) as d,
@@ -276,7 +154,7 @@ async def test_a_run_that_is_cancelled_takes_its_reply_back(
     conn: AsyncConnection, dsn: str
 ) -> None:
     """As does a worker that stops."""
-    model = Writing("hello there.")
+    model = Writing("Well, hello there.")
     async with (
         desk(conn, dsn, model) as d,
         d.reading(await token_of(conn, "ann")) as stream,

@@ -131,6 +131,28 @@ async def test_a_token_ends_with_the_transaction_in_which_it_does(
         assert await rows(app, WHO) == [("acme", "p3")]
 
 
+async def test_a_login_creates_tokens_for_itself_that_only_read(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """For half a day, and not for others; who acts by a token cannot make it last longer."""
+    async with role(conn) as ann, role(conn) as bob:
+        for name in (ann, bob):
+            await run_all(conn, f"select agent.grant_member('{name}')")
+        create = "select token from agent.create_token(%s, 'own', %s, now() + %s::interval)"
+        async with session(dsn, user=ann) as own:
+            token = await value(own, create, ann, ["read"], "12 h")
+            for wrong in (
+                (bob, ["read"], "1 h"), (ann, [], "1 h"), (ann, ["post"], "1 h"),
+                (ann, ["read", "post"], "1 h"), (ann, ["read"], "13 h"), (ann, ["read"], None),
+            ):  # fmt: skip
+                await refused(own, create, *wrong, state="42501")
+            async with acting(own, token) as acted:
+                assert await value(acted, "select agent.current_principal()") == ann
+                await refused(acted, create, ann, ["read"], "1 h", state="42501")
+            await run_all(conn, f"update agent.principal set active = false where name = '{ann}'")
+            await refused(own, create, ann, ["read"], "1 h")
+
+
 async def test_a_principal_revokes_its_own_token_and_only_that(
     conn: AsyncConnection, dsn: str
 ) -> None:
