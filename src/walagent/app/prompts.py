@@ -1,37 +1,50 @@
 """The first request of a run, built as the worker built it, for people who look at the run."""
 
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+import orjson
 from psycopg import AsyncConnection
 
 from walagent.agent.prompt import build_request
-from walagent.message import Json, ModelSpec, Text
-from walagent.run import Claim, RunSpec
+from walagent.agent.turn_decider import TurnDecider
+from walagent.message import Json, ModelSpec, Request, Text
+from walagent.moves import Prompt
+from walagent.run import Claim, RunSpec, Step, StepKind
 from walagent.store.attachments import attachment_version
 
 # The marker of a run must stay unknown to those who write rows, so it is not shown.
 _MARK: Final = "…"
 _RUN: Final = """
-select r.id, r.attachment_id, r.attachment_version, r.change, r.key, r.depth, r.created_at,
+select r.id, r.kind, r.attachment_id, r.attachment_version, r.change, r.key, r.depth, r.created_at,
        (select coalesce(jsonb_agg(m.change order by m.commit_lsn, m.ordinal), '[]')
-          from agent_internal.merged_change m where m.run_id = r.id)
+          from agent_internal.merged_change m where m.run_id = r.id),
+       (select s.content from agent.step s
+         where s.run_id = r.id and r.kind = 'turn' and s.content ? 'turn'
+         order by s.seq limit 1)
   from agent.run r
- where r.id = %s and r.kind = 'agent' and r.attachment_id is not null
+ where r.id = %s and r.kind in ('agent', 'turn') and r.attachment_id is not null
 """
+_FRAME: Final = re.compile(r"^<\w+ ([0-9a-f]{16})>$", re.MULTILINE)
 
 
 async def first_prompt(conn: AsyncConnection[Any], run: int) -> dict[str, Json] | None:
     """Return the first request of a run; None if the caller cannot see it, or it has none."""
     row = await (await conn.execute(_RUN, (run,))).fetchone()
-    if row is None:
+    if row is None or (row[1] == "turn" and row[-1] is None):
         return None
-    attachment = await attachment_version(conn, row[1], row[2])
+    *columns, begun = row
+    attachment = await attachment_version(conn, row[2], row[3])
     if attachment is None:
         return None
-    spec = RunSpec(_claim(row), attachment.agent, attachment.authority, attachment.target)
+    spec = RunSpec(_claim(columns), attachment.agent, attachment.authority, attachment.target)
     model = ModelSpec(attachment.agent.model, "", "")
-    request = build_request(spec, (), mark=_MARK, model=model)
+    if begun is None:
+        request = build_request(spec, (), mark=_MARK, model=model)
+    else:
+        request = await _first_of_turn(spec, begun, model)
     messages: list[Json] = [
         {
             "role": each.role,
@@ -46,8 +59,17 @@ async def first_prompt(conn: AsyncConnection[Any], run: int) -> dict[str, Json] 
     return {"run_id": str(run), "system": request.system, "messages": messages, "tools": tools}
 
 
-def _claim(row: tuple[Any, ...]) -> Claim:
-    identifier, attachment, version, change, key, depth, created, merged = row
+async def _first_of_turn(spec: RunSpec, begun: Mapping[str, Any], model: ModelSpec) -> Request:
+    """Render the first request of a turn from the step that pinned what the model is shown."""
+    content = orjson.dumps(begun).decode()
+    for mark in set(_FRAME.findall(str(begun["turn"]["context"]))):
+        content = content.replace(mark, _MARK)
+    step = Step(0, StepKind.NOTE, orjson.loads(content))
+    return await TurnDecider().render(spec, (step,), Prompt(), model)
+
+
+def _claim(row: Sequence[Any]) -> Claim:
+    identifier, _, attachment, version, change, key, depth, created, merged = row
     at: datetime = created
     return Claim(
         identifier,

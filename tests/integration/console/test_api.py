@@ -38,6 +38,10 @@ MUTATIONS = {
     "post": MutationEntry(function="post", parameters=("thread", "text", "id")),
     "archive": MutationEntry(function="archive_thread", parameters=("thread",)),
 }
+OF_MEMBERS = {
+    f"console.{name}_thread"
+    for name in ("open", "join", "leave", "rename", "pause", "resume", "complete", "archive")
+} | {"console.post", "console.add_member", "console.remove_member"}
 WRITE = {"x-walagent-request": "1", "content-type": "application/json"}
 
 
@@ -295,10 +299,12 @@ async def test_runs_that_collect_changes_are_pending_once(
 
 
 async def test_a_viewer_changes_nothing(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
-    """Each mutation names the role that it needs."""
+    """Each mutation names the role that it needs, but those of threads, which members decide about."""
     run = await _run(conn, "a")
     await _sign_in(client, conn, "vic")
     for mutation in declared_mutations():
+        if mutation.name in OF_MEMBERS:
+            continue
         assert mutation.role is not None
         answer = await client.post(
             f"/v1/mutations/{mutation.name}",
@@ -478,3 +484,83 @@ async def test_a_function_of_the_file_writes_for_none_that_may_not(
     assert refused.status_code == 403, refused.text
     count = await conn.execute("select count(*) from agent.event where type = 'text'")
     assert await count.fetchone() == (0,)
+
+
+THREAD = "c15d31e2-b3ee-4ca6-b90b-1596d739d4fd"
+
+
+async def _read(client: httpx.AsyncClient, query: str, **given: str) -> list[dict[str, Any]]:
+    answer = await client.get(f"/v1/queries/console.{query}", params=given)
+    assert answer.status_code == 200, answer.json()
+    return answer.json()["rows"]
+
+
+async def _do(client: httpx.AsyncClient, mutation: str, /, **given: object) -> int:
+    url = f"/v1/mutations/console.{mutation}"
+    return (await client.post(url, json=given, headers=WRITE)).status_code
+
+
+async def test_a_thread_is_read_and_written_by_its_members(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """Who knows its ID can join; the owner manages it; nobody else of the tenant sees it."""
+    await run_all(conn, "insert into agent.principal (tenant, name) values ('a', 'kim'), ('a', 'lou')")
+    await _sign_in(client, conn, "kim")
+    assert await _do(client, "open_thread", title="Plans", members=[], id=THREAD) == 200
+    given = {"thread": THREAD, "text": "Hi <b>all</b>", "id": THREAD}
+    assert [await _do(client, "post", **given) for _ in range(2)] == [200, 200]
+    (row,) = await _read(client, "threads")
+    assert (row["title"], row["author"], row["text"]) == ("Plans", "kim", "Hi <b>all</b>")
+    (row,) = await _read(client, "thread", thread=THREAD)
+    assert (row["is_member"], row["can_manage"], row["can_post"]) == (True, True, True)
+    await _sign_in(client, conn, "lou")
+    names = [each.name for each in declared_queries() if "thread" in each.parameters]
+    assert len(names) >= 5
+    for name in names:
+        if name != "console.principals":
+            assert await _read(client, name.removeprefix("console."), thread=THREAD) == []
+    assert await _read(client, "threads") == []
+    assert await _do(client, "post", **given) == 404
+    assert await _do(client, "rename_thread", thread=THREAD, title="Mine") == 404
+    assert await _do(client, "archive_thread", thread=THREAD) == 404
+    assert await _do(client, "join_thread", thread=THREAD) == 200
+    assert await _do(client, "rename_thread", thread=THREAD, title="Ours") == 200
+    assert await _do(client, "remove_member", thread=THREAD, name="kim") == 403
+    (row,) = await _read(client, "thread", thread=THREAD)
+    assert (row["title"], row["can_manage"]) == ("Ours", False)
+    assert await _do(client, "leave_thread", thread=THREAD) == 200
+    assert await _read(client, "thread_events", thread=THREAD) == []
+
+
+async def test_a_viewer_reads_a_thread_and_writes_nothing_in_it(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """Neither does a member whose token is for reading; another tenant does not even see it."""
+    await _sign_in(client, conn, "ann")
+    assert await _do(client, "open_thread", title="Plans", members=["vic"], id=THREAD) == 200
+    assert await _do(client, "remove_member", thread=THREAD, name="vic") == 200
+    await _sign_in(client, conn, "vic")
+    (row,) = await _read(client, "thread", thread=THREAD)
+    assert (row["is_member"], row["can_manage"], row["can_post"]) == (False, False, False)
+    assert len(await _read(client, "thread_events", thread=THREAD, limit="2")) == 2
+    (first,) = await _read(client, "thread_events", thread=THREAD, before="2")
+    assert first["data"]["action"] == "created"
+    refused = {
+        "post": {"text": "Hi", "id": THREAD},
+        "rename_thread": {"title": "Mine"},
+        "add_member": {"name": "vic"},
+        "remove_member": {"name": "ann"},
+        "leave_thread": {},
+        **{f"{each}_thread": {} for each in ("pause", "resume", "complete", "archive")},
+    }
+    for name, given in refused.items():
+        assert await _do(client, name, thread=THREAD, **given) in {403, 404}, name
+    await _sign_in(client, conn, "bob")
+    assert await _read(client, "thread", thread=THREAD) == []
+    assert await _do(client, "join_thread", thread=THREAD) == 404
+    token = await token_of(conn, "ann", "read", tenant="a")
+    client.cookies.clear()
+    (await _enter(client, {"token": token})).raise_for_status()
+    (row,) = await _read(client, "thread", thread=THREAD)
+    assert (row["is_member"], row["can_post"]) == (True, False)
+    assert await _do(client, "post", thread=THREAD, text="Hi", id=THREAD) == 403

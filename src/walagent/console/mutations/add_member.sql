@@ -1,0 +1,2 @@
+-- parameters: thread, name
+select agent.add_member(%(thread)s::uuid, %(name)s)

@@ -1,0 +1,2 @@
+-- parameters: thread
+select agent.archive_thread(%(thread)s::uuid)

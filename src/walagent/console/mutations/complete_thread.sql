@@ -1,0 +1,2 @@
+-- parameters: thread
+select agent.complete_thread(%(thread)s::uuid)

@@ -1,0 +1,2 @@
+-- parameters: thread
+select agent.leave_thread(%(thread)s::uuid)

@@ -1,0 +1,2 @@
+-- parameters: thread
+select agent.pause_thread(%(thread)s::uuid)

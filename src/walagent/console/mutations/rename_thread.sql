@@ -1,0 +1,2 @@
+-- parameters: thread, title
+select agent.rename_thread(%(thread)s::uuid, %(title)s)

@@ -1,0 +1,2 @@
+-- parameters: thread
+select agent.resume_thread(%(thread)s::uuid)
