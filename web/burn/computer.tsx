@@ -1,6 +1,8 @@
 /** The computer: what is in the database: facts, events and turns of agents, each with a filter. */
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 
+import { FactItem } from "../src/parts/fact";
+import { Filtered } from "../src/parts/filtered";
 import { Icon } from "../src/parts/icon";
 import { Payload } from "../src/parts/payload";
 import { State } from "../src/parts/state";
@@ -52,62 +54,18 @@ export function Computer({ thread, users, isOpen, onClose }: ComputerProps) {
   );
 }
 
-interface SectionProps<T> {
-  title: string;
-  what: string;
-  rows: readonly T[];
-  /** What of a row the filter searches. */
-  text: (row: T) => string;
-  empty: string;
-  children: (rows: readonly T[]) => ReactNode;
-}
-
-function Section<T>({ title, what, rows, text, empty, children }: SectionProps<T>) {
-  const [filter, setFilter] = useState("");
-  const wanted = filter.trim().toLowerCase();
-  const found = wanted ? rows.filter((each) => text(each).toLowerCase().includes(wanted)) : rows;
-  return (
-    <section className="sect" aria-label={title}>
-      <h3>
-        {title}
-        <span className="muted">
-          {wanted ? `${found.length} of ` : ""}
-          {rows.length} {rows.length === 1 ? what : `${what}s`}
-        </span>
-      </h3>
-      <div className="filter">
-        <input type="search" aria-label={`Filter ${title.toLowerCase()}`} placeholder={`Filter ${what}s`} value={filter} onChange={(event) => setFilter(event.target.value)} />
-      </div>
-      {found.length > 0 ? children(found) : <p className="none">{rows.length ? `No ${what} matches.` : empty}</p>}
-    </section>
-  );
-}
-
-const tone = (confidence: number) => (confidence >= 0.8 ? "ok" : confidence >= 0.5 ? "person" : "failed");
-const level = (confidence: number) => (confidence >= 0.8 ? "high" : confidence >= 0.5 ? "medium" : "low");
-
 function Memory({ facts, users }: { facts: readonly Fact[]; users: Users }) {
   const sorted = facts.toSorted((a, b) => b.inserted_at.localeCompare(a.inserted_at));
   return (
-    <Section title="Memory" what="fact" rows={sorted} text={(each) => `${nameOf(users, each.subject_id)} ${each.predicate} ${each.object} ${each.category}`} empty="No facts yet. Sarah stores what users say about themselves.">
+    <Filtered title="Memory" what="fact" rows={sorted} text={(each) => `${nameOf(users, each.subject_id)} ${each.predicate} ${each.object} ${each.category}`} empty="No facts yet. Sarah stores what users say about themselves.">
       {(rows) => (
         <ul className="facts-list list" tabIndex={0} aria-label="Facts">
           {rows.map((each) => (
-            <li key={each.id} title={`${level(each.confidence)} confidence, ${each.category}`}>
-              <span className={`st st-${tone(each.confidence)} bare`}>
-                <Icon name="bulb" small />
-                <span className="vh">{level(each.confidence)} confidence</span>
-              </span>
-              <span>
-                <span className="chip person">{nameOf(users, each.subject_id)}</span> {each.predicate} <b className="strong">{each.object}</b>{" "}
-                {each.disputed && <span className="chip">disputed</span>}
-              </span>
-              <span className="muted">{each.confidence.toFixed(2)}</span>
-            </li>
+            <FactItem key={each.id} subject={nameOf(users, each.subject_id)} {...each} />
           ))}
         </ul>
       )}
-    </Section>
+    </Filtered>
   );
 }
 
@@ -122,7 +80,7 @@ function brief(event: ThreadEvent): string {
 function Context({ events, users }: { events: readonly ThreadEvent[]; users: Users }) {
   const sorted = events.toSorted((a, b) => b.number - a.number);
   return (
-    <Section title="Context" what="event" rows={sorted} text={(each) => `${KINDS[each.type]} ${nameOf(users, each.user_id)} ${JSON.stringify(each.data)}`} empty="No events yet.">
+    <Filtered title="Context" what="event" rows={sorted} text={(each) => `${KINDS[each.type]} ${nameOf(users, each.user_id)} ${JSON.stringify(each.data)}`} empty="No events yet.">
       {(rows) => (
         <div className="stack tight filter list" tabIndex={0} role="group" aria-label="Events">
           {rows.map((each) => (
@@ -136,7 +94,7 @@ function Context({ events, users }: { events: readonly ThreadEvent[]; users: Use
           ))}
         </div>
       )}
-    </Section>
+    </Filtered>
   );
 }
 
@@ -164,7 +122,7 @@ function Processes({ processes, users, facts }: ProcessesProps) {
   const best = Math.max(0, ...known.values());
   const sorted = processes.toSorted((a, b) => nameOf(users, b.user_id).localeCompare(nameOf(users, a.user_id)));
   return (
-    <Section title="Processes" what="agent" rows={sorted} text={(each) => `${nameOf(users, each.user_id)} ${each.state} ${each.reason ?? ""}`} empty="No agents in this thread.">
+    <Filtered title="Processes" what="agent" rows={sorted} text={(each) => `${nameOf(users, each.user_id)} ${each.state} ${each.reason ?? ""}`} empty="No agents in this thread.">
       {(rows) => (
         <table>
           <tbody>
@@ -174,7 +132,7 @@ function Processes({ processes, users, facts }: ProcessesProps) {
           </tbody>
         </table>
       )}
-    </Section>
+    </Filtered>
   );
 }
 

@@ -185,6 +185,8 @@ export interface ApprovalDetail extends ApprovalRow {
   function: string | null;
   said: string | null;
   can_decide: boolean;
+  /** Whether it is a question of an agent (ask_human). */
+  is_question: boolean;
 }
 
 /** `failures`: groups of failed, dead and waiting runs by reason; parameters: since (an interval), q. */

@@ -33,6 +33,7 @@ select
                  order by s.seq desc limit 1) said,
                jsonb_array_elements(said.content -> 'parts') part
          where part ? 'text') as said,
-       agent.has_role('approver') and not (p.four_eyes and agent.current_principal() = any (p.requested_by)) as can_decide
+       agent.has_role('approver') and not (p.four_eyes and agent.current_principal() = any (p.requested_by)) as can_decide,
+       exists (select from agent.tool t where t.name = p.tool and t.kind = 'builtin' and t.target = 'ask_human') as is_question
 -- include: _approval_from
  where p.id = %(id)s::bigint

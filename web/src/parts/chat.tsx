@@ -1,0 +1,129 @@
+/** What a chat consists of: a log that follows its end, messages that are on their way, a composer. */
+import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
+
+const NEAR = 64; // pixels from the end within which the log follows
+
+/** A message that is on its way, or was not accepted. */
+export interface Sending {
+  id: string;
+  text: string;
+  problem: string | null;
+}
+
+/** Messages in order; *count* changes when one is added. */
+export function Log({ count, children }: { count: number; children: ReactNode }) {
+  const log = useRef<HTMLDivElement>(null);
+  const [isBehind, setBehind] = useState(false);
+  const follows = useRef(true);
+  const toEnd = () => log.current?.scrollTo({ top: log.current.scrollHeight });
+  useLayoutEffect(() => {
+    if (follows.current) toEnd();
+    else setBehind(true);
+  }, [count]);
+  useEffect(() => {
+    const at = log.current;
+    const grown = new ResizeObserver(() => follows.current && toEnd());
+    const watch = () => {
+      grown.disconnect();
+      if (at) for (const each of [at, ...at.children]) grown.observe(each);
+    };
+    const added = new MutationObserver(watch);
+    watch();
+    if (at) added.observe(at, { childList: true });
+    return () => {
+      grown.disconnect();
+      added.disconnect();
+    };
+  }, []);
+  const scrolled = () => {
+    const at = log.current;
+    if (!at) return;
+    follows.current = at.scrollHeight - at.scrollTop - at.clientHeight < NEAR;
+    if (follows.current) setBehind(false);
+  };
+  return (
+    <>
+      <div className="log" role="log" aria-label="Messages" tabIndex={0} ref={log} onScroll={scrolled}>
+        {children}
+      </div>
+      {isBehind && (
+        <button type="button" className="btn small later" onClick={toEnd}>
+          New messages
+        </button>
+      )}
+    </>
+  );
+}
+
+export function Unsent({ avatar, name, message, onAgain }: { avatar: ReactNode; name: string; message: Sending; onAgain: () => void }) {
+  return (
+    <article className="msg mine">
+      {avatar}
+      <div className="by">
+        <b>{name}</b>
+        <span className="muted">{message.problem ? `not sent: ${message.problem}` : "sending"}</span>
+        {message.problem && (
+          <button type="button" className="btn small" onClick={onAgain}>
+            Send again
+          </button>
+        )}
+      </div>
+      <div className="bubble">{message.text}</div>
+    </article>
+  );
+}
+
+interface ComposerProps {
+  onSend: (text: string) => void;
+  most?: number;
+  /** More buttons, before the one that sends. */
+  children?: ReactNode;
+}
+
+export function Composer({ onSend, most = 4_000, children }: ComposerProps) {
+  const [text, setText] = useState("");
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => area.current?.focus({ preventScroll: true }), []);
+  useLayoutEffect(() => {
+    const at = area.current;
+    if (!at) return;
+    at.style.height = "auto";
+    at.style.height = `${Math.min(at.scrollHeight + 2, innerHeight / 5)}px`;
+  }, [text]);
+  const send = () => {
+    if (!text.trim()) return;
+    onSend(text.trim());
+    setText("");
+    area.current?.focus();
+  };
+  const pressed = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing) return;
+    event.preventDefault();
+    send();
+  };
+  return (
+    <form
+      className="composer"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      <label className="vh" htmlFor="message">
+        Message
+      </label>
+      <textarea id="message" ref={area} rows={2} maxLength={most} placeholder="Write to the thread" value={text} onChange={(event) => setText(event.target.value)} onKeyDown={pressed} />
+      <div className="row">
+        <span className="muted">
+          <kbd>↵</kbd> send<span className="hide-s">, <kbd>⇧↵</kbd> new line</span>
+        </span>
+        <span className="end row">
+          {children}
+          <button className="btn small primary" type="submit" disabled={!text.trim()}>
+            Send
+          </button>
+        </span>
+      </div>
+    </form>
+  );
+}
