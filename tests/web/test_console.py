@@ -3,7 +3,9 @@
 import asyncio
 import json
 import os
+import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import column, value
-from tests.helpers.desk import Desk, desk
+from tests.helpers.desk import desk
+from tests.helpers.talk import invite_people
 
 HERE = Path(__file__).parent
 WEB = HERE.parents[1] / "web"
 ASSETS = HERE.parents[1] / "src" / "walagent" / "console" / "assets"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+LAST_TURN = "select max(id) from agent.run where kind = 'turn'"
 FIRST_VIEW = 300_000  # bytes, compressed
 pytestmark = [
     pytest.mark.web,
@@ -27,15 +31,11 @@ pytestmark = [
 ]
 
 
-async def _use(started: Desk) -> dict[str, Any]:
-    """Run the script; return what it saw."""
-    options = {
-        "link": started.link,
-        "chromium": CHROMIUM,
-        "shots": os.environ.get("WALAGENT_SHOTS"),
-    }
+async def _use(script: str, **given: object) -> dict[str, Any]:
+    """Run a script; return what it saw."""
+    options = {**given, "chromium": CHROMIUM, "shots": os.environ.get("WALAGENT_SHOTS")}
     process = await asyncio.create_subprocess_exec(
-        *("node", "console.mjs", json.dumps(options)),
+        *("node", script, json.dumps(options)),
         cwd=HERE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -55,7 +55,7 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     """Sign-in, every page, the keys, a decision and a rejection, a retry, no network, sign-out."""
     assert (ASSETS / "index.html").is_file(), "run make web: it builds the page"
     async with desk(conn, dsn, tmp_path) as started:
-        seen = await _use(started)
+        seen = await _use("console.mjs", link=started.link)
     assert seen["address"] == f"{started.url}/"  # the code has left the address
     assert seen["cookie"] == ""  # no script can read it
     assert seen["first"] < FIRST_VIEW
@@ -81,6 +81,50 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     assert await column(conn, decided) == ["approved", "rejected: ask the customer first"]
     status = "select status from ticket where id = 1"
     assert await value(conn, status) == "refunded"
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+async def test_people_and_an_agent_share_a_thread(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """Joined by a link, written live, decided inline; the computer shows what psql shows."""
+    async with desk(conn, dsn, tmp_path) as started:
+        people = await invite_people(conn, started)
+        seen = await _use("threads.mjs", url=started.url, people=asdict(people))
+    assert "does not exist, or you are no member" in seen["stranger"]
+    assert seen["writing"] in "Good morning, everybody. What would you like to know about"
+    assert seen["carets"] == 0
+    assert seen["call"] == "refund_customer(amount => 12.5, ticket_id => 2)"
+    assert "needs a reason" in seen["missing"]
+    assert seen["omarDecides"] == seen["omarResumes"] == seen["veraMay"] == 0
+    assert "Pause" not in seen["omarMay"]
+    assert not [each for each in seen["omarMay"] if "Remove" in each]
+    assert seen["veraReads"] > 5
+    assert seen["veraDialog"] == ["Done"]
+    facts = "select subject || ' ' || predicate || ' ' || object from agent.fact order by id"
+    assert [each.strip() for each in seen["facts"]] == await column(conn, facts)
+    turns = "select 'run ' || id from agent.run where kind = 'turn' order by id desc"
+    shown = [each.split()[each.split().index("run") :][:2] for each in seen["processes"][1:]]
+    assert [" ".join(each) for each in shown] == await column(conn, turns)
+    pinned = await value(
+        conn,
+        "select content -> 'turn' ->> 'context' from agent.step"
+        f" where run_id = ({LAST_TURN}) and content ? 'turn'",
+    )
+    assert isinstance(pinned, str)
+    assert re.sub(r"[0-9a-f]{16}>", "…>", pinned) in seen["context"]
+    assert "You are Jerry of the support desk." in seen["context"]
+    assert len(seen["found"]) == 1
+    assert "omar: Please remember that anna drinks tea" in seen["found"][0]
+    assert seen["dialogs"] == 0
+    assert seen["axe"] == []
+    assert seen["wide"] == []
+    assert [each for each in seen["errors"] if "401" not in each] == []  # before they sign in
+    assert set(seen["requests"]) == {started.url}
+    assert await value(conn, "select title from agent.thread") == "Friday refunds"
+    members = "select principal from agent.member order by principal"
+    assert await column(conn, members) == ["anna", "jerry"]
+    assert await value(conn, "select status from ticket where id = 2") == "refunded"
 
 
 def test_one_copy_of_the_database_of_the_page_is_installed() -> None:

@@ -40,6 +40,7 @@ class Session:
     time_zone: str
     server_version: str
     host: str
+    can_post: bool  # its token has a scope for writing in threads
 
 
 async def make_code(conn: Connection) -> str:
@@ -206,12 +207,13 @@ async def read_session(conn: Connection, version: str) -> Session:
                array(select r from unnest(%s::text[]) r where agent.has_role(r)),
                current_database()::text, current_setting('TimeZone'),
                split_part(current_setting('server_version'), ' ', 1),
-               coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'local')
+               coalesce(host(inet_server_addr()) || ':' || inet_server_port(), 'local'),
+               agent.has_scope('post') or agent.has_scope('approve')
         """,
         list(_ROLES),
     )
-    principal, tenant, roles, database, zone, server, host = row
-    return Session(principal, tenant, tuple(roles), database, version, zone, server, host)
+    principal, tenant, roles, database, zone, server, host, can_post = row
+    return Session(principal, tenant, tuple(roles), database, version, zone, server, host, can_post)
 
 
 _LOGIN: Final = """

@@ -299,7 +299,7 @@ async def test_runs_that_collect_changes_are_pending_once(
 
 
 async def test_a_viewer_changes_nothing(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
-    """Each mutation names the role that it needs, but those of threads, which members decide about."""
+    """Each mutation names the role that it needs; those of threads are for members."""
     run = await _run(conn, "a")
     await _sign_in(client, conn, "vic")
     for mutation in declared_mutations():
@@ -504,7 +504,9 @@ async def test_a_thread_is_read_and_written_by_its_members(
     conn: AsyncConnection, client: httpx.AsyncClient
 ) -> None:
     """Who knows its ID can join; the owner manages it; nobody else of the tenant sees it."""
-    await run_all(conn, "insert into agent.principal (tenant, name) values ('a', 'kim'), ('a', 'lou')")
+    await run_all(
+        conn, "insert into agent.principal (tenant, name) values ('a', 'kim'), ('a', 'lou')"
+    )
     await _sign_in(client, conn, "kim")
     assert await _do(client, "open_thread", title="Plans", members=[], id=THREAD) == 200
     given = {"thread": THREAD, "text": "Hi <b>all</b>", "id": THREAD}

@@ -10,6 +10,8 @@ export interface Session {
   database: string;
   version: string;
   time_zone: string;
+  /** Whether its token can be used to write in threads. */
+  can_post?: boolean;
   server_version?: string;
   host?: string;
 }

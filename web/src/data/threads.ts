@@ -110,6 +110,9 @@ const latest = { limit: "200", before: "" };
 export const threadShape = (name: "thread" | "thread_events" | "thread_members", thread: string) =>
   shape(name, (row) => String(row[name === "thread" ? "id" : name === "thread_events" ? "number" : "name"]), name === "thread_events" ? { thread, ...latest } : { thread });
 
+/** The list of threads that are not archived. */
+export const listShape = () => shape("threads", (row) => String(row.id), { archived: "false", limit: "200" });
+
 export const useThreads = (isArchived: boolean) => {
   const live = useShape<ThreadRow>("threads", idOf, { archived: String(isArchived), limit: "200" });
   return { ...live, rows: useMemo(() => live.rows.toSorted((a, b) => b.active_at.localeCompare(a.active_at)), [live.rows]) };

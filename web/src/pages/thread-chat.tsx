@@ -1,11 +1,12 @@
 /** The chat of a thread: events in the order of the database, calls that wait, what agents do now. */
 import { Link } from "@tanstack/react-router";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 
 import { base } from "../data/base";
 import { bytes } from "../data/format";
 import { mutate } from "../data/mutate";
 import { readQuery } from "../data/queries";
+import { useReplies, type Writing } from "../data/replies";
 import { Refused } from "../data/request";
 import { useApproval, useApprovals } from "../data/runs";
 import { hasRole, useSession } from "../data/session";
@@ -41,6 +42,7 @@ export function Chat({ thread, members, search }: ChatProps) {
   const me = useSession()?.principal ?? "";
   const [earlier, setEarlier] = useState<readonly ThreadEvent[]>([]);
   const { rows: events, isLoading } = useEvents(thread.id, earlier);
+  const busy = useTurns(thread.id).rows.filter((each) => each.state === "running");
   const [sending, setSending] = useState<readonly Sending[]>([]);
   const stored = new Set(events.map((each) => each.id));
   const send = async (message: Sending) => {
@@ -69,7 +71,14 @@ export function Chat({ thread, members, search }: ChatProps) {
       ) : (
         <Messages thread={thread} members={members} me={me} events={events} sending={sending.filter((each) => !stored.has(each.id))} onMore={more} onAgain={(each) => void send({ ...each, problem: null })} />
       )}
-      <Foot thread={thread} onSend={(text) => void send({ id: crypto.randomUUID(), text, problem: null }).catch(toastProblem)} />
+      <Foot
+        thread={thread}
+        onSend={(text) => void send({ id: crypto.randomUUID(), text, problem: null }).catch(toastProblem)}
+      >
+        {busy.map((each) => (
+          <Stop key={each.id} turn={each.id} agent={each.agent} />
+        ))}
+      </Foot>
     </section>
   );
 }
@@ -120,6 +129,7 @@ function Messages({ thread, members, me, events, sending, onMore, onAgain }: Mes
   const runs = new Set(turns.rows.map((each) => each.id));
   const asked = approvals.rows.filter((each) => runs.has(each.run_id));
   const busy = turns.rows.filter((each) => each.state === "running" && each.kind !== "summary");
+  const writing = useReplies({ thread: thread.id });
   const results = new Map(events.filter((each) => each.type === "tool_result").map((each) => [callId(each), each]));
   const calls = new Set(events.filter((each) => each.type === "tool_use").map(callId));
   const roles = new Map(members.map((each) => [each.name, each.role]));
@@ -144,22 +154,34 @@ function Messages({ thread, members, me, events, sending, onMore, onAgain }: Mes
         <Unsent key={each.id} avatar={<Initial name={me} isAgent={false} />} name={me} message={each} onAgain={() => onAgain(each)} />
       ))}
       {busy.map((each) => (
-        <article className="msg" key={each.id} aria-live="off">
-          <Initial name={each.agent} isAgent />
-          <div className="by">
-            <b>{each.agent}</b>
-            <State state="running" bare word="is writing" />
-            <Link className="muted" to="/runs/$run" params={{ run: each.id } as never}>
-              run {each.id}
-            </Link>
-            <Stop turn={each.id} agent={each.agent} />
-          </div>
-        </article>
+        <Busy key={each.id} turn={each.id} agent={each.agent} writing={writing.filter((one) => String(one.run) === each.id)} />
       ))}
       {asked.map((each) => (
         <Asked key={each.id} id={each.id} keys={asked.length === 1} />
       ))}
     </Log>
+  );
+}
+
+/** An agent whose turn is executed, with what it has written so far. */
+function Busy({ turn, agent, writing }: { turn: string; agent: string; writing: readonly Writing[] }) {
+  return (
+    <article className="msg" aria-live="off">
+      <Initial name={agent} isAgent />
+      <div className="by">
+        <b>{agent}</b>
+        <State state="running" bare word="is writing" />
+        <Link className="muted" to="/runs/$run" params={{ run: turn } as never}>
+          run {turn}
+        </Link>
+      </div>
+      {writing.map((each) => (
+        <div className="bubble" key={each.reply} aria-busy="true">
+          {each.text}
+          <span className="caret" aria-hidden="true" />
+        </div>
+      ))}
+    </article>
   );
 }
 
@@ -197,7 +219,12 @@ function Said({ data }: { data: Record<string, unknown> }) {
   const { kind, to } = data as Record<string, string | undefined>;
   return (
     <>
-      {kind && <span className="chip">{kind.replaceAll("_", " ")}</span>} {to && <span className="muted">to {to} </span>}
+      {kind && (
+        <>
+          <span className="chip">{kind.replaceAll("_", " ")}</span>{" "}
+        </>
+      )}
+      {to && <span className="muted">to {to} </span>}
       {String(data.text ?? "")}
       {data.cut !== undefined && <span className="muted"> … shortened: it has {bytes(Number(data.cut))}</span>}
     </>
@@ -266,13 +293,13 @@ function Stop({ turn, agent }: { turn: string; agent: string }) {
     setSending(false);
   };
   return (
-    <button type="button" className="btn quiet small" disabled={isSending} onClick={stop}>
+    <button type="button" className="btn small" disabled={isSending} onClick={stop}>
       Stop {agent}
     </button>
   );
 }
 
-function Foot({ thread, onSend }: { thread: Thread; onSend: (text: string) => void }) {
+function Foot({ thread, onSend, children }: { thread: Thread; onSend: (text: string) => void; children: ReactNode }) {
   const change = async (name: string) => {
     try {
       await mutate(name, { thread: thread.id }, [threadShape("thread", thread.id)]);
@@ -299,7 +326,9 @@ function Foot({ thread, onSend }: { thread: Thread; onSend: (text: string) => vo
         </p>
       )}
       {thread.can_post ? (
-        <Composer onSend={onSend} most={MOST} />
+        <Composer onSend={onSend} most={MOST}>
+          {children}
+        </Composer>
       ) : (
         <p className="bar row">
           <Icon name="lock" small />

@@ -27,7 +27,8 @@ export function Computer({ thread, members, search }: ComputerProps) {
   const facts = useFacts(thread.id);
   const turns = useTurns(thread.id);
   const agents = members.filter((each) => each.kind === "agent");
-  const counts: Record<Part, number | null> = { all: null, memory: facts.rows.length, context: null, processes: turns.rows.length };
+  const processes = processesOf(agents, turns.rows);
+  const counts: Record<Part, number | null> = { all: null, memory: facts.rows.length, context: null, processes: processes.length };
   const has = (each: Part) => part === "all" || part === each;
   return (
     <aside className={`computer ${part}`} aria-label="Computer">
@@ -50,7 +51,7 @@ export function Computer({ thread, members, search }: ComputerProps) {
       </nav>
       {has("memory") && <Memory facts={facts.rows} />}
       {has("context") && <Context turns={turns.rows} />}
-      {has("processes") && <Processes agents={agents} turns={turns.rows} />}
+      {has("processes") && <Processes rows={processes} />}
     </aside>
   );
 }
@@ -77,7 +78,9 @@ interface Piece {
   text: string;
 }
 
-/** Cut a prompt where it has lines of JSON or tags of its own: together the pieces are the prompt. */
+const FRAME = /^<\/?\w+ …>$/; // what data stands between
+
+/** Cut a prompt where it has lines of JSON or tags of its own. */
 function pieces(prompt: Prompt): Piece[] {
   const found: Piece[] = [{ id: "system", kind: "system", preview: firstLine(prompt.system), text: prompt.system }];
   prompt.messages.forEach((message, at) => {
@@ -85,7 +88,7 @@ function pieces(prompt: Prompt): Piece[] {
     const flush = () => {
       const text = rest.join("\n");
       rest = [];
-      if (text.trim()) found.push({ id: `${at} ${found.length}`, kind: message.role, preview: firstLine(text), text });
+      if (text.trim() && !FRAME.test(text)) found.push({ id: `${at} ${found.length}`, kind: message.role, preview: firstLine(text), text });
     };
     for (const line of message.text.split("\n")) {
       const event = parsed(line);
@@ -177,19 +180,21 @@ interface Process {
   id: string;
   agent: string;
   turn: Turn | undefined;
-  isIdle: boolean;
 }
 
 /** Each agent with what it does, then the turns that ended. */
-function Processes({ agents, turns }: { agents: readonly Member[]; turns: readonly Turn[] }) {
+function processesOf(agents: readonly Member[], turns: readonly Turn[]): Process[] {
   const now: Process[] = agents.map((agent) => {
     const open = turns.find((each) => each.agent === agent.name && OPEN.has(each.state));
-    return { id: open?.id ?? agent.name, agent: agent.name, turn: open, isIdle: !open };
+    return { id: open?.id ?? agent.name, agent: agent.name, turn: open };
   });
-  const running = new Set(now.map((each) => each.id));
-  const past: Process[] = turns.filter((each) => !running.has(each.id)).map((turn) => ({ id: turn.id, agent: turn.agent, turn, isIdle: false }));
+  const shown = new Set(now.map((each) => each.id));
+  return [...now, ...turns.filter((each) => !shown.has(each.id)).map((turn) => ({ id: turn.id, agent: turn.agent, turn }))];
+}
+
+function Processes({ rows: all }: { rows: readonly Process[] }) {
   return (
-    <Filtered title="Processes" what="process" rows={[...now, ...past]} text={(each) => `${each.agent} ${each.isIdle ? "waits for events" : each.turn?.state} ${each.turn?.what ?? ""} ${each.turn?.id ?? ""}`} empty="No agents in this thread.">
+    <Filtered title="Processes" what="process" rows={all} text={(each) => `${each.agent} ${each.turn ? `${each.turn.state} ${WORDS[each.turn.state] ?? ""} ${each.turn.what ?? ""} run ${each.turn.id}` : "waits for events"}`} empty="No agents in this thread.">
       {(rows) => (
         <div className="list" tabIndex={0} role="group" aria-label="Processes">
           <table>
@@ -229,7 +234,7 @@ function Doing({ process: { turn } }: { process: Process }) {
     <>
       <State state={badge(turn.state)} word={turn.kind === "summary" && turn.state === "running" ? "summarizes" : (WORDS[turn.state] ?? turn.state)} />{" "}
       {turn.finished_at && (
-        <span className="muted">
+        <span className="muted nowrap">
           <Time at={turn.finished_at} short />
         </span>
       )}

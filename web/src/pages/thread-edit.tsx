@@ -4,7 +4,7 @@ import { type FormEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
 import { useSession } from "../data/session";
-import { type Member, type Thread, threadShape, titleOf, useCandidates } from "../data/threads";
+import { listShape, type Member, type Thread, threadShape, titleOf, useCandidates } from "../data/threads";
 import { Initial } from "../parts/avatar";
 import { Confirm, Dialog } from "../parts/confirm";
 import { Copy } from "../parts/copy";
@@ -26,7 +26,7 @@ export function EditThread({ thread, members, onClose }: EditProps) {
   const remove = async (member: Member) => {
     try {
       if (member.name === me) {
-        await mutate("leave_thread", { thread: thread.id });
+        await mutate("leave_thread", { thread: thread.id }, [listShape(), threadShape("thread", thread.id)]);
         onClose();
         await navigate({ to: "/threads" });
       } else await mutate("remove_member", { thread: thread.id, name: member.name }, [threadShape("thread_members", thread.id)]);

@@ -3,8 +3,8 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { type FormEvent, useState } from "react";
 
 import { mutate } from "../data/mutate";
-import { shape } from "../data/shapes";
-import { titleOf, type ThreadRow, useBusy, useCandidates, useMembers, useThread, useThreads } from "../data/threads";
+import { useSession } from "../data/session";
+import { listShape, titleOf, type ThreadRow, useBusy, useCandidates, useMembers, useThread, useThreads } from "../data/threads";
 import { useKeys } from "../frame/keyboard";
 import { useTitle } from "../frame/title";
 import { Dialog } from "../parts/confirm";
@@ -32,13 +32,14 @@ export default function Threads() {
   const search = useSearch({ strict: false }) as ThreadSearch;
   const isArchived = search.archived === "yes";
   const { rows, isLoading } = useThreads(isArchived);
+  const session = useSession();
   const [isNew, setNew] = useState(false);
   const navigate = useNavigate();
   const id = thread ?? (matchMedia(WIDE).matches ? rows[0]?.id : undefined);
   const at = rows.findIndex((row) => row.id === id);
   const open = (row: ThreadRow | undefined) => row && void navigate({ to: "/threads/$thread", params: { thread: row.id } as never, search: search as never });
   useTitle("Threads");
-  useKeys({ j: () => open(rows[at + 1]), k: () => open(rows[at - 1]), n: () => setNew(true) });
+  useKeys({ j: () => open(rows[at + 1]), k: () => open(rows[Math.max(at - 1, 0)]), n: () => (session?.can_post ? setNew(true) : false) });
   return (
     <div className={`threadcols ${thread ? (search.view === "computer" ? "at-computer" : "at-chat") : "at-list"}`}>
       <List rows={rows} isLoading={isLoading} isArchived={isArchived} current={id} search={search} onNew={() => setNew(true)} />
@@ -59,6 +60,7 @@ interface ListProps {
 
 function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps) {
   const busy = useBusy();
+  const canPost = useSession()?.can_post;
   const writing = new Map<string, string[]>();
   for (const each of busy.rows) writing.set(each.thread_id, [...(writing.get(each.thread_id) ?? []), each.agent]);
   return (
@@ -66,9 +68,11 @@ function List({ rows, isLoading, isArchived, current, search, onNew }: ListProps
       <div className="item">
         <div className="top">
           <h2>{isArchived ? "Archived threads" : "Threads"}</h2>
-          <button className="btn quiet small icon" type="button" aria-label="New thread" title="New thread (n)" onClick={onNew}>
-            <Icon name="plus" />
-          </button>
+          {canPost && (
+            <button className="btn quiet small icon" type="button" aria-label="New thread" title="New thread (n)" onClick={onNew}>
+              <Icon name="plus" />
+            </button>
+          )}
         </div>
       </div>
       {isLoading ? (
@@ -138,8 +142,7 @@ function NewThread({ onClose }: { onClose: () => void }) {
     setSending(true);
     const id = crypto.randomUUID();
     try {
-      const shown = shape("threads", (row) => String(row.id), { archived: "false", limit: "200" });
-      await mutate("open_thread", { title: title.trim(), members: chosen, id }, [shown]);
+      await mutate("open_thread", { title: title.trim(), members: chosen, id }, [listShape()]);
       onClose();
       await navigate({ to: "/threads/$thread", params: { thread: id } as never });
     } catch (error) {

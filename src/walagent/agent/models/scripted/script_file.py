@@ -3,6 +3,7 @@
 ::
 
     latency: 0.2                       # seconds before each answer
+    pace: 0.1                          # seconds between its words, while somebody reads them
     usage: {input_tokens: 100, output_tokens: 10}
     rules:                             # the first that matches answers
       - match: refund
@@ -64,12 +65,13 @@ def read_script(path: Path) -> Script:
 
 
 def _script(document: Json, where: str) -> Script:
-    given = _fields(document, ("latency", "usage", "rules", "replies"), where)
+    given = _fields(document, ("latency", "pace", "usage", "rules", "replies"), where)
     rules = _list(given.get("rules", []), f"{where}, rules")
     return Script(
         replies=_answers(given.get("replies", []), f"{where}, replies"),
         rules=tuple(_rule(rule, f"{where}, rule {at}") for at, rule in enumerate(rules, 1)),
         latency=_number(given.get("latency", 0), f"{where}, latency"),
+        pace=_number(given.get("pace", 0), f"{where}, pace"),
         usage=_usage(given["usage"], f"{where}, usage") if "usage" in given else USAGE,
     )
 

@@ -174,7 +174,7 @@ replies:
     ("text", "complaint"),
     [
         ("[]", "this should be a mapping with latency"),
-        ("reply: []", "unknown key 'reply'; known: latency, usage, rules, replies"),
+        ("reply: []", "unknown key 'reply'; known: latency, pace, usage, rules, replies"),
         ("replies: x", "replies: this should be a list"),
         ("replies: [{call: 7}]", "reply 1: this should be a text, or a call"),
         ("replies: [a, {say: 7}]", "reply 2: unknown key 'say'"),
