@@ -12,6 +12,7 @@ A block's info string says what a test does with it:
     yaml                   must be a valid agents.yaml
     yaml script            must be a valid script of the scripted model
     python                 executed
+    ts, tsx file=NAME      written to NAME, where a page is followed
     python by hand         its imports are executed
 """
 
@@ -70,6 +71,7 @@ def pages() -> list[Path]:
         *sorted(ROOT.glob("*.md")),
         *sorted((ROOT / "docs").glob("*.md")),
         *sorted((ROOT / "docs" / "decisions").glob("*.md")),
+        *sorted((ROOT / "docs" / "how-to").glob("*.md")),
     ]
 
 

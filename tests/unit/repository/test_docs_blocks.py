@@ -20,7 +20,7 @@ from walagent.config.environment import Environment
 from walagent.config.loading import parse_text
 from walagent.testing import read_script
 
-LANGUAGES = {"", "console", "ini", "json", "mermaid", "python", "sql", "text", "yaml"}
+LANGUAGES = {"", "console", "ini", "json", "mermaid", "python", "sql", "text", "ts", "tsx", "yaml"}
 KINDS = {"sql": {"run", "by"}, "text": {"result"}}  # words that say what a test does with a block
 MAKE_TARGETS = set(re.findall(r"^([a-z]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
