@@ -31,6 +31,7 @@ from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.guard.query import ReadLimits
+from walagent.http.limits import raise_file_limit
 from walagent.log import log
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
@@ -87,6 +88,7 @@ async def work(config: Config, places: Places, hooks: Hooks | None = None) -> No
 
 async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -> None:
     faults.arm_from_environment()
+    raise_file_limit()
     name = process_name()
     systemd = Systemd.from_environment()
     found = find_tools(config.tools.modules)

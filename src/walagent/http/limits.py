@@ -4,14 +4,27 @@ Each connection takes a file descriptor of the process, which its database conne
 """
 
 import asyncio
+import resource
 from typing import Any, Final, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAX_CONNECTIONS: Final = 200
+_MOST_CONNECTIONS: Final = 10_000
 MAX_HEADER_BYTES: Final = 16_384
 REQUEST_SECONDS: Final = 10.0  # from the first byte, or the connection, to the end of a request
+
+
+def connection_limit() -> int:
+    """Return how many connections the process accepts: half of the files that it can open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(_MOST_CONNECTIONS, soft // 2) if soft > 0 else _MOST_CONNECTIONS
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of open files to what the system allows this process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class LimitedProtocol(H11Protocol):
@@ -19,16 +32,24 @@ class LimitedProtocol(H11Protocol):
 
     A connection that makes the server wait, for a request or to accept the response, is closed when
     too many are open, the oldest first; a request that takes too long is not answered.
+
+    Args:
+        most: connections at once.
     """
 
     opened = 0.0
     _late: asyncio.TimerHandle | None = None
 
+    def __init__(self, *arguments: Any, most: int, **options: Any) -> None:  # noqa: ANN401 - uvicorn's
+        """Store the parameters."""
+        super().__init__(*arguments, **options)
+        self._most = most
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Make room for the connection, and limit the time of its first request."""
         super().connection_made(transport)
         self.opened = self.loop.time()
-        if len(self.connections) > MAX_CONNECTIONS:
+        if len(self.connections) > self._most:
             _oldest_waiting(self).transport.abort()
         self._expect_request()
 

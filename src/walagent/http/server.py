@@ -9,12 +9,14 @@ import errno
 import socket
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from walagent.errors import ConfigError
-from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol
+from walagent.http.limits import MAX_HEADER_BYTES, LimitedProtocol, connection_limit
 from walagent.log import log
 
 Application = ASGIApp  # for modules that do not know the framework
@@ -90,12 +92,19 @@ async def listen(host: str, port: int) -> Sequence[socket.socket]:
     return sockets
 
 
-async def serve_on(app: ASGIApp, sockets: Sequence[socket.socket]) -> None:
-    """Serve *app* on listening *sockets* until cancelled, and close them."""
+async def serve_on(
+    app: ASGIApp, sockets: Sequence[socket.socket], *, most: int | None = None
+) -> None:
+    """Serve *app* on listening *sockets* until cancelled, and close them.
+
+    Args:
+        most: connections at once; default half of the files that the process can open.
+    """
+    protocol = partial(LimitedProtocol, most=most or connection_limit())
     server = _Server(
         uvicorn.Config(
             _ending(app),
-            http=LimitedProtocol,
+            http=cast("type[asyncio.Protocol]", protocol),
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             ws="none",
             lifespan="off",

@@ -9,7 +9,7 @@ import httpx2 as httpx
 import pytest
 from psycopg import AsyncConnection, Rollback
 
-from tests.helpers.database import rows, run_all, session, until
+from tests.helpers.database import DEADLINE, rows, run_all, session, until
 from tests.helpers.shapes import SECRET, Follower, Served, serving
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
@@ -431,3 +431,23 @@ async def test_a_shape_that_is_deleted_while_it_is_made_is_made_again(
         found = await answer
     assert found.status_code == 200
     assert [each["value"]["id"] for each in found.json() if "key" in each] == ["1"]
+
+
+async def test_hundreds_of_clients_follow_at_once(conn: AsyncConnection, served: Served) -> None:
+    """Each holds a connection."""
+    await conn.execute(ROW, (1, "a", 1))
+    first = await served.get(table="item", offset="-1")
+    query = f"secret={SECRET}&table=item&offset=0_0&handle={first.headers['electric-handle']}"
+    ask = f"GET /v1/shape?{query}&live=true&live_sse=true HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    clients = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(300)]
+    try:
+        for _, writer in clients:
+            writer.write(ask.encode())
+        for reader, _ in clients:
+            await asyncio.wait_for(reader.readuntil(b"up-to-date"), DEADLINE)
+        await conn.execute(ROW, (2, "to all", 1))
+        for reader, _ in clients:
+            await asyncio.wait_for(reader.readuntil(b"to all"), DEADLINE)
+    finally:
+        for _, writer in clients:
+            writer.transport.abort()

@@ -29,13 +29,13 @@ class State:
 
 
 @asynccontextmanager
-async def _served(state: State) -> AsyncIterator[int]:
+async def _served(state: State, most: int | None = None) -> AsyncIterator[int]:
     """Serve health and one gauge; give the port."""
     registry = CollectorRegistry()
     Gauge("walagent_sample", "A sample", registry=registry).set(42)
     sockets = await listen("127.0.0.1", 0)
     port: int = sockets[0].getsockname()[1]
-    task = asyncio.create_task(serve_on(build_app(state, registry), sockets))
+    task = asyncio.create_task(serve_on(build_app(state, registry), sockets, most=most))
     try:
         yield port
     finally:
@@ -177,7 +177,7 @@ async def test_cancelling_ends_the_server_and_frees_the_port() -> None:
 
 async def test_half_open_requests_do_not_keep_others_out() -> None:
     """The oldest of them is closed for each new connection, so few file descriptors are in use."""
-    async with _served(State()) as port:
+    async with _served(State(), most=200) as port:
         half = [await asyncio.open_connection("127.0.0.1", port) for _ in range(400)]
         for _, writer in half:
             writer.write(b"GET /healthz HTTP/1.1\r\nHost: local")
