@@ -270,7 +270,8 @@ begin
         raise exception 'the call is signed for another transaction' using errcode = '42501';
     end if;
     if _call ? 'tenant' then
-        perform agent_internal.assume(_call ->> 'tenant', (_call ->> 'agent')::name);
+        perform agent_internal.assume(_call ->> 'tenant', (_call ->> 'agent')::name,
+                                      array(select jsonb_array_elements_text(_call -> 'scopes')));
     end if;
     if _call ? 'run_as'
        and pg_has_role((_call -> 'worker')::bigint::oid, to_regrole(quote_ident(_call ->> 'run_as')),

@@ -39,6 +39,7 @@ SAFE = {
     "agent_signed.execute_as": _SIGNED,
     "agent_signed.open_step": _SIGNED,
     "agent_signed.read_as": _SIGNED,
+    "agent_signed.write_as": _SIGNED,
     "agent_internal.record_step": _HELD,
     "agent_internal.finish_run": _HELD,
     "agent_internal.finish_with_step": _HELD,

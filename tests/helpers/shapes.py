@@ -10,9 +10,12 @@ from prometheus_client import CollectorRegistry
 from psycopg import AsyncConnection
 
 from tests.helpers.database import DEADLINE
+from walagent.app.console import make_api
 from walagent.app.sinks import DaemonSinks
 from walagent.config import Replication
 from walagent.config.dsn import Logins, Places
+from walagent.config.sections import Http, MutationEntry
+from walagent.console.own import Own
 from walagent.http.routes import build_app
 from walagent.http.server import listen, serve_on
 from walagent.replication.attempt import Following
@@ -49,6 +52,18 @@ class Served:
             task.cancel()
         await asyncio.wait(self._tasks)
 
+    async def mutate(self, token: str, name: str, **values: object) -> httpx.Response:
+        """Write as a person."""
+        headers = {"authorization": f"Bearer {token}", "x-walagent-request": "1"}
+        url = f"http://127.0.0.1:{self.port}/v1/mutations/{name}"
+        return await self.http.post(url, json=values, headers=headers)
+
+    async def query(self, token: str, name: str, **values: str) -> httpx.Response:
+        """Read a named query once, as a person."""
+        headers = {"authorization": f"Bearer {token}"}
+        url = f"http://127.0.0.1:{self.port}/v1/queries/{name}"
+        return await self.http.get(url, params=values, headers=headers)
+
     async def get(self, *, path: str = "", token: str = "", **query: str) -> httpx.Response:
         """Request a shape with the secret, or a named one with a token."""
         if path:
@@ -68,6 +83,7 @@ async def serving(
     stream: float = 3.0,
     port: int = 0,
     queries: Mapping[str, NamedQuery] | None = None,
+    mutations: Mapping[str, MutationEntry] | None = None,
 ) -> AsyncIterator[Served]:
     """Run a reader and a server of shapes."""
     logins, streaming, fan_out = Logins(Places(dsn, dsn)), asyncio.Event(), FanOut()
@@ -78,7 +94,9 @@ async def serving(
     engine = ShapeEngine(logins.dsn, fan_out, limits)
     settings = SyncSettings(tables, queries or {}, SECRET, hold=hold, stream=stream, ahead=1.0)
     app = ShapeApp(engine, settings, TokenCheck(engine.connection))
-    mounted = {"/v1": app}  # as the daemon mounts it
+    own = Own(engine, queries or {})
+    api = make_api(engine, app, Http(), mutations=mutations or {}, own=own)
+    mounted = {"/v1": api}  # as the daemon mounts it
     served = build_app(reader.health, CollectorRegistry(), mounted=mounted)
     sockets = await listen("127.0.0.1", port)
     port = sockets[0].getsockname()[1]
@@ -89,7 +107,11 @@ async def serving(
     ]
     try:
         async with asyncio.timeout(DEADLINE):
-            await streaming.wait()
+            started = asyncio.create_task(streaming.wait())
+            await asyncio.wait([started, *tasks], return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
         async with httpx.AsyncClient(timeout=DEADLINE) as http:
             served = Served(port, engine, http, tasks)
             yield served

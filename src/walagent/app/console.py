@@ -10,6 +10,7 @@ from walagent.console.api import Application, ConsoleApi, Engine, Offer
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.guard import hosts_of
+from walagent.console.own import Own
 from walagent.console.replies import ReplyStreams
 from walagent.console.site import ConsoleSite
 from walagent.http.health import Health, unready_reasons
@@ -47,6 +48,7 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
     mutations: Mapping[str, MutationEntry] = MappingProxyType({}),
     *,
     replies: LiveReplies | None = None,
+    own: Own | None = None,
 ) -> ConsoleApi:
     """Create the application of what the console's pages ask.
 
@@ -55,12 +57,20 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         find: finds the identity of a token.
         mutations: of the file, by name.
         replies: what models of this process write; None: it executes no runs.
+        own: named queries of the file, and what executes its statements; None: there are none.
     """
     offer = Offer(
         {each.name: each for each in declared_queries()},
         {each.name: each for each in declared_mutations()}
         | {
-            name: Declared(name, "", (), entry.parameters, function=entry.function)
+            name: Declared(
+                name,
+                entry.statement or "",
+                (),
+                entry.parameters,
+                function=entry.function,
+                run_as=entry.run_as,
+            )
             for name, entry in mutations.items()
         },
         hosts_of(http.host, http.public_url, http.hosts),
@@ -68,5 +78,6 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         first_prompt,
         secure=http.public_url is not None and http.public_url.startswith("https:"),
         replies=ReplyStreams(replies or LiveReplies()),
+        own=own,
     )
     return ConsoleApi(engine, shapes, offer, find)

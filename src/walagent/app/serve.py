@@ -205,7 +205,7 @@ class _Daemon:
             from walagent.http.signed_tokens import find_identity  # noqa: PLC0415 - as above
 
             self.sync = make_sync(
-                self.config.sync, self.logins.dsn, fan_out, find_identity(self.config.identity)
+                self.config.sync, self.logins, fan_out, find_identity(self.config.identity)
             )
         self.reader = make_reader(
             self.config,
@@ -276,6 +276,8 @@ class _Daemon:
             mounted |= {links.path: links.app}
         if self.sync is not None:
             from walagent.app.console import make_api, make_console  # noqa: PLC0415 - optional
+            from walagent.app.sync import own_queries  # noqa: PLC0415
+            from walagent.console.own import Own  # noqa: PLC0415
             from walagent.http.signed_tokens import find_identity  # noqa: PLC0415
 
             mounted["/v1"] = make_api(
@@ -285,6 +287,7 @@ class _Daemon:
                 find_identity(self.config.identity),
                 self.config.sync.mutations,
                 replies=self.worker.replies,
+                own=Own(self.sync.engine, own_queries(self.config.sync)),
             )
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))

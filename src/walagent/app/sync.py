@@ -1,9 +1,9 @@
 """Compose live sync: shapes from the reader's stream, served by the daemon's HTTP server."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from walagent.config import Sync
+from walagent.config.dsn import Logins
 from walagent.config.environment import Environment
 from walagent.console.declared import declared_queries
 from walagent.errors import ConfigError
@@ -16,6 +16,14 @@ from walagent.sync.principals import TokenCheck
 from walagent.sync.query import NamedQuery
 
 
+def own_queries(settings: Sync) -> dict[str, NamedQuery]:
+    """Return the queries of the file."""
+    return {
+        name: NamedQuery(name, entry.query, entry.key, entry.parameters, entry.run_as)
+        for name, entry in settings.shapes.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class LiveSync:
     """The engine, which follows the stream, and the application, which answers requests."""
@@ -25,7 +33,10 @@ class LiveSync:
 
 
 def make_sync(
-    settings: Sync, dsn: Callable[[], str], fan_out: FanOut, find: FindIdentity = identity_of_token
+    settings: Sync,
+    logins: Logins,
+    fan_out: FanOut,
+    find: FindIdentity = identity_of_token,
 ) -> LiveSync:
     """Create both.
 
@@ -42,13 +53,10 @@ def make_sync(
             hint="Set the variable, or the systemd credential of that name.",
         )
     limits = EngineLimits(log_bytes=settings.max_log, of_principal=settings.max_shapes)
-    engine = ShapeEngine(dsn, fan_out, limits)
+    engine = ShapeEngine(logins.dsn, fan_out, limits, logins.tools_dsn)
     serves = SyncSettings(
         tables=frozenset(settings.open),
-        queries={
-            name: NamedQuery(name, entry.query, entry.key, entry.parameters)
-            for name, entry in settings.shapes.items()
-        }
+        queries=own_queries(settings)
         | {
             each.name: NamedQuery(each.name, each.text, each.key, each.parameters)
             for each in declared_queries()

@@ -195,24 +195,55 @@ class Http(Part):
     """Time without a message from the server after which the daemon is not ready."""
 
 
+def _check_placeholders(text: str, parameters: tuple[str, ...]) -> None:
+    plain = text.replace("%%", "")
+    for found in re.finditer(r"%(?:\((\w+)\)s)?", plain):
+        if found[1] is None:
+            raise ValueError("write %% for a percent sign that begins no parameter")
+        if found[1] not in parameters:
+            raise ValueError(f"{found[0]} is not in parameters")
+
+
 class ShapeEntry(Part):
     """A query whose rows a principal with a token can follow."""
 
     query: str = Field(min_length=1)
-    """A SELECT over walagent's tables and views; `%(name)s` is a parameter."""
+    """A SELECT; `%(name)s` is a parameter."""
     key: Annotated[tuple[Name, ...], Field(min_length=1)]
     """The columns that tell its rows apart."""
     parameters: tuple[Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")], ...] = ()
     """Parameters of a request, as text."""
+    run_as: Name | None = None
+    """The role that reads tables of the application; without it, the query reads walagent's
+    tables and views alone."""
+
+    @model_validator(mode="after")
+    def _has_its_parameters(self) -> "ShapeEntry":
+        _check_placeholders(self.query, self.parameters)
+        return self
 
 
 class MutationEntry(Part):
-    """A function that a principal can call over HTTP, in a transaction of its own."""
+    """What a principal can write over HTTP, in a transaction of its own."""
 
-    function: str = Field(pattern="^[a-z][a-z0-9_]*$")
+    function: str | None = Field(default=None, pattern="^[a-z][a-z0-9_]*$")
     """A function of schema `agent`: what it allows depends on the principal."""
+    statement: str | None = Field(default=None, min_length=1)
+    """Or one statement for tables of the application; `%(name)s` is a parameter."""
+    run_as: Name | None = None
+    """The role that executes the statement."""
     parameters: tuple[Annotated[str, Field(pattern="^[a-z][a-z0-9_]*$")], ...] = ()
-    """Its parameters that a request may give; the others have their defaults."""
+    """Parameters of a request; those of a function that it does not give have their defaults."""
+
+    @model_validator(mode="after")
+    def _is_one_of_two(self) -> "MutationEntry":
+        if (self.function is None) == (self.statement is None):
+            raise ValueError("expected either function or statement")
+        if (self.statement is None) != (self.run_as is None):
+            raise ValueError("a statement needs run_as, the role that executes it; a function none")
+        if self.statement is not None:
+            _check_placeholders(self.statement, self.parameters)
+        return self
 
 
 class Sync(Part):

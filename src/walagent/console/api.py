@@ -26,6 +26,7 @@ from psycopg.types.string import TextLoader
 from walagent.console.batch import first_answers, scopes_of
 from walagent.console.declared import Declared
 from walagent.console.guard import COOKIE, RefusedError, check, cookie_of
+from walagent.console.own import AS_TEXT, Caller, Own, check_texts, text_of
 from walagent.console.replies import ReplyStreams, check_reader, reader_of
 from walagent.console.sessions import (
     HOURS,
@@ -44,12 +45,13 @@ from walagent.runs.live_replies import LiveReplies
 from walagent.store.acting import identity_of_token
 from walagent.sync.app import Receive, Scope, Send
 from walagent.sync.query import Connecting
+from walagent.sync.role_sessions import RoleUnusableError
+from walagent.tenant import Actor
 
 _MOST_BYTES: Final = 4 << 20  # of a body
 _SECONDS: Final = 20  # of a statement
 _CONCURRENT: Final = 6  # statements; shapes need connections, too
-# int8 and numeric as text: JavaScript's numbers hold neither.
-_AS_TEXT: Final = ("int8", "numeric", "pg_lsn", "uuid", "inet", "interval")
+
 _UNAVAILABLE: Final = 503
 _STATUS: Final = {
     "42501": 403,  # insufficient_privilege
@@ -92,6 +94,7 @@ class Offer:
         prompt: returns the first request of a run, as the caller can see it.
         secure: whether browsers reach it by https.
         replies: what models write now.
+        own: what the file adds; None: nothing.
     """
 
     queries: Mapping[str, Declared]
@@ -101,6 +104,7 @@ class Offer:
     prompt: Callable[[AsyncConnection[Any], int], Awaitable[dict[str, Json] | None]] = _no_prompt
     secure: bool = False
     replies: ReplyStreams = field(default_factory=lambda: ReplyStreams(LiveReplies()))
+    own: Own | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +244,12 @@ class ConsoleApi:
         if name == _PROMPT:
             await self._prompt(asked)
             return
+        own = self._offer.own
+        if own is not None and name in own.queries:
+            caller, now = await self._caller(asked, "read")
+            rows = await own.read(name, asked.query, caller)
+            await _answer(asked.send, 200, {"rows": rows, "now": now})
+            return
         declared = self._offer.queries.get(name)
         if declared is None:
             raise RefusedError(404, f'there is no query "{name}"')
@@ -274,6 +284,11 @@ class ConsoleApi:
         given = await _read(asked.receive)
         if unknown := given.keys() - set(declared.parameters):
             raise RefusedError(400, f'mutation "{name}" has no parameter "{min(unknown)}"')
+        if declared.run_as is not None and self._offer.own is not None:
+            caller, _ = await self._caller(asked, "post")
+            txid, written = await self._offer.own.write(declared, given, caller)
+            await _answer(asked.send, 200, {"txid": txid, "result": written})
+            return
         text, values = _statement(declared, given)
         async with self._acting(asked, writes=True) as conn:
             if declared.role is not None:
@@ -284,6 +299,28 @@ class ConsoleApi:
             txid = await _rows(conn, "select pg_current_xact_id()::text as txid", {})
         result = next(iter(rows[0].values()), None)
         await _answer(asked.send, 200, {"txid": txid[0]["txid"], "result": result})
+
+    async def _caller(self, asked: _Request, scope: str) -> tuple[Caller, Json]:
+        """Return who asks, and the time.
+
+        Raises:
+            RefusedError: the token lacks the scope.
+        """
+        async with self._acting(asked, writes=False) as conn:
+            found = await _rows(
+                conn,
+                "select i.tenant, i.principal::text, to_jsonb(i.scopes) as scopes, now() as now,"
+                " agent.has_scope(%(scope)s) as has from agent_internal.identity() as i",
+                {"scope": scope},
+            )
+        row = found[0]
+        if row["tenant"] is None or row["principal"] is None:
+            raise RefusedError(401, "nobody is signed in")
+        if not row["has"]:
+            raise RefusedError(403, f"the token lacks the scope {scope}", "42501")
+        scopes = cast("list[str]", row["scopes"])
+        actor = Actor(str(row["tenant"]), str(row["principal"]))
+        return Caller(actor, tuple(scopes)), row["now"]
 
     @asynccontextmanager
     async def _acting(
@@ -357,7 +394,7 @@ async def _rows(
     conn: AsyncConnection[Any], text: str, values: Mapping[str, str | None]
 ) -> list[dict[str, Json]]:
     cursor = AsyncCursor(conn)
-    for name in _AS_TEXT:
+    for name in AS_TEXT:
         cursor.adapters.register_loader(name, TextLoader)
     # Literals, so that the planner knows them: it can use partial indexes then.
     literal = _mogrify(conn, text, values)
@@ -367,16 +404,13 @@ async def _rows(
 
 
 def _mogrify(conn: AsyncConnection[Any], text: str, values: Mapping[str, str | None]) -> bytes:
-    if any("\0" in (value or "") for value in values.values()):
-        raise RefusedError(400, "a value has a NUL character, which PostgreSQL cannot store")
+    check_texts(values)
     return AsyncClientCursor(conn).mogrify(text.encode(), values).encode()
 
 
 def _text(value: Json) -> str:
     """Return a value as the text of a parameter."""
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
+    return text_of(value) or ""
 
 
 def _bearer(headers: Mapping[bytes, bytes]) -> str:
@@ -430,7 +464,7 @@ def _refusal(error: WalagentError) -> tuple[int, dict[str, Json]]:
     state = error.sqlstate or ""
     status = _STATUS.get(state)
     if status is None:
-        lost = isinstance(error, DatabaseLostError | LoginRefusedError)
+        lost = isinstance(error, DatabaseLostError | LoginRefusedError | RoleUnusableError)
         status = _UNAVAILABLE if lost or state[:2] in {"08", "53", "57"} else 400
     if status == _UNAVAILABLE:
         log.warning("console.request_failed", error=error)

@@ -28,6 +28,7 @@ class Declared:
         key: the columns that tell rows of a query apart; none for a mutation.
         role: what the principal must have, such as `approver`; None: any.
         function: of schema `agent`, which is called instead of *text*; None: none.
+        run_as: the role that executes *text*, a statement of the file; None: walagent itself.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Declared:
     parameters: tuple[str, ...]
     role: str | None = None
     function: str | None = None
+    run_as: str | None = None
 
 
 @cache

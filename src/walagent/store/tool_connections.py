@@ -33,6 +33,7 @@ SignedFunction = Literal[
     "execute_as",
     "open_step",
     "read_as",
+    "write_as",
 ]
 
 # DISCARD ALL without the plans, which code of others cannot change: settings first, for they can

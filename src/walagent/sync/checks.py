@@ -11,6 +11,7 @@ from walagent.sync.expression import Node, columns_of
 from walagent.sync.snapshot import select
 from walagent.sync.table import ShapeTable, read_table
 
+_FORBIDDEN: Final = "42501"  # insufficient_privilege
 _DATA: Final = "22"  # the class of errors in values: division by zero, invalid text, out of range
 
 
@@ -45,6 +46,8 @@ def refusal_of(error: Exception, name: str) -> ShapeRefusedError:
         return invalid(name, error.diag.message_primary or "is invalid")
     if isinstance(error, WalagentError) and (error.sqlstate or "").startswith(_DATA):
         return invalid(name, str(error))
+    if isinstance(error, Error | WalagentError) and error.sqlstate == _FORBIDDEN:
+        return ShapeRefusedError(403, "the rows may not be read")
     return ShapeRefusedError(503, "the rows could not be read; try again")
 
 

@@ -35,6 +35,7 @@ from walagent.sync.log import CHUNK_BYTES
 from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
 from walagent.sync.query_shapes import QueryShapes
+from walagent.sync.role_sessions import RoleSessions
 from walagent.sync.shape import Shape, ShapeChange, lacks_values
 from walagent.sync.snapshot import Visible, copy_rows, lock, read_snapshot, reading, select
 from walagent.sync.table import ShapeTable
@@ -89,10 +90,15 @@ class ShapeEngine:
 
     Args:
         dsn: the login that reads snapshots.
+        tools_dsn: of the login for code of others, if it is set.
     """
 
     def __init__(
-        self, dsn: Callable[[], str], fan_out: FanOut, limits: EngineLimits | None = None
+        self,
+        dsn: Callable[[], str],
+        fan_out: FanOut,
+        limits: EngineLimits | None = None,
+        tools_dsn: Callable[[], str] = lambda: "",
     ) -> None:
         self._dsn = dsn
         self._fan_out = fan_out
@@ -108,6 +114,7 @@ class ShapeEngine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
         self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
+        self.roles = RoleSessions(dsn, tools_dsn)
         self.queries = QueryShapes(
             self, self._limits.log_bytes, self._limits.idle, self._limits.of_principal
         )
@@ -117,6 +124,7 @@ class ShapeEngine:
         """Follow the stream; does not end."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keep_pool())
+            group.create_task(self.roles.run())
             with self._fan_out.subscribe() as subscription:
                 subscription.tables = self._tables  # grows with the shapes
                 async for item in subscription:

@@ -6,7 +6,7 @@ runs again, and the difference by key is what clients receive.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 from psycopg import AsyncClientCursor, AsyncConnection
 from psycopg.sql import SQL, Identifier
 
+from walagent.errors import WalagentError
 from walagent.message import Json
 from walagent.replication.sinks import Table
 from walagent.sync.messages import row_message, snapshot_end
@@ -39,12 +40,14 @@ class NamedQuery:
     Args:
         text: with a placeholder `%(name)s` for each parameter.
         key: the columns that tell its rows apart.
+        run_as: the role that reads tables of others; None: it reads walagent's alone.
     """
 
     name: str
     text: str
     key: tuple[str, ...]
     parameters: tuple[str, ...] = ()
+    run_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +72,8 @@ class Found:
 class QueryShape(LiveShape):
     """The rows of a query, as one principal sees them."""
 
-    def __init__(
-        self, definition: QueryDefinition, found: Found, role: str | None, limit: int
-    ) -> None:
+    def __init__(self, definition: QueryDefinition, found: Found, limit: int) -> None:
         super().__init__(query_schema(found.types, definition.query.key), limit)
-        self._role = role
         self.definition = definition
         self.snapshot = [
             b",".join(
@@ -96,12 +96,12 @@ class QueryShape(LiveShape):
         self._wanted.set()
 
     async def follow(
-        self, connection: Callable[[], Connecting], position: Callable[[], int]
+        self, read: Callable[[], Awaitable[Found]], position: Callable[[], int]
     ) -> None:
         """Run the query again whenever it is wanted; does not end.
 
         Args:
-            connection: gives a connection for a while.
+            read: runs it.
             position: up to where the stream was followed.
         """
         while True:
@@ -112,9 +112,7 @@ class QueryShape(LiveShape):
                 pass
             await asyncio.sleep(_DEBOUNCE)
             self._wanted.clear()
-            async with connection() as conn:
-                found = await run_query(conn, self.definition, self._role)
-            self._compare(found, position())
+            self._compare(await read(), position())
 
     def _compare(self, found: Found, position: int) -> None:
         """Append the difference, as one transaction."""
@@ -191,7 +189,6 @@ async def run_query(
         WalagentError: it is invalid for these parameters, or the database is unavailable.
     """
     text = bound(conn, definition)
-    prefix = f'"shape"."{definition.query.name}"'
     rows: dict[str, Texts] = {}
     async with acting(conn, definition, role):
         visible = await read_snapshot(conn)
@@ -201,8 +198,20 @@ async def run_query(
         async for part in copy_rows(conn, text):
             for cells in part:
                 row = dict(zip(types, cells, strict=True))
-                rows[prefix + "".join(key_part(row[n]) for n in definition.query.key)] = row
+                rows[key_of(definition.query, row)] = row
     return Found(visible, types, rows)
+
+
+def key_of(query: NamedQuery, row: Texts) -> str:
+    """Return the key of a row.
+
+    Raises:
+        WalagentError: the row lacks a column of the key.
+    """
+    try:
+        return f'"shape"."{query.name}"' + "".join(key_part(row[n]) for n in query.key)
+    except KeyError as error:
+        raise WalagentError(f"shape {query.name} has no column {error}") from error
 
 
 def bound(conn: AsyncConnection[Any], definition: QueryDefinition) -> str:
@@ -218,9 +227,13 @@ async def tables_of_query(
     async with acting(conn, definition, role):
         explain = f"explain (verbose, format json) {bound(conn, definition)}"
         row = await (await conn.execute(explain.encode())).fetchone()
+    return tables_of_plan(row[0] if row else [])
+
+
+def tables_of_plan(plan: object) -> frozenset[Table]:
+    """Return the tables that a plan reads, and those that decide about rows in functions."""
     # What policies read in agent_internal follows from the tables that are named in any case.
-    read = {table for table in _relations(row[0] if row else []) if table[0] != "agent_internal"}
-    return _ALWAYS | read
+    return _ALWAYS | {table for table in _relations(plan) if table[0] != "agent_internal"}
 
 
 def _relations(node: Any) -> Sequence[Table]:  # noqa: ANN401 - JSON of a plan

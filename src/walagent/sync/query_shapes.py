@@ -21,8 +21,10 @@ from walagent.sync.query import (
     tables_of_query,
 )
 from walagent.sync.reading_role import reading_role
+from walagent.sync.role_sessions import RoleSessions
 
 _LOOK = 10.0  # seconds between two looks at whether a shape is used
+_OF_POSTGRESQL = frozenset({"pg_catalog", "information_schema", "pg_toast"})
 _ASKED = 120.0  # seconds since the last request: twice as long as an event stream
 
 
@@ -30,6 +32,7 @@ class Host(Protocol):
     """What shapes of queries need of the engine."""
 
     position: int
+    roles: RoleSessions
 
     def connection(self) -> Connecting:
         """Use a connection for a while."""
@@ -147,21 +150,16 @@ class QueryShapes:
             del self._of_principal[principal]
 
     async def _read_shape(self, definition: QueryDefinition) -> QueryShape:
-        async with self._host.connection() as conn:
-            role = await self._read_as(conn)
-            try:
-                tables = await tables_of_query(conn, definition, role)
-                _check(definition, tables)
+        try:
+            tables = await self._tables(definition)
+            async with self._host.connection() as conn:
                 await self._host.publish(conn, *sorted(tables))
-                found, touched = await self._first(conn, definition, role, tables)
-            except Exception as error:
-                refusal = refusal_of(error, "params")
-                if refusal is not error and not refusal.errors:  # no fault of the request
-                    log.warning("sync.snapshot_failed", table=definition.query.name, error=error)
-                raise refusal from error
+            found, touched = await self._first(definition, tables)
+        except Exception as error:
+            raise _refusal(definition, error) from error
         if (shape := self.find(definition)) is not None:  # made meanwhile
             return shape
-        shape = QueryShape(definition, found, role, self._limit)
+        shape = QueryShape(definition, found, self._limit)
         self._shapes[definition] = shape
         self._of_principal[definition.tenant, definition.principal] += 1
         for table in tables:
@@ -173,19 +171,48 @@ class QueryShapes:
         task.add_done_callback(self._tasks.discard)
         return shape
 
+    async def read(self, definition: QueryDefinition) -> Found:
+        """Return the rows of a query once.
+
+        Raises:
+            ShapeRefusedError: as `get`.
+        """
+        try:
+            if definition.query.run_as is None:
+                await self._tables(definition)
+            return await self._run(definition)
+        except Exception as error:
+            raise _refusal(definition, error) from error
+
+    async def _tables(self, definition: QueryDefinition) -> Collection[Table]:
+        """Return the tables that a query reads.
+
+        Raises:
+            ShapeRefusedError: it may not read one of them.
+        """
+        if definition.query.run_as is not None:
+            tables = await self._host.roles.tables(definition, definition.query.run_as)
+        else:
+            async with self._host.connection() as conn:
+                tables = await tables_of_query(conn, definition, await self._read_as(conn))
+        _check(definition, tables)
+        return tables
+
+    async def _run(self, definition: QueryDefinition) -> Found:
+        if definition.query.run_as is not None:
+            return await self._host.roles.read(definition, definition.query.run_as)
+        async with self._host.connection() as conn:
+            return await run_query(conn, definition, await self._read_as(conn))
+
     async def _first(
-        self,
-        conn: AsyncConnection[Any],
-        definition: QueryDefinition,
-        role: str | None,
-        tables: Collection[Table],
+        self, definition: QueryDefinition, tables: Collection[Table]
     ) -> tuple[Found, dict[int, int]]:
         """Read the rows; what changes meanwhile is a reason to read them again."""
         touched: dict[int, int] = {}
         for table in tables:
             self._reading.setdefault(table, []).append(touched)
         try:
-            return await run_query(conn, definition, role), touched
+            return await self._run(definition), touched
         finally:
             for table in tables:
                 # By identity: those of others can be equal.
@@ -203,7 +230,7 @@ class QueryShapes:
     async def _follow(self, shape: QueryShape) -> None:
         """Follow until nobody asks for the shape any more, or it fails."""
         following = asyncio.create_task(
-            shape.follow(self._host.connection, lambda: self._host.position)
+            shape.follow(lambda: self._run(shape.definition), lambda: self._host.position)
         )
         try:
             while not following.done() and not shape.ended:
@@ -230,8 +257,23 @@ class QueryShapes:
 
 
 def _check(definition: QueryDefinition, tables: Collection[Table]) -> None:
-    """Refuse tables that are not walagent's: reading them can execute code of others."""
-    others = [f"{schema}.{name}" for schema, name in tables if schema != "agent"]
-    if others:
-        text = f"shape {definition.query.name} reads {min(others)}, which is not walagent's"
+    """Refuse tables that are not walagent's, unless a role reads them, and those of PostgreSQL.
+
+    Reading them can execute code of others.
+    """
+    refused = [each for each in tables if each[0] != "agent"]
+    if definition.query.run_as is not None:
+        refused = [each for each in refused if each[0] in _OF_POSTGRESQL]
+    if refused:
+        table = ".".join(min(refused))
+        text = f"shape {definition.query.name} reads {table}, which is not walagent's"
+        if definition.query.run_as is not None:
+            text = f"shape {definition.query.name} reads {table}, whose changes are not in the WAL"
         raise ShapeRefusedError(400, text)
+
+
+def _refusal(definition: QueryDefinition, error: Exception) -> ShapeRefusedError:
+    refusal = refusal_of(error, "params")
+    if refusal is not error and not refusal.errors:  # no fault of the request
+        log.warning("sync.snapshot_failed", table=definition.query.name, error=error)
+    return refusal
