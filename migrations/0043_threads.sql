@@ -37,6 +37,8 @@ create table agent.member (
     role      text not null default 'member' check (role ~ '^[a-z][a-z0-9_-]{0,62}$'),
     joined_at timestamptz not null default now(),
     seen      bigint not null default 0,
+    attachment_id      bigint,
+    attachment_version integer,
     primary key (tenant, thread_id, principal),
     unique (tenant, id),
     foreign key (tenant, thread_id) references agent.thread on delete cascade,
@@ -51,6 +53,8 @@ comment on column agent.member.id is 'The membership for programs that want a UU
 comment on column agent.member.role is 'Role in the thread: owner, member, or one of the application''s; who joins by itself is a member';
 comment on column agent.member.joined_at is 'Time of joining';
 comment on column agent.member.seen is 'Of an agent: number of the latest event that one of its turns has taken up';
+comment on column agent.member.attachment_id is 'Of an agent: attachment of its first turn here';
+comment on column agent.member.attachment_version is 'Version of the attachment that its turns here use; NULL: the newest, with the next turn';
 
 create table agent.event (
     tenant     text collate "C" not null default agent.current_tenant(),

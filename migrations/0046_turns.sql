@@ -278,9 +278,11 @@ alter type agent.new_run add attribute kind text, add attribute principal name, 
 --
 -- Args: _events: [[n, tenant, thread, number], ...].
 --
+-- Returns: pinned: {agent: [attachment, version]} of those that have taken a turn in the thread.
+--
 -- Each lookup is by a primary key: the planner could otherwise begin with all agents of the tenant, or with all events.
 create function agent_internal.agents_of_events(_events jsonb)
-    returns table (n integer, agents name[], by_agent boolean)
+    returns table (n integer, agents name[], pinned jsonb, by_agent boolean)
     language plpgsql
     stable
     set enable_seqscan = off
@@ -295,10 +297,13 @@ begin
          where e.tenant = _place ->> 1 and e.thread_id = (_place ->> 2)::uuid and e.number = (_place ->> 3)::bigint;
         continue when not found;
         n := (_place ->> 0)::integer;
-        agents := array(select m.principal from agent.member m
-                         where m.tenant = _event.tenant and m.thread_id = _event.thread_id
-                           and (select p.kind = 'agent' and p.active from agent.principal p
-                                 where p.tenant = m.tenant and p.name = m.principal));
+        select array_agg(m.principal),
+               jsonb_object_agg(m.principal, jsonb_build_array(m.attachment_id, m.attachment_version)) filter (where m.attachment_version is not null)
+          into agents, pinned
+          from agent.member m
+         where m.tenant = _event.tenant and m.thread_id = _event.thread_id
+           and (select p.kind = 'agent' and p.active from agent.principal p
+                 where p.tenant = m.tenant and p.name = m.principal);
         by_agent := (select p.kind = 'agent' from agent.principal p where p.tenant = _event.tenant and p.name = _event.author);
         return next;
     end loop;
@@ -445,10 +450,38 @@ begin
         return format('agents took %s turns since the last message of a person (max_agent_turns)', _thread.agent_turns);
     end if;
     update agent.thread set agent_turns = agent_turns + 1 where tenant = _thread.tenant and id = _thread.id;
+    update agent.member m set attachment_id = _turn.attachment_id, attachment_version = _turn.attachment_version
+     where m.tenant = _thread.tenant and m.thread_id = _thread.id and m.principal = _turn.principal
+       and (m.attachment_version is null or m.attachment_id <> _turn.attachment_id);
     perform agent_internal.insert_step(_run, 0, 'note', _content);
     return null;
 end;
 $$;
+
+-- Let an agent use its newest version, from its next turn on, in a thread, or in all that the caller sees.
+--
+-- Returns: the number of threads.
+create function agent.use_newest_version(agent name, thread uuid default null)
+    returns bigint
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _count bigint;
+begin
+    if not agent.has_role('developer') then
+        raise exception 'principal "%" may not choose versions of agents', agent.current_principal()
+            using errcode = '42501', hint = 'A principal needs the role developer.';
+    end if;
+    update agent.member m set attachment_id = null, attachment_version = null
+     where m.tenant = agent.current_tenant() and m.principal = use_newest_version.agent
+       and m.thread_id = coalesce(use_newest_version.thread, m.thread_id) and m.attachment_version is not null;
+    get diagnostics _count = row_count;
+    return _count;
+end;
+$$;
+comment on function agent.use_newest_version(name, uuid) is 'Let an agent use its newest version in a thread, or in all';
 
 -- What follows from the end of a turn, in the transaction that ends its run: its answer, and what it has seen.
 --
@@ -790,6 +823,7 @@ $$;
 comment on function agent.dispute_fact(uuid, boolean) is 'Mark a fact as contradicted, or no longer so';
 
 revoke all on all functions in schema agent, agent_internal from public;
+select agent_internal.permit('developer', 'execute on function agent.use_newest_version(name, uuid)');
 select agent_internal.permit('member',
     'execute on function agent.add_fact(uuid, name, text, text, text, numeric, uuid, boolean), '
     'agent.correct_fact(uuid, text, uuid, numeric), agent.retract_fact(uuid), agent.dispute_fact(uuid, boolean)');

@@ -377,7 +377,9 @@ begin
     end if;
     insert into agent.run (tenant, kind, reason, queue_id, principal, attachment_id, attachment_version, change, key, ordering_key, state,
                            max_attempts, attempt, lease, lease_expires_at, worker, started_at)
-    values (_tenant, 'turn', 'manual', _at.id, _at.agent, _at.id, _at.version,
+    values (_tenant, 'turn', 'manual', _at.id, _at.agent, _at.id,
+            coalesce((select m.attachment_version from agent.member m
+                       where m.tenant = _tenant and m.thread_id = _where.id and m.principal = _at.agent and m.attachment_id = _at.id), _at.version),
             jsonb_build_object('op', 'insert', 'schema', 'agent', 'table', 'event', 'new', to_jsonb(_event), 'old', null),
             _event.thread_id || ' ' || _event.number, start_turn.thread::text, 'running',
             (_at.definition -> 'max_attempts')::integer, 1, 1,

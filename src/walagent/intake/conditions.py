@@ -109,7 +109,7 @@ class Evaluator:
             psycopg.Error: the connection is lost; nothing is evaluated.
         """
         found = await self.evaluate_all([
-            Candidates(match.attachment, [match.change], match.origin, match.lack)
+            Candidates(match.attachment, [match.change], match.origin, match.lack, match.pinned)
             for match in matches
         ])  # fmt: skip
         return list(chain.from_iterable(found))
@@ -165,7 +165,9 @@ class Evaluator:
         rest = iter(held)
         return (
             [
-                Match(attachment, change, each.origin) if verdict is True else verdict
+                Match(attachment, change, each.origin, pinned=each.pinned)
+                if verdict is True
+                else verdict
                 for change, verdict in zip(each.changes, rest, strict=False)
                 if verdict is not False
             ]

@@ -52,16 +52,19 @@ _OF_EVENT = ("tenant", "thread_id", "number", "id", "type", "author", "run_id")
 def _new_turn(begin: Begin, found: Verdict | TooDeep, limits: SizeLimits) -> NewRun:
     """Return the turn that an event of a thread starts.
 
+    Its version is the one with which the agent took its first turn in the thread.
+
     Its depth is 0: the thread limits how often agents answer one another.  A turn of a broken
     attachment waits as it is: its rule is asked again when it starts.
     """
     match = found if isinstance(found, TooDeep) else match_of(found)
     attachment, change, origin = match.attachment, match.change, match.origin
+    pinned = None if isinstance(match, TooDeep) else match.pinned
     state, error = state_of(found, limits)
     new = change.new or {}
     return NewRun(
         attachment_id=attachment.id,
-        attachment_version=attachment.version,
+        attachment_version=pinned or attachment.version,
         commit_lsn=begin.commit_lsn,
         ordinal=change.ordinal,
         committed_at=begin.committed_at,

@@ -49,17 +49,24 @@ def _place(change: Change) -> EventPlace:
 def _candidates(
     posted: Posted, events: Sequence[tuple[Change, Listeners | None]]
 ) -> Iterator[Candidates]:
-    """Group the events by the attachment that they concern."""
-    by_agent: dict[Actor, list[Change]] = {}
+    """Group the events by the attachment that they concern, and the version that is executed."""
+    by_agent: dict[tuple[Actor, int | None], list[Change]] = {}
     for change, listeners in events:
         tenant = str((change.new or {}).get("tenant"))
         for name in listeners.agents if listeners else ():
             agent = Actor(tenant, name)
             attachment = posted.attachments.get(agent)
             if attachment is not None and listeners and _may_wake(attachment, change, listeners):
-                by_agent.setdefault(agent, []).append(change)
-    for agent, changes in by_agent.items():
-        yield Candidates(posted.attachments[agent], changes, posted.origin)
+                pinned = _pinned(attachment, listeners)
+                by_agent.setdefault((agent, pinned), []).append(change)
+    for (agent, pinned), changes in by_agent.items():
+        yield Candidates(posted.attachments[agent], changes, posted.origin, pinned=pinned)
+
+
+def _pinned(attachment: Attachment, listeners: Listeners) -> int | None:
+    """Return the version with which the agent took its first turn in the thread."""
+    at, version = listeners.pinned.get(attachment.agent.name, (None, None))
+    return version if at == attachment.id else None
 
 
 def _may_wake(attachment: Attachment, change: Change, listeners: Listeners) -> bool:

@@ -18,12 +18,14 @@ class Match:
 
     Args:
         lack: what the change lacks and the attachment needs: its evaluation is deferred.
+        pinned: the version of the attachment that is executed; None: this one.
     """
 
     attachment: Attachment
     change: Change
     origin: Origin | None
     lack: str = ""
+    pinned: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,12 @@ class Candidates:
     changes: Sequence[Change]
     origin: Origin | None
     lack: str = ""
+    pinned: int | None = None
 
     def matches(self) -> Iterator[Match]:
         """Yield a match for each change, as if the condition held for all."""
         for change in self.changes:
-            yield Match(self.attachment, change, self.origin, self.lack)
+            yield Match(self.attachment, change, self.origin, self.lack, self.pinned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Turns of agents in threads: whom an event concerns, what a turn is rendered from, its end."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,21 +17,27 @@ EventPlace = tuple[str, str, int]  # tenant, thread and number
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """The agents in the thread of an event, and whether an agent is its author."""
+    """The agents in the thread of an event, and whether an agent is its author.
+
+    Args:
+        pinned: attachment and version of the agents that have taken a turn there.
+    """
 
     agents: tuple[str, ...]
     by_agent: bool
+    pinned: Mapping[str, Sequence[int]]
 
 
 async def listeners(conn: Connection, places: Mapping[int, EventPlace]) -> dict[int, Listeners]:
     """Look up the agents in the threads of events; an event that is not visible is left out."""
     cursor = await conn.execute(
-        "select n, agents, by_agent from agent_internal.agents_of_events(_events => %(events)s)",
+        "select n, agents, by_agent, pinned"
+        " from agent_internal.agents_of_events(_events => %(events)s)",
         {"events": orjson.dumps([[n, *place] for n, place in places.items()]).decode()},
     )
     return {
-        n: Listeners(tuple(agents or ()), bool(by_agent))
-        for n, agents, by_agent in await cursor.fetchall()
+        n: Listeners(tuple(agents or ()), bool(by_agent), pinned or {})
+        for n, agents, by_agent, pinned in await cursor.fetchall()
     }
 
 

@@ -385,3 +385,44 @@ async def test_older_events_are_summarized_by_a_run(conn: AsyncConnection, dsn: 
         assert "And now?" in last
         summaries = f"select count(*) from {TURNS} and reason = 'summary' and state = 'succeeded'"
         assert await value(conn, summaries) >= 1
+
+
+async def test_a_thread_keeps_the_version_of_an_agent(conn: AsyncConnection, dsn: str) -> None:
+    """From its first turn there on, until somebody chooses the newest; a new thread has that."""
+    await run_all(conn, AGENT)
+    model = ScriptedModel(["Yes."] * 20)
+    async with daemon(conn, dsn, {"fake": model}) as d:
+
+        async def prompt_of_a_turn(thread: object) -> str:
+            count = await value(conn, f"select count(*) from {TURNS}")
+            await value(conn, POST, thread, "Hi!")
+            await d.until(
+                f"select count(*) = %s and bool_and(state = 'succeeded') from {TURNS}", count + 1
+            )
+            return model.requests[-1].system.split(".", 1)[0]
+
+        old = await value(conn, THREAD)
+        assert await prompt_of_a_turn(old) == "You are Sarah"
+        await run_all(conn, "update agent.agent set system_prompt = 'You are Sara.'")
+        assert await prompt_of_a_turn(old) == "You are Sarah"
+        assert await prompt_of_a_turn(await value(conn, THREAD)) == "You are Sara"
+        versions = f"select attachment_version from {TURNS} order by id"
+        assert [row[0] for row in await rows(conn, versions)] == [1, 1, 2]
+        assert await value(conn, "select agent.use_newest_version('sarah', %s)", old) == 1
+        assert await prompt_of_a_turn(old) == "You are Sara"
+        await value(conn, "select agent.rollback('sarah', 1)")
+        assert await prompt_of_a_turn(old) == "You are Sara"
+        assert await value(conn, "select agent.use_newest_version('sarah')") == 2
+        assert await prompt_of_a_turn(old) == "You are Sarah"
+        # A version belongs to its attachment.
+        await run_all(
+            conn,
+            "select agent.detach('sarah');"
+            "insert into agent.agent (name, model, system_prompt)"
+            " values ('sarah', 'fake', 'I am new.');"
+            "select agent.attach_to_threads('sarah')",
+        )
+        assert await prompt_of_a_turn(old) == "I am new"
+    async with role(conn) as member, session(dsn, user=member) as own:
+        await run_all(conn, f"select agent.grant_member('{member}')")
+        await refused(own, "select agent.use_newest_version('sarah')", state="42501")
