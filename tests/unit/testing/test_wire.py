@@ -37,7 +37,6 @@ Spoil = Callable[[Json], object]
 ANTHROPIC: dict[str, tuple[Spoil, str]] = {
     "an unknown field": (lambda body: body.update(n=1), "extra inputs"),
     "no output limit": (lambda body: body.pop("max_tokens"), "max_tokens"),
-    "a stream": (lambda body: body.update(stream=True), "does not stream"),
     "tools left out": (lambda body: body.pop("tools"), "required when the messages use tools"),
     "a bad tool name": (lambda body: body["tools"][0].update(name="a.b"), "tools.name"),
     "a schema of no object": (
@@ -87,7 +86,10 @@ ANTHROPIC: dict[str, tuple[Spoil, str]] = {
 OPENAI: dict[str, tuple[Spoil, str]] = {
     "an unknown field": (lambda body: body.update(system="x"), "extra inputs"),
     "no model": (lambda body: body.pop("model"), "model"),
-    "a stream": (lambda body: body.update(stream=True), "does not stream"),
+    "options of no stream": (
+        lambda body: body.update(stream_options={"include_usage": True}),
+        "only with stream",
+    ),
     "two output limits": (lambda body: body.update(max_completion_tokens=1), "exclude"),
     "a choice without tools": (lambda body: body.pop("tools"), "only allowed when tools"),
     "a choice that is not there": (
