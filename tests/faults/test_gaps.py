@@ -414,8 +414,15 @@ async def test_a_dump_that_is_restored_elsewhere_begins_with_a_gap(
 
 
 def _copy_by_dump(server: OwnServer, source: str, target: str) -> None:
-    dump = [str(server.bindir / "pg_dump"), "--dbname", source]
-    dumped = subprocess.run(dump, check=True, capture_output=True, timeout=60).stdout
-    load = [str(server.bindir / "psql"), "-v", "ON_ERROR_STOP=1", "-q", "--dbname", target]
-    done = subprocess.run(load, input=dumped, capture_output=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    """Copy the roles, of which the target has one, then the database."""
+    load = [str(server.bindir / "psql"), "-q", "--dbname", target]
+    for dump, strict in (
+        (["pg_dumpall", "--roles-only"], []),
+        (["pg_dump"], ["-v", "ON_ERROR_STOP=1"]),
+    ):
+        command = [str(server.bindir / dump[0]), *dump[1:], "--dbname", source]
+        dumped = subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        done = subprocess.run(
+            [*load, *strict], input=dumped, capture_output=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr.decode()

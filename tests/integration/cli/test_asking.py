@@ -22,6 +22,7 @@ from tests.integration.cli.user import Ended, User, empty_database
 from walagent.ask.analyst_role import make_analyst
 from walagent.cli import main
 from walagent.errors import PreconditionError
+from walagent.extras import install_hint
 from walagent.testing import FakeProvider, call
 
 SAYS = "Twenty in each country."
@@ -233,8 +234,8 @@ async def test_a_picture_needs_its_library_before_anybody_is_asked(
             return ended.err
 
         said = await asyncio.to_thread(without, "x.png")
-        assert "pip install 'walagent[plot]'" in said
-        assert "pip install 'walagent[ask]'" in await asyncio.to_thread(without)
+        assert install_hint("walagent[plot]") in said
+        assert install_hint("walagent[ask]") in await asyncio.to_thread(without)
         ended = await on.types("ask", QUESTION, "--plot", "nowhere/x.png")
         assert (ended.code, on.provider.received) == (2, [])
         assert "directory" in ended.err
