@@ -21,6 +21,7 @@ from bench.rows import (  # noqa: E402
     durable_runs,
     intake,
     latency,
+    live,
     model_calls,
     plain_jobs,
     tenants,
@@ -46,6 +47,12 @@ BENCHES: dict[str, Row] = {
     "condition_repeated": intake.REPEATED_ROW,
     "tokens_classify": tokens.CLASSIFY_ROW,
     "tokens_act": tokens.ACT_ROW,
+    "live": live.LATENCY,
+    "live_clients": live.CLIENTS,
+    "live_snapshot": live.SNAPSHOT,
+    "live_shapes": live.SHAPES,
+    "live_connections": live.CONNECTIONS,
+    "live_intake": live.INTAKE,
 }
 
 PEERS: dict[str, Side] = {

@@ -78,6 +78,14 @@ def attach(
     asyncio.run(make_slot(url))
 
 
+def install(url: str) -> None:
+    """Install the schema, make the table and the slot, and attach nothing."""
+    asyncio.run(_install(url))
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute(workload.TICKET_TABLE)
+    asyncio.run(make_slot(url))
+
+
 async def _install(url: str) -> None:
     async with await connect(url) as conn:
         for migration in find_migrations():
