@@ -31,13 +31,22 @@ from walagent.sync.checks import ShapeRefusedError, check_definition, refusal_of
 from walagent.sync.definition import Definition
 from walagent.sync.evaluate import evaluate
 from walagent.sync.expression import quote_name, quote_text
+from walagent.sync.lines import SnapshotLines
 from walagent.sync.log import CHUNK_BYTES
 from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
 from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.role_sessions import RoleSessions
 from walagent.sync.shape import Shape, ShapeChange, lacks_values
-from walagent.sync.snapshot import Visible, copy_rows, lock, read_snapshot, reading, select
+from walagent.sync.snapshot import (
+    Visible,
+    copy_lines,
+    copy_rows,
+    lock,
+    read_snapshot,
+    reading,
+    select,
+)
 from walagent.sync.table import ShapeTable
 
 _NAME: Final = "walagent sync"
@@ -204,11 +213,13 @@ class ShapeEngine:
             table = await check_definition(conn, definition)
         if (shape := self._shapes.get(definition)) is not None:  # made meanwhile
             return shape
+        name = (table.schema, table.name)
+        # One object for all: by it, those that are alike are found.
+        table = next((s.table for s in self._by_table.get(name, ()) if s.table == table), table)
         where = definition.where
         predicate = None if where is None else compile_where(where, table)
         shape = Shape(definition, table, predicate, self._limits.log_bytes)
         self._shapes[definition] = shape
-        name = (table.schema, table.name)
         self._starting[shape] = [each for each in self._ring if _touches(each, name)]
         self._by_table.setdefault(name, []).append(shape)
         task = asyncio.create_task(self._start(shape), name=f"snapshot of {table.name}")
@@ -288,18 +299,17 @@ class ShapeEngine:
         if shape.definition.changes_only and shape.members is None:
             return
         names = list(dict.fromkeys([*shape.columns, *shape.table.key]))
+        writer = SnapshotLines(shape.table, shape.columns, names, shape.members)
         chunk, size, total = list[bytes](), 0, 0
-        async for rows in copy_rows(conn, select(shape.table, names, shape.definition.where)):
-            for row in rows:
-                message = shape.snapshot_message(row, names)
-                if shape.definition.changes_only:
-                    continue
-                chunk.append(message)
-                size += len(message)
-                if size >= CHUNK_BYTES:
-                    shape.snapshot.append(b",".join(chunk))
-                    total += size
-                    chunk, size = [], 0
+        async for lines in copy_lines(conn, select(shape.table, names, shape.definition.where)):
+            messages = writer.messages(lines)
+            if not shape.definition.changes_only:
+                chunk += messages
+                size += sum(map(len, messages))
+            if size >= CHUNK_BYTES:
+                shape.snapshot.append(b",".join(chunk))
+                total += size
+                chunk, size = [], 0
             if total + size > self._limits.snapshot_bytes:
                 raise WalagentError(f"snapshot exceeds {self._limits.snapshot_bytes} bytes")
             await asyncio.sleep(0)
@@ -369,19 +379,19 @@ class ShapeEngine:
 
     async def _deliver(self, name: Table, transaction: _Transaction) -> None:
         """Give a transaction to the shapes of a table; to those last that PostgreSQL evaluates."""
-        asked = list[Shape]()
-        for shape in list(self._by_table.get(name, ())):
+        alike: dict[tuple[bool, bool, int], list[Shape]] = {}  # what changed is the same for them
+        for shape in self._by_table.get(name, ()):
             if (waiting := self._starting.get(shape)) is not None:
                 waiting.append(transaction)
-            elif shape.is_evaluated_by_postgresql:
-                asked.append(shape)
             else:
-                await self._apply([shape], transaction)
-        if asked:
-            await self._apply(asked, transaction)
+                has_where = shape.members is not None
+                kind = (shape.is_evaluated_by_postgresql, has_where, id(shape.table))
+                alike.setdefault(kind, []).append(shape)
+        for kind in sorted(alike):
+            await self._apply(alike[kind], transaction)
 
     async def _apply(self, shapes: Sequence[Shape], transaction: _Transaction) -> None:
-        """Add what a transaction changed to the logs of shapes of one table.
+        """Add what a transaction changed to the logs of shapes that are alike.
 
         An error ends these shapes, whose clients fetch again, and not the stream of the others.
         """
@@ -407,13 +417,18 @@ class ShapeEngine:
         verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
         if shapes[0].is_evaluated_by_postgresql:
             verdicts = await self._evaluate(table, shapes, images)
+        txids = self._txids(transaction)
         for shape, matches in zip(shapes, verdicts, strict=True):
-            found: list[ShapeChange] = []
-            for change, new, match in zip(changes, images, matches, strict=True):
-                if new is not None or change.new is None:
-                    found += shape.changes_of(change, new, matches=match)
-            lsn = int(transaction.begin.commit_lsn)
-            if not shape.append(lsn, self._txids(transaction), found):
+            try:
+                found: list[ShapeChange] = []
+                for change, new, match in zip(changes, images, matches, strict=True):
+                    if new is not None or change.new is None:
+                        found += shape.changes_of(change, new, matches=match)
+                fits = not found or shape.append(int(transaction.begin.commit_lsn), txids, found)
+            except Exception as error:  # noqa: BLE001 - see _apply
+                log.error("sync.shape_failed", table=table.name, error=error)
+                fits = False
+            if not fits:
                 self.drop(shape)
 
     async def _image(

@@ -101,14 +101,6 @@ class Shape(LiveShape):
         """Return whether its condition is not compiled."""
         return self.definition.where is not None and self.predicate is None
 
-    def snapshot_message(self, cells: Sequence[str | None], names: Sequence[str]) -> bytes:
-        """Return the message of a row of the snapshot."""
-        row = dict(zip(names, cells, strict=True))
-        key = self.table.key_of(row)
-        if self.members is not None:
-            self.members.add(key)
-        return row_message("insert", self._relation, key, {n: row[n] for n in self.columns}, {})
-
     def append(self, lsn: int, txids: Sequence[int], changes: "Sequence[ShapeChange]") -> bool:
         """Append what a transaction changed in it; return whether it fitted."""
         messages: list[bytes] = []

@@ -6,7 +6,7 @@ Source: PostgreSQL docs, COPY, "Text Format"; 9.28 on snapshots.
 """
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,6 +20,7 @@ from walagent.sync.table import ShapeTable
 _ESCAPE: Final = re.compile(rb"\\(.)", re.DOTALL)
 _ESCAPED: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
 _HALF: Final = 1 << 31
+_PORTION: Final = 1 << 18  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +94,30 @@ async def copy_rows(
     conn: AsyncConnection[Any], query: str
 ) -> AsyncGenerator[list[list[str | None]]]:
     """Yield the rows of a query in portions, each value as PostgreSQL writes it."""
+    async for lines in copy_lines(conn, query):
+        yield [cells_of(line) for line in lines.split(b"\n")]
+
+
+async def copy_lines(conn: AsyncConnection[Any], query: str) -> AsyncGenerator[bytes]:
+    """Yield the rows of a query in portions of lines, as COPY writes them."""
     async with conn.cursor() as cursor, cursor.copy(f"copy ({query}) to stdout".encode()) as copy:
-        rest = b""
-        async for data in copy:
-            rest += bytes(data)
-            if len(rest) > 1 << 18:
-                whole, _, rest = rest.rpartition(b"\n")
-                yield list(_rows(whole))
-        if rest:
-            yield list(_rows(rest.removesuffix(b"\n")))
+        parts, size = list[bytes](), 0
+        async for data in copy:  # a line each
+            parts.append(bytes(data))
+            size += len(parts[-1])
+            if size > _PORTION:
+                yield b"".join(parts).removesuffix(b"\n")
+                parts, size = [], 0
+        if parts:
+            yield b"".join(parts).removesuffix(b"\n")
 
 
-def _rows(data: bytes) -> Iterator[list[str | None]]:
-    for line in data.split(b"\n"):
-        cells = line.split(b"\t")
-        if b"\\" in line:
-            yield [_cell(cell) for cell in cells]
-        else:
-            yield [cell.decode() for cell in cells]
+def cells_of(line: bytes) -> list[str | None]:
+    """Return the values of a line."""
+    cells = line.split(b"\t")
+    if b"\\" in line:
+        return [_cell(cell) for cell in cells]
+    return [cell.decode() for cell in cells]
 
 
 def _cell(cell: bytes) -> str | None:
