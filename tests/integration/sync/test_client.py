@@ -109,3 +109,21 @@ async def test_watch_names_what_is_missing(served: Served) -> None:
         _, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
         assert process.returncode != 0
         assert words in errors
+
+
+async def test_a_shape_that_ends_follows_again(conn: AsyncConnection, served: Served) -> None:
+    """Rows that went meanwhile are gone; `changes` says that they follow again."""
+    base = served.url.removesuffix("/v1/shape")
+    async with asyncio.timeout(DEADLINE), ShapeClient(base, secret=SECRET) as shapes:
+        rows, changes = shapes.rows("item"), shapes.changes("item")
+        assert plain(await anext(rows)) == [("1", "1")]
+        seen = [(await anext(changes)).operation for _ in range(2)]
+        assert seen == ["insert", "current"]
+        served.engine.drop_all("the test says so")
+        await run_all(conn, "delete from item; insert into item values (2, 2)")
+        while (found := plain(await anext(rows))) != [("2", "2")]:
+            assert found in ([("1", "1")], [])
+        seen = [(await anext(changes)).operation for _ in range(3)]
+        assert seen == ["refetch", "insert", "current"]
+        await rows.aclose()
+        await changes.aclose()

@@ -9,9 +9,11 @@ import httpx2 as httpx
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import run_all, value
+from tests.helpers.database import DEADLINE, run_all, value
 from tests.helpers.shapes import Follower, Served, serving
+from walagent import ShapeClient
 from walagent.config import Replication
+from walagent.errors import PreconditionError
 from walagent.replication.bootstrap import ensure_slot
 from walagent.sync.engine import EngineLimits
 from walagent.sync.query import NamedQuery, QueryDefinition
@@ -142,3 +144,17 @@ async def test_one_principal_cannot_take_the_shapes_of_all(served: Served) -> No
     assert later.status_code == httpx.codes.OK
     assert shape.ended
     assert len(served.engine.queries) == MOST + 1  # with that of bob
+
+
+async def test_a_client_whose_token_is_revoked_receives_an_error(
+    conn: AsyncConnection, served: Served
+) -> None:
+    """It ends, and does not ask again without end."""
+    base = served.url.removesuffix("/v1/shape")
+    async with asyncio.timeout(DEADLINE), ShapeClient(base, token="amy") as shapes:
+        changes = shapes.changes(name="threads")
+        while (await anext(changes)).operation != "current":
+            pass
+        await conn.execute("update agent.token set revoked_at = now() where principal = 'amy'")
+        with pytest.raises(PreconditionError):
+            _ = [each async for each in changes]
