@@ -84,6 +84,7 @@ async def serving(
     port: int = 0,
     queries: Mapping[str, NamedQuery] | None = None,
     mutations: Mapping[str, MutationEntry] | None = None,
+    public: bool = False,
 ) -> AsyncIterator[Served]:
     """Run a reader and a server of shapes."""
     logins, streaming, fan_out = Logins(Places(dsn, dsn)), asyncio.Event(), FanOut()
@@ -92,7 +93,9 @@ async def serving(
         Following(logins, Replication(slot=conn.info.dbname), sinks.open, "t", streaming.set)
     )
     engine = ShapeEngine(logins.dsn, fan_out, limits)
-    settings = SyncSettings(tables, queries or {}, SECRET, hold=hold, stream=stream, ahead=1.0)
+    settings = SyncSettings(
+        tables, queries or {}, SECRET, public=public, hold=hold, stream=stream, ahead=1.0
+    )
     app = ShapeApp(engine, settings, TokenCheck(engine.connection))
     own = Own(engine, queries or {})
     api = make_api(engine, app, Http(), mutations=mutations or {}, own=own)

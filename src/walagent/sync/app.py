@@ -21,7 +21,7 @@ from walagent.sync.definition import Definition
 from walagent.sync.engine import ShapeEngine
 from walagent.sync.log import INFINITE, Offset
 from walagent.sync.messages import MUST_REFETCH, up_to_date
-from walagent.sync.query import NamedQuery, QueryDefinition
+from walagent.sync.query import NamedQuery, QueryDefinition, QueryShape
 from walagent.sync.request import (
     Place,
     RequestError,
@@ -49,6 +49,7 @@ _CORS: Final[Headers] = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", _EXPOSED),
     (b"access-control-allow-methods", b"GET, HEAD, POST, DELETE, OPTIONS"),
+    (b"x-content-type-options", b"nosniff"),
 ]
 _PRIVATE: Final = (b"cache-control", b"private, no-cache")
 _VARY: Final = (b"vary", b"authorization, cookie")
@@ -122,7 +123,9 @@ class ShapeApp:
         elif not (path.endswith("/v1/shape") or "/v1/shapes/" in path):
             await _answer(send, 404, b'{"message":"Not found"}')
         elif method == "OPTIONS":
-            await _answer(send, 204, b"", [(b"access-control-allow-headers", b"*")])
+            # Browsers take the wildcard for all headers but this one.
+            allowed = (b"access-control-allow-headers", b"authorization, *")
+            await _answer(send, 204, b"", [allowed])
         else:
             await self._guarded(scope, receive, send, method)
 
@@ -317,6 +320,7 @@ class ShapeApp:
                 (b"electric-cursor", _cursor("").encode()),
                 (b"x-accel-buffering", b"no"),
                 (b"connection", b"keep-alive"),
+                *_CORS,
             ],
             kind=b"text/event-stream",
         )
@@ -355,7 +359,9 @@ class ShapeApp:
         more: Iterable[tuple[bytes, bytes]] = (),
         kind: bytes = b"application/json",
     ) -> Headers:
-        cache = (b"cache-control", b"public, max-age=5") if self._settings.public else _PRIVATE
+        # Rows of a principal are for no cache, whatever the file says.
+        is_public = self._settings.public and not isinstance(shape, QueryShape)
+        cache = (b"cache-control", b"public, max-age=5") if is_public else _PRIVATE
         return [
             (b"content-type", kind),
             (b"electric-handle", shape.handle.encode()),
