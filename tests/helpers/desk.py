@@ -107,12 +107,18 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def desk(conn: AsyncConnection, dsn: str, folder: Path) -> AsyncIterator[Desk]:
-    """Start the daemon on a database of the test, write tickets, and wait for their runs."""
+async def desk(
+    conn: AsyncConnection, dsn: str, folder: Path, more: str = ""
+) -> AsyncIterator[Desk]:
+    """Start the daemon on a database of the test, write tickets, and wait for their runs.
+
+    Args:
+        more: of its file.
+    """
     await note_migrations(dsn)
     (folder / "replies.yaml").write_text(SCRIPT)
     slot = conninfo_to_dict(dsn)["dbname"]
-    (folder / "agents.yaml").write_text(FILE.format(folder=folder, slot=slot))
+    (folder / "agents.yaml").write_text(FILE.format(folder=folder, slot=slot) + more)
     await run_all(conn, TABLES)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "walagent", "run", "--dsn", dsn, "--http", "0", "--link"),

@@ -109,6 +109,33 @@ await page.waitForSelector("text=Message as sent");
 seen.escaped = await text(page, ".head p:not(.crumb)");
 seen.prompt = await text(page, ".payload[open] pre");
 
+// A question: answer, plan, statements, rows, chart; then one that is asked back.
+await page.goto(`${base}/ask`);
+await page.waitForSelector("#question");
+await page.keyboard.type("How many tickets are there in each category?");
+await page.keyboard.press("Control+Enter");
+await page.waitForSelector("svg.plan");
+await page.waitForSelector("svg.chart");
+seen.answer = await text(page, ".answer");
+seen.result = await page.locator("[aria-label=Rows] tbody tr").allInnerTexts();
+seen.plan = await page.locator("svg.plan rect.ok").count();
+seen.statements = await page.locator("pre.code").allInnerTexts();
+await page.click("text=Save as verified");
+await page.waitForSelector("text=Saved as verified");
+for (const theme of themes) {
+  await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+  for (const width of [1440, 1024, 390]) {
+    await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
+    await check(page, `ask ${width} ${theme}`);
+  }
+}
+await page.emulateMedia({ colorScheme: "light" });
+await page.setViewportSize({ width: 1440, height: 900 });
+await page.fill("#question", "Which week?");
+await page.keyboard.press("Control+Enter");
+await page.waitForSelector("h2:has-text('Question back')");
+seen.clarified = await text(page, ".answer");
+
 // A decision: not by a key within half a second, then by one; another page sees its run go on.
 const other = await open();
 await other.goto(`${base}/runs/1`);

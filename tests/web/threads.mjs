@@ -37,7 +37,7 @@ async function check(page, name) {
 }
 
 process.on("uncaughtException", async (error) => {
-  for (const [at, context] of browser.contexts().entries()) if (shots) await context.pages()[0]?.screenshot({ path: `${shots}/failed-${at}.png` });
+  for (const [at, context] of browser.contexts().entries()) if (shots) await context.pages()[0]?.screenshot({ path: `${shots}/failed-${at}.png` }).catch(() => {});
   console.error(JSON.stringify({ ...seen, requests: [...seen.requests] }, null, 1), error);
   process.exit(1);
 });
@@ -153,6 +153,10 @@ seen.veraReads = await vera.locator(".bubble").count();
 seen.veraMay = await vera.locator("#message, form.decide, button:has-text('Invite'), button:has-text('Stop')").count();
 await vera.click("button[aria-label=Members]");
 seen.veraDialog = await texts(vera, "dialog button");
+
+await vera.goto(`${url}/ask`);
+await vera.waitForSelector("text=You cannot ask here");
+seen.veraAsks = [await vera.locator("#question").count(), await vera.locator(".notice").innerText()];
 
 // All widths and both themes; on a small screen, one part at a time.
 for (const theme of ["light", "dark"]) {

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from walagent import __version__
 from walagent.app.prompts import first_prompt
 from walagent.config.sections import Http, MutationEntry
-from walagent.console.api import Application, ConsoleApi, Engine, Offer
+from walagent.console.api import Application, ConsoleApi, Engine, Offer, Questions
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.guard import hosts_of
@@ -49,6 +49,7 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
     *,
     replies: LiveReplies | None = None,
     own: Own | None = None,
+    questions: Questions | None = None,
 ) -> ConsoleApi:
     """Create the application of what the console's pages ask.
 
@@ -58,6 +59,7 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         mutations: of the file, by name.
         replies: what models of this process write; None: it executes no runs.
         own: named queries of the file, and what executes its statements; None: there are none.
+        questions: answers questions; None: nobody can ask.
     """
     offer = Offer(
         {each.name: each for each in declared_queries()},
@@ -79,5 +81,6 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         secure=http.public_url is not None and http.public_url.startswith("https:"),
         replies=ReplyStreams(replies or LiveReplies()),
         own=own,
+        questions=questions,
     )
     return ConsoleApi(engine, shapes, offer, find)

@@ -276,6 +276,7 @@ class _Daemon:
             mounted |= {links.path: links.app}
         if self.sync is not None:
             from walagent.app.console import make_api, make_console  # noqa: PLC0415 - optional
+            from walagent.app.page_questions import PageQuestions  # noqa: PLC0415
             from walagent.app.sync import own_queries  # noqa: PLC0415
             from walagent.console.own import Own  # noqa: PLC0415
             from walagent.http.signed_tokens import find_identity  # noqa: PLC0415
@@ -288,6 +289,7 @@ class _Daemon:
                 self.config.sync.mutations,
                 replies=self.worker.replies,
                 own=Own(self.sync.engine, own_queries(self.config.sync)),
+                questions=PageQuestions(self.logins.dsn, self.config.ask),
             )
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))

@@ -1,6 +1,7 @@
 """What the console's pages ask: sessions, queries that are read once, mutations, and shapes.
 
     GET, POST, DELETE  /v1/session            who is signed in; sign in; sign out
+    GET, POST          /v1/ask                whether the principal can ask; ask a question
     GET                /v1/queries/NAME       the rows of a query, as the principal
     POST               /v1/mutations/NAME     one statement, one transaction, as the principal
     POST               /v1/batch              many live requests for shapes in one
@@ -81,6 +82,18 @@ class Engine(Protocol):
         ...
 
 
+class Questions(Protocol):
+    """Answers questions of principals."""
+
+    async def check(self, conn: AsyncConnection[Any]) -> bool:
+        """Check that the principal can ask; return whether as the login of this process."""
+        ...
+
+    async def answer(self, question: str, session: str, token: str | None) -> dict[str, Json]:
+        """Answer a question."""
+        ...
+
+
 async def _no_prompt(_conn: AsyncConnection[Any], _run: int) -> dict[str, Json] | None:
     return None
 
@@ -95,6 +108,7 @@ class Offer:
         secure: whether browsers reach it by https.
         replies: what models write now.
         own: what the file adds; None: nothing.
+        questions: answers questions; None: nobody can ask here.
     """
 
     queries: Mapping[str, Declared]
@@ -105,6 +119,7 @@ class Offer:
     secure: bool = False
     replies: ReplyStreams = field(default_factory=lambda: ReplyStreams(LiveReplies()))
     own: Own | None = None
+    questions: Questions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +216,8 @@ class ConsoleApi:
                 await self._sign_out(asked)
             case "GET", ["replies"]:
                 await self._replies(asked)
+            case (("GET" | "POST"), ["ask"]):
+                await self._ask(asked)
             case "GET", ["queries", name]:
                 await self._query(asked, name)
             case "POST", ["mutations", name]:
@@ -277,6 +294,24 @@ class ConsoleApi:
 
         await self._offer.replies.send(reader, check, asked.receive, asked.send)
 
+    async def _ask(self, asked: _Request) -> None:
+        questions = self._offer.questions
+        if questions is None:
+            raise RefusedError(404, "questions are not answered here")
+        given: Mapping[str, Json] = {}
+        if asked.method == "POST":
+            given = await _read(asked.receive)
+        async with self._acting(asked, writes=False) as conn:
+            is_own = await questions.check(conn)
+        if asked.method == "GET":
+            await _answer(asked.send, 200, {})
+            return
+        question, session = given.get("question"), given.get("session")
+        if not (isinstance(question, str) and isinstance(session, str)):
+            raise RefusedError(400, 'expected "question" and "session"')
+        found = await questions.answer(question, session, None if is_own else asked.token)
+        await _answer(asked.send, 200, found)
+
     async def _mutate(self, asked: _Request, name: str) -> None:
         declared = self._offer.mutations.get(name)
         if declared is None:
@@ -345,7 +380,7 @@ class ConsoleApi:
         return self._role[0]
 
 
-_ROUTES: Final = frozenset({"session", "batch", "replies"})
+_ROUTES: Final = frozenset({"session", "batch", "replies", "ask"})
 _SIGNED_OUT: Final = 401
 _PROMPT: Final = "console.run_prompt"
 _DIGITS: Final = 19  # of an int8

@@ -41,7 +41,7 @@ MUTATIONS = {
 OF_MEMBERS = {
     f"console.{name}_thread"
     for name in ("open", "join", "leave", "rename", "pause", "resume", "complete", "archive")
-} | {"console.post", "console.add_member", "console.remove_member"}
+} | {"console.post", "console.add_member", "console.remove_member", "console.save_query"}
 WRITE = {"x-walagent-request": "1", "content-type": "application/json"}
 
 

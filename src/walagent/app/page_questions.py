@@ -1,0 +1,120 @@
+"""Questions of the console's page: asked with the engine of `walagent ask`.
+
+A question reads as the analyst role, which the principal's own login must be able to become: so
+nothing is read that `walagent ask` would not read for it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from psycopg import AsyncConnection
+
+from walagent.ask.answering import open_asker
+from walagent.ask.health import Health
+from walagent.ask.options import Options
+from walagent.config import AskSettings
+from walagent.config.dsn import Places
+from walagent.console.guard import RefusedError
+from walagent.message import Json
+
+_AT_ONCE: Final = 2  # questions of a process; each has its own connections
+_WHO: Final = """
+select login, is_own, may, bypasses, reads_login, agent.has_scope('post') as writes,
+       agent.current_principal()::text as principal
+  from agent_internal.asking(%s)
+"""
+
+
+class PageQuestions:
+    """Answers questions of principals.
+
+    Args:
+        dsn: of this process's login.
+    """
+
+    def __init__(self, dsn: Callable[[], str], settings: AskSettings) -> None:
+        self._dsn = dsn
+        self._settings = settings
+        self._health = Health()
+        self._free = asyncio.Semaphore(_AT_ONCE)
+
+    async def check(self, conn: AsyncConnection[Any]) -> bool:
+        """Check that the principal of this transaction can ask; return whether as this login.
+
+        Raises:
+            RefusedError: it has no login, or its login could not ask the same.
+        """
+        role = self._settings.role
+        row = await (await conn.execute(_WHO, [role])).fetchone()
+        login, is_own, may, bypasses, reads_login, writes, principal = row or (None,) * 7
+        if not writes:
+            raise RefusedError(403, "the token of this session is for reading", "42501")
+        if login is None:
+            raise RefusedError(
+                403,
+                f'principal "{principal}" has no login, whose privileges bound what it can ask',
+                "42501",
+                f'Set column login of its row in agent.principal to a member of role "{role}".',
+            )
+        if not may:
+            raise RefusedError(
+                403,
+                f'login "{login}" is not a member of role "{role}"',
+                "42501",
+                f"grant {role} to {login};",
+            )
+        if not is_own and bypasses:
+            raise RefusedError(
+                403,
+                "row-level security does not apply to the login of walagent run, so it asks for no"
+                " other login",
+                "42501",
+                f"Run walagent ask as {login}, or walagent run as a login that is no superuser.",
+            )
+        if not is_own and reads_login:
+            raise RefusedError(
+                403,
+                "a policy or view depends on session_user, which is here the login of walagent run",
+                "42501",
+                f"Run walagent ask as {login}.",
+            )
+        return bool(is_own)
+
+    async def answer(self, question: str, session: str, token: str | None) -> dict[str, Json]:
+        """Answer a question.
+
+        Args:
+            token: of the principal; None: the login of this process asks for itself.
+
+        Raises:
+            WalagentError: as `Asker.ask` does.
+            RefusedError: too many questions are being answered.
+        """
+        if self._free.locked():
+            raise RefusedError(503, f"{_AT_ONCE} questions are being answered", hint="Ask later.")
+        dsn = self._dsn()
+        places = Places(dsn, dsn, token=token)
+        async with (
+            self._free,
+            open_asker(places, self._settings, Options(), health=self._health) as asker,
+        ):
+            found = await asker.ask_in_turn(question, session)
+        plan = found.plan
+        steps: list[Json] = [
+            {
+                "id": step.id,
+                "type": step.type.value,
+                "description": step.description,
+                "depends_on": list(step.depends_on),
+            }
+            for step in (plan.steps if plan else ())
+        ]
+        last = found.last_rows
+        answer: dict[str, Json] = {
+            **found.to_json(),
+            "plan": steps,
+            "last": None if last is None else last.id,
+            "role": self._settings.role,
+        }
+        return answer

@@ -1,1 +1,0 @@
-import{i as e}from"./icon-BmqhyhSw.js";import{a as t}from"./index-DRi8Qk6N.js";async function n(n,r,i=[]){let a=await e(`POST`,`v1/mutations/console.${n}`,r);return i.length&&await t(a.txid,i),a}export{n as t};

@@ -1,1 +1,0 @@
-import{i as e}from"./link-B5jPmIcM.js";import{h as t,p as n}from"./icon-BmqhyhSw.js";var r=t(n(),1);function i(t){let n=e();return r.useCallback(e=>n.navigate({...e,from:e.from??t?.from}),[t?.from,n])}export{i as t};
