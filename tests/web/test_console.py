@@ -84,7 +84,7 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     assert "succeeded" in seen["went"]
     assert "needs a reason" in seen["missing"]
     assert seen["history"] == 2
-    assert seen["offline"] == 8
+    assert seen["offline"] == 10  # two are questions
     assert seen["back"] == "/runs?state=dead"
     assert "was used or is too old" in seen["used"]
     assert seen["axe"] == []
