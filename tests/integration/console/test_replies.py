@@ -41,7 +41,7 @@ async def test_a_member_reads_a_reply_as_it_is_written(conn: AsyncConnection, ds
         assert await value(conn, text) == "Well, hello there."
 
 
-async def testno_shapes_is_streamed_if_nobody_reads(conn: AsyncConnection, dsn: str) -> None:
+async def test_nothing_is_streamed_if_nobody_reads(conn: AsyncConnection, dsn: str) -> None:
     """Neither asked of the provider, nor kept."""
     model = Writing("Well, hello there.")
     async with desk(conn, dsn, model) as d:
