@@ -115,7 +115,12 @@ async def check_reader(conn: AsyncConnection, reader: Reader) -> None:
         RefusedError: it does not exist, or is hidden from the principal.
     """
     if reader.run_id is not None:
-        cursor = await conn.execute("select from agent.run where id = %s", [reader.run_id])
+        # As of its steps, which say more than the run.
+        cursor = await conn.execute(
+            "select from agent.run r where r.id = %s"
+            " and (agent_internal.sees_runs() or r.principal = agent.current_principal())",
+            [reader.run_id],
+        )
         what = f"run {reader.run_id}"
     else:
         cursor = await conn.execute("select from agent.thread where id = %s", [reader.thread])

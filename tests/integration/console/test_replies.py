@@ -66,6 +66,10 @@ async def test_who_may_not_read(conn: AsyncConnection, dsn: str) -> None:
                 token = await token_of(conn, name, tenant=tenant)
                 async with d.reading(token) as refused:
                     assert refused.answer.status_code == 404
+            for name in ("ann", "eve"):  # no viewers: what was said beside calls is not for them
+                token = await token_of(conn, name)
+                async with d.reading(token, run=event["run"]) as refused:
+                    assert refused.answer.status_code == 404
             bob = await token_of(conn, "bob", tenant="b")
             async with d.reading(bob, run=event["run"]) as refused:
                 assert refused.answer.status_code == 404

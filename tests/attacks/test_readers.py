@@ -1,0 +1,53 @@
+"""Principals without a role for it read the runs of nobody else, whatever login they act over."""
+
+from psycopg import AsyncConnection
+
+from tests.helpers.daemon import daemon
+from tests.helpers.database import run_all, value
+from tests.helpers.people import acting, application, token_of
+from walagent.agent.models.scripted.model import ScriptedModel, call
+
+SETUP = """
+insert into agent.model (name, provider, model_id, input_price, output_price)
+values ('fake', 'scripted', 'fake', 1, 5);
+create table ticket (id bigint primary key, body text);
+create table noted (what text);
+create function note(what text) returns void language sql as $$ insert into noted values ($1) $$;
+select agent.attach('ticket', 'name=triage, model=fake, tools=note, approve=note');
+insert into agent.agent (name, model, system_prompt) values ('sarah', 'fake', 'You are Sarah.');
+select agent.attach_to_threads('sarah');
+insert into agent.principal (tenant, name)
+select 'default', unnest('{ann,eve,vic,app,aud,dev}'::name[]);
+insert into agent.role_grant (tenant, principal, role, granted_by)
+values ('default', 'vic', 'viewer', 'test'), ('default', 'app', 'approver', 'test'),
+       ('default', 'aud', 'auditor', 'test'), ('default', 'dev', 'developer', 'test');
+"""
+COUNTS = """
+select array[(select count(*) from agent.run), (select count(*) from agent.step),
+             (select count(*) from agent.approval), (select count(*) from agent.run_overview)]
+"""
+
+
+async def test_only_readers_read_runs(conn: AsyncConnection, dsn: str) -> None:
+    """A member reads that its thread has a turn, and not what tools returned there."""
+    await run_all(conn, SETUP)
+    model = ScriptedModel([call("note", what="secret")])
+    async with daemon(conn, dsn, {"fake": model}) as d:
+        thread = await value(conn, "select agent.open_thread('Talk', '{sarah,ann}')")
+        await run_all(conn, "insert into ticket values (1, 'a secret')")
+        await d.until("select exists (select from agent.approval)")
+        await value(conn, "select agent.post(%s, 'Hi!')", thread)
+        await d.until("select exists (select from agent.run where kind = 'turn' and attempt > 0)")
+    everything = await value(conn, COUNTS)
+    assert min(everything) > 0
+    async with application(conn, dsn, "viewer", "approver", "developer") as app:
+        for name in ("vic", "app", "aud"):
+            async with acting(app, await token_of(conn, name)) as acted:
+                assert await value(acted, COUNTS) == everything, name
+        for name in ("eve", "dev"):
+            async with acting(app, await token_of(conn, name)) as acted:
+                assert await value(acted, COUNTS) == [0, 0, 0, 0], name
+        async with acting(app, await token_of(conn, "ann")) as acted:
+            assert await value(acted, COUNTS) == [1, 0, 0, 1]
+            text = "select coalesce(string_agg(r::text, ''), '') from agent.run r"
+            assert "secret" not in await value(acted, text)
