@@ -12,11 +12,13 @@ create schema if not exists aos_persona;
 create schema if not exists aos_skills;
 create schema if not exists aos_core;
 create schema if not exists aos_agent;
+create schema if not exists aos_multi_agent;
+create schema if not exists aos_collab;
 do $$
 declare
     _schema text;
 begin
-    foreach _schema in array '{aos_auth,aos_meta,aos_persona,aos_skills,aos_core,aos_agent}'::text[] loop
+    foreach _schema in array '{aos_auth,aos_meta,aos_persona,aos_skills,aos_core,aos_agent,aos_multi_agent,aos_collab}'::text[] loop
         execute format('comment on schema %I is %L', _schema, 'walagent compat pgagentos');
         execute format('grant usage on schema %I to public', _schema);
     end loop;
@@ -82,7 +84,7 @@ $$;
 
 create or replace function aos_auth.current_tenant()
     returns uuid language plpgsql
-as $$ begin return (select t.id from agent.tenant t where t.name = aos_auth.enter()); end; $$;
+as $$ begin perform aos_auth.enter(); return (select t.id from agent.tenant t where t.name = agent.current_tenant()); end; $$;
 
 create or replace function aos_auth.current_principal()
     returns uuid language plpgsql
@@ -431,12 +433,166 @@ create or replace view aos_core.run with (security_invoker) as
            r.cost as total_cost_usd, r.created_at, r.started_at, r.finished_at
       from aos_core.runs() r;
 
+-- What is read alone: each view is a function that acts in the tenant of the session and then reads.
+do $do$
+declare
+    _each record;
+begin
+    for _each in
+        select * from (values
+            ('aos_agent.turn', $$select r.id as turn_id, (r.change #>> '{new,thread_id}')::uuid as conversation_id,
+                                        row_number() over (partition by r.ordering_key order by r.id) as turn_number,
+                                        (select e.data ->> 'text' from agent.event e
+                                          where e.tenant = r.tenant and e.thread_id::text = r.change #>> '{new,thread_id}'
+                                            and e.number = (r.change #>> '{new,number}')::bigint) as user_message,
+                                        (select e.data ->> 'text' from agent.event e where e.tenant = r.tenant and e.run_id = r.id and e.type = 'text'
+                                          order by e.number desc limit 1) as assistant_message,
+                                        case r.state when 'succeeded' then 'completed' when 'cancelled' then 'cancelled' when 'skipped' then 'cancelled'
+                                                     when 'failed' then 'failed' when 'dead' then 'failed'
+                                                     when 'waiting_approval' then 'waiting_human' when 'needs_review' then 'waiting_human'
+                                                     else 'processing' end as status,
+                                        r.tokens as total_tokens, r.cost as total_cost_usd,
+                                        round(extract(epoch from r.finished_at - r.started_at) * 1000)::bigint as duration_ms,
+                                        r.created_at as started_at, r.finished_at as completed_at
+                                   from agent.run r where r.kind = 'turn'$$),
+            ('aos_agent.step', $$select s.run_id as turn_id, s.seq as step_number,
+                                        case when s.kind = 'reply' and s.content @? '$.parts[*].call' then 'tool_call' when s.kind = 'reply' then 'respond'
+                                             when s.kind = 'result' then 'tool_result' when s.kind in ('approval', 'decision') then 'pause'
+                                             when s.kind = 'error' then 'error' when s.kind = 'intent' then 'tool_call' else 'think' end as step_type,
+                                        s.content, s.recorded_at as created_at
+                                   from agent.step s join agent.run r on r.id = s.run_id where r.kind = 'turn'$$),
+            ('aos_agent.live_activity', 'select * from agent.live_activity'),
+            ('aos_agent.pending_approvals', $$select * from agent.tool_call_queue where waits_for = 'awaiting_approval'$$),
+            ('aos_agent.conversation_timeline', 'select * from agent.conversation_timeline'),
+            ('aos_agent.agent_stats', 'select * from agent.agent_stats'),
+            ('aos_agent.dashboard_overview', 'select * from agent.dashboard'),
+            ('aos_agent.realtime_steps', 'select s.* from agent.step s order by s.recorded_at desc limit 100'),
+            ('aos_agent.tool_call_queue', 'select * from agent.tool_call_queue'),
+            ('aos_agent.thinking_trace', 'select * from agent.thinking_trace'),
+            ('aos_agent.error_log', 'select * from agent.error_log'),
+            ('aos_agent.observation', $$select o.id as observation_id, o.thread_id as conversation_id, o.event_id, o.type as observation_type, o.severity,
+                                               o.rating, o.aspects, o.content, o.author as created_by, o.created_at from agent.observation o$$),
+            ('aos_core.event_log', $$select a.number as event_id, a.at as created_at, a.action as event_type, a.object as node_name,
+                                            a.principal as actor, a.detail as payload from agent.audit a$$),
+            ('aos_multi_agent.team', $$select aos_meta.id_of('team', t.tenant, t.name) as team_id, t.name, t.description,
+                                              t.consensus as consensus_threshold, t.max_members, t.thread_id as conversation_id, t.created_by, t.created_at
+                                         from agent.team t$$),
+            ('aos_multi_agent.team_member', $$select aos_meta.id_of('team', m.tenant, m.team) as team_id, p.id as principal_id, m.principal as name, m.role,
+                                                     m.weight
+                                                from agent.team_member m join agent.principal p on p.tenant = m.tenant and p.name = m.principal$$),
+            ('aos_multi_agent.discussion', $$select d.thread_id as discussion_id, aos_meta.id_of('team', d.tenant, d.team) as team_id, d.topic,
+                                                    d.opened_by as started_by, d.opened_at as started_at from agent.discussion d$$),
+            ('aos_multi_agent.agent_message', $$select e.id as message_id, e.thread_id as discussion_id, e.author as sender,
+                                                       coalesce(e.data ->> 'kind', e.type) as message_type, e.data ->> 'text' as content, e.created_at
+                                                  from agent.event e join agent.discussion d on d.tenant = e.tenant and d.thread_id = e.thread_id$$),
+            ('aos_multi_agent.proposal', $$select p.id as proposal_id, aos_meta.id_of('team', p.tenant, p.team) as team_id, p.title, p.state as status,
+                                                  p.yes, p.no, p.abstain, p.votes, p.voters, p.proposed_by, p.deadline, p.created_at, p.decided_at
+                                             from agent.proposal_overview p$$),
+            ('aos_multi_agent.vote', $$select v.proposal_id, v.principal as voter, v.choice as vote, v.reason, v.weight from agent.vote v$$),
+            ('aos_multi_agent.artifact', $$select aos_meta.id_of('team', a.tenant, a.team) as team_id, a.name, a.version, a.kind as artifact_type, a.content,
+                                                  a.made_by as created_by, a.made_at as created_at from agent.artifact a$$),
+            ('aos_collab.task', $$select t.id as task_id, aos_meta.id_of('team', t.tenant, t.team) as team_id, t.title, t.description, t.state as status,
+                                         t.assignee as assigned_to, t.due_at, t.created_by, t.created_at, t.updated_at from agent.task t$$)
+        ) as v (name, query)
+    loop
+        execute format('drop view if exists %s', _each.name);
+        execute format('drop function if exists %s_rows()', _each.name);
+        execute format('create temporary view aos_shape as %s', _each.query);
+        execute format('create function %s_rows() returns table (%s) language plpgsql as $f$ #variable_conflict use_column'
+                       || E'\nbegin perform aos_auth.enter(); return query %s; end; $f$', _each.name,
+                       (select string_agg(format('%I %s', a.attname, format_type(a.atttypid, a.atttypmod)), ', ' order by a.attnum)
+                          from pg_attribute a where a.attrelid = 'pg_temp.aos_shape'::regclass and a.attnum > 0), _each.query);
+        execute 'drop view aos_shape';
+        execute format('create view %1$s with (security_invoker) as select * from %1$s_rows()', _each.name);
+    end loop;
+end;
+$do$;
+
+create or replace function aos_agent.get_agent_analytics(days integer default 7)
+    returns jsonb language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    return (select coalesce(jsonb_agg(to_jsonb(a)), '[]') from agent.agent_analytics(days) a);
+end;
+$$;
+
+create or replace function aos_agent.get_hourly_activity()
+    returns jsonb language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    return (select coalesce(jsonb_agg(to_jsonb(h) order by h.hour), '[]') from agent.hourly_activity h);
+end;
+$$;
+
+-- Teams.  A team is named by its ID there, and by its name here.
+
+create or replace function aos_multi_agent.name_of(team_id uuid)
+    returns text language plpgsql
+as $$
+declare
+    _name text;
+begin
+    select t.name into _name from aos_multi_agent.team t where t.team_id = name_of.team_id;
+    if not found then
+        raise exception 'team % does not exist, or you are not a member of it', name_of.team_id using errcode = 'WA026';
+    end if;
+    return _name;
+end;
+$$;
+
+create or replace function aos_multi_agent.create_team(name text, members name[] default '{}', description text default '')
+    returns uuid language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    perform agent.create_team($1, $2, $3);
+    return aos_meta.id_of('team', agent.current_tenant(), $1);
+end;
+$$;
+
+create or replace function aos_multi_agent.start_discussion(team_id uuid, topic text)
+    returns uuid language sql
+as $$ select agent.open_discussion(aos_multi_agent.name_of($1), $2) $$;
+
+create or replace function aos_multi_agent.send_agent_message(discussion_id uuid, content text, message_type text default 'comment')
+    returns uuid language plpgsql
+as $$ begin perform aos_auth.enter(); return (agent.comment($1, $2, $3)).id; end; $$;
+
+create or replace function aos_multi_agent.create_proposal(team_id uuid, title text, description text default '')
+    returns uuid language sql
+as $$ select agent.propose(aos_multi_agent.name_of($1), $2, $3) $$;
+
+create or replace function aos_multi_agent.cast_vote(proposal_id uuid, vote text, reason text default '')
+    returns text language plpgsql
+as $$ begin perform aos_auth.enter(); return agent.vote($1, $2, $3); end; $$;
+
+create or replace function aos_multi_agent.get_pending_messages_for_agent(agent_id uuid)
+    returns jsonb language plpgsql
+as $$
+begin
+    perform aos_auth.enter();
+    return (select coalesce(jsonb_agg(to_jsonb(m) order by m.created_at), '[]') from agent.pending_message m
+             where m.principal = (select a.name from aos_agent.agent a where a.agent_id = get_pending_messages_for_agent.agent_id));
+end;
+$$;
+
+create or replace function aos_collab.create_task(team_id uuid, title text, description text default '', assigned_to name default null)
+    returns uuid language sql
+as $$ select agent.create_task(aos_multi_agent.name_of($1), $2, $3, $4) $$;
+
+create or replace function aos_collab.add_comment(conversation_id uuid, content text)
+    returns uuid language plpgsql
+as $$ begin perform aos_auth.enter(); return (agent.comment($1, $2)).id; end; $$;
+
 do $$
 declare
     _view regclass;
 begin
     for _view in select c.oid from pg_class c join pg_namespace n on n.oid = c.relnamespace
-                  where c.relkind = 'v' and n.nspname in ('aos_auth', 'aos_meta', 'aos_persona', 'aos_skills', 'aos_core', 'aos_agent') loop
+                  where c.relkind = 'v' and n.nspname in ('aos_auth', 'aos_meta', 'aos_persona', 'aos_skills', 'aos_core', 'aos_agent',
+                                                       'aos_multi_agent', 'aos_collab') loop
         execute format('grant select, insert on %s to public', _view);
     end loop;
 end;

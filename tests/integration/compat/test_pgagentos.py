@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from psycopg import AsyncConnection
 
 from tests.helpers.database import refused, role, rows, run_all, session, value
+from tests.helpers.people import person
 from walagent.errors import ConfigError
 from walagent.store.compat import install_pgagentos, remove_pgagentos
 
+SOURCE = Path(__file__).read_text()
 OBJECTS = """
 select (select count(*) from pg_namespace where nspname like 'aos%'),
        (select count(*) from pg_class), (select count(*) from pg_proc), (select count(*) from agent_internal.privilege)
@@ -113,6 +116,124 @@ async def test_a_conversation_from_tenant_to_answer(conn: AsyncConnection, dsn: 
         ]
 
 
+async def test_what_is_read_of_a_conversation(conn: AsyncConnection, dsn: str) -> None:
+    """Turns and their steps, the log, an approval that is decided by its ID, and what counts them."""
+    await install_pgagentos(conn)
+    async with admin(conn, dsn) as a:
+        tenant, talk = await settle(a, "corp")
+        assert await value(a, "select aos_auth.current_tenant()") == tenant
+        me = await value(a, "select aos_auth.current_principal()")
+        (skill,) = await rows(
+            a, "select skill_key, risk_level from aos_skills.skill where skill_key = 'web_search'"
+        )
+        assert skill == ("web_search", "medium")
+        assert await value(a, "select aos_skills.can_use_skill(%s, 'web_search')", me)
+        assert not await value(a, "select aos_skills.can_use_skill(%s, 'rm')", me)
+        expert = await value(a, "select persona_id from aos_persona.persona")
+        given = await value(a, "select aos_persona.get_effective_params(%s)", expert)
+        assert isinstance(given, dict)
+        turn = await value(a, "select aos_agent.send_message(%s, 'How?')", talk)
+        await value(
+            a, "select aos_agent.process_tool_call(%s, 'web_search', '{\"query\": \"x\"}')", turn
+        )
+        await value(
+            a, "select aos_agent.record_tool_result(%s, 'web_search', '{\"result\": 1}')", turn
+        )
+        await value(a, "select aos_agent.finish_turn(%s, 'So.')", turn)
+        shown = "select turn_id, turn_number, user_message, assistant_message, status from"
+        assert await rows(a, f"{shown} aos_agent.turn where conversation_id = %s", talk) == [
+            (turn, 1, "How?", "So.", "completed")
+        ]
+        steps = await rows(
+            a, "select step_type from aos_agent.step where turn_id = %s order by step_number", turn
+        )
+        kinds = {step for (step,) in steps}
+        assert {"tool_call", "tool_result", "respond"} <= kinds
+        await value(a, "select aos_core.log_event('seen')")
+        assert (
+            await value(a, "select count(*) from aos_core.event_log where event_type = 'aos.seen'")
+            == 1
+        )
+        (stats,) = await value(a, "select aos_agent.get_agent_analytics(7)")
+        assert (stats["agent"], stats["runs"]) == ("bot", 1)
+        assert await value(a, "select aos_agent.get_hourly_activity()")
+
+
+async def test_a_call_is_approved_by_its_id(conn: AsyncConnection, dsn: str) -> None:
+    """By another principal than the agent, which then may execute it; a rejection says why."""
+    await install_pgagentos(conn)
+    async with admin(conn, dsn) as a, admin(conn, dsn) as boss:
+        _, talk = await settle(a, "corp")
+        token = await person(conn, "boss", "approver", tenant="corp")
+        await run_all(conn, "update agent.tool set risk = 'critical' where name = 'web_search'")
+        await run_all(
+            conn,
+            """update agent.tenant set settings = '{"approve_from": "high"}' where name = 'corp'""",
+        )
+        call = "select aos_agent.process_tool_call(%s, 'web_search', '{\"query\": \"x\"}')"
+        for approved, status in ((True, "ready"), (False, "denied")):
+            turn = await value(a, "select aos_agent.send_message(%s, 'How?')", talk)
+            assert (await value(a, call, turn))["status"] == "awaiting_approval"
+            step = await value(a, "select approval from aos_agent.pending_approvals")
+            decide = "select aos_agent.approve_step(%s, %s, 'so')"
+            await refused(a, decide, step, approved)
+            async with boss.transaction():
+                await boss.execute("select agent.act_as(%s)", [token])
+                await value(boss, decide, step, approved)
+            assert (await value(a, call, turn))["status"] == status
+            if approved:
+                done = "select aos_agent.record_tool_result(%s, 'web_search', '{\"result\": 1}')"
+                await value(a, done, turn)
+            await value(a, "select aos_agent.finish_turn(%s, 'So.')", turn)
+
+
+async def test_a_team(conn: AsyncConnection, dsn: str) -> None:
+    """Discusses, proposes, votes and has tasks; what waits for the agent is listed."""
+    await install_pgagentos(conn)
+    async with admin(conn, dsn) as a:
+        await settle(a, "corp")
+        team = await value(a, "select aos_multi_agent.create_team('crew', '{bot}', 'All.')")
+        assert await value(a, "select team_id from aos_multi_agent.team") == team
+        assert await value(a, "select aos_multi_agent.name_of(%s)", team) == "crew"
+        talk = await value(a, "select aos_multi_agent.start_discussion(%s, 'Colors')", team)
+        await value(a, "select aos_multi_agent.send_agent_message(%s, 'Blue?')", talk)
+        bot = await value(a, "select agent_id from aos_agent.agent")
+        waiting = await value(a, "select aos_multi_agent.get_pending_messages_for_agent(%s)", bot)
+        assert [each["text"] for each in waiting] == ["Blue?"]
+        said = "select content from aos_multi_agent.agent_message where message_type = 'comment'"
+        assert await rows(a, said) == [("Blue?",)]
+        paint = "select aos_multi_agent.create_proposal(%s, 'Paint', 'Blue.')"
+        proposal = await value(a, paint, team)
+        await value(a, "select aos_multi_agent.cast_vote(%s, 'yes', 'nice')", proposal)
+        assert await rows(a, "select vote, reason from aos_multi_agent.vote") == [("yes", "nice")]
+        task = await value(a, "select aos_collab.create_task(%s, 'Buy paint')", team)
+        assert await rows(a, "select task_id, status from aos_collab.task") == [(task, "open")]
+        await value(a, "select aos_collab.add_comment(%s, 'Soon.')", talk)
+        await refused(a, "select aos_multi_agent.name_of(%s)", task, state="WA026")
+
+
+async def test_each_object_works_and_is_tested(conn: AsyncConnection, dsn: str) -> None:
+    """Each view can be read by an admin; each function is called in this file."""
+    await install_pgagentos(conn)
+    views = await rows(
+        conn, "select schemaname || '.' || viewname from pg_views where schemaname like 'aos\\_%'"
+    )
+    assert len(views) > 25
+    async with admin(conn, dsn) as a:
+        await settle(a, "corp")
+        for (view,) in views:
+            await rows(a, f"select * from {view}")
+    functions = await rows(
+        conn,
+        "select distinct pronamespace::regnamespace || '.' || proname from pg_proc"
+        " where pronamespace::regnamespace::text like 'aos\\_%' and prorettype <> 'trigger'::regtype"
+        " and not proretset",
+    )
+    here = SOURCE
+    helpers = {"aos_meta.id_of", "aos_auth.enter", "aos_skills.is_granted", "aos_agent.answer_of"}
+    assert {name for (name,) in functions if f"{name}(" not in here} == helpers
+
+
 async def test_a_tenant_sees_nothing_of_another(conn: AsyncConnection, dsn: str) -> None:
     """Nor can its admin choose it, start a turn in it, or insert into it."""
     await install_pgagentos(conn)
@@ -160,7 +281,7 @@ async def test_installing_twice_and_removing(conn: AsyncConnection, dsn: str) ->
         await install_pgagentos(conn)
         assert await rows(conn, OBJECTS) == there
         assert await value(a, "select count(*) from aos_agent.agent") == 1
-    assert len(await remove_pgagentos(conn)) == 6
+    assert len(await remove_pgagentos(conn)) == 8
     assert await rows(conn, OBJECTS) == before
     assert await remove_pgagentos(conn) == []
 
