@@ -21,7 +21,7 @@ from walagent.app.audit_heads import log_heads
 from walagent.app.http_tools import http_tools
 from walagent.app.outbox import outgoing, slack_app
 from walagent.app.resources import agent_resources
-from walagent.app.startup import once_reached
+from walagent.app.startup import once_reached, raise_file_limit
 from walagent.app.systemd import Systemd, Watchdog
 from walagent.app.tool_services import tool_services
 from walagent.backoff import pause_after
@@ -31,7 +31,6 @@ from walagent.config.dsn import Logins, Places
 from walagent.config.environment import Environment
 from walagent.errors import DatabaseLostError, LoginRefusedError
 from walagent.guard.query import ReadLimits
-from walagent.http.limits import raise_file_limit
 from walagent.log import log
 from walagent.matching.document import SizeLimits
 from walagent.message import ModelSpec
@@ -45,7 +44,7 @@ from walagent.store.connections import connect, open_pool
 from walagent.store.errors import translating
 from walagent.store.outbox import decide_from_slack
 from walagent.store.process_name import process_name
-from walagent.store.tool_connections import open_tool_connections
+from walagent.store.tool_connections import ToolConnections, open_tool_connections
 
 if TYPE_CHECKING:
     from walagent.app.sync import LiveSync
@@ -108,28 +107,16 @@ async def _run(config: Config, places: Places, hooks: Hooks, *, reading: bool) -
         ) as calls,
         _signals() as signals,
     ):
-        http = http_tools(config, Environment.of_process())
-        services = tool_services(config, Environment.of_process())
-        toolbox = Toolbox(
-            calls, found, _reading(config), servers=clients, http=http, services=services
-        )
         resources = agent_resources(
             pool,
-            toolbox,
+            _toolbox(config, calls, found, clients),
             models,
             key,
             _size_limits(config),
             tools_dsn=logins.tools_dsn,
             outgoing=outgoing(config, Environment.of_process()),
         )
-        settings = WorkerSettings(
-            name,
-            config.workers.slots,
-            config.workers.lease,
-            config.workers.poll,
-            config.workers.drain,
-        )
-        worker = Worker(settings, resources)
+        worker = Worker(_worker_settings(config, name), resources)
         daemon = _Daemon(config, logins, hooks, systemd, worker, models, name, clients)
         if reading:
             daemon.read()
@@ -150,6 +137,28 @@ async def _set_up(
         async with await connect(places.dsn, application="walagent setup") as conn:
             await tools.register_python_tools(conn, found.values())
             return await attachments.load_registry(conn), await attachments.secret_key(conn)
+
+
+def _toolbox(
+    config: Config,
+    calls: ToolConnections,
+    found: Mapping[str, PythonTool],
+    clients: "Clients | None",
+) -> Toolbox:
+    environment = Environment.of_process()
+    return Toolbox(
+        calls,
+        found,
+        _reading(config),
+        servers=clients,
+        http=http_tools(config, environment),
+        services=tool_services(config, environment),
+    )
+
+
+def _worker_settings(config: Config, name: str) -> WorkerSettings:
+    workers = config.workers
+    return WorkerSettings(name, workers.slots, workers.lease, workers.poll, workers.drain)
 
 
 def _reading(config: Config) -> ReadLimits:

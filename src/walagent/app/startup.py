@@ -1,6 +1,7 @@
-"""Retry at startup until the database is reachable."""
+"""Prepare the process: raise its limits, and retry until the database is reachable."""
 
 import asyncio
+import resource
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TypeVar
@@ -10,6 +11,12 @@ from walagent.errors import DatabaseLostError
 from walagent.log import log
 
 T = TypeVar("T")
+
+
+def raise_file_limit() -> None:
+    """Raise the limit of open files to what the system allows this process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def once_reached(attempt: Callable[[], Awaitable[T]]) -> T:

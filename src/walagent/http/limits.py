@@ -21,12 +21,6 @@ def connection_limit() -> int:
     return min(_MOST_CONNECTIONS, soft // 2) if soft > 0 else _MOST_CONNECTIONS
 
 
-def raise_file_limit() -> None:
-    """Raise the limit of open files to what the system allows this process."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 class LimitedProtocol(H11Protocol):
     """HTTP/1.1 with limits.
 
