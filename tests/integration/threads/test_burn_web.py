@@ -157,10 +157,10 @@ async def test_a_turn_of_an_agent_is_a_process(conn: AsyncConnection, dsn: str) 
 TURN = """
 insert into agent.run
        (kind, reason, queue_id, attachment_id, attachment_version, commit_lsn, ordinal, change,
-        tenant, state, next_attempt_at, error)
+        ordering_key, tenant, state, next_attempt_at, error)
 select 'turn', 'change', q.id, a.id, a.version, '0/1', 0,
        '{{"op": "insert", "new": {{"thread_id": "{thread}", "tenant": "default"}}}}',
-       'default', 'waiting_retry', now(), '{{"reason": "busy"}}'
+       '{thread}', 'default', 'waiting_retry', now(), '{{"reason": "busy"}}'
   from agent.attachment a, agent_internal.queue q where a.agent = 'sarah' limit 1
 """
 
