@@ -14,50 +14,43 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
-import orjson
-from psycopg import AsyncConnection, Error
+from psycopg import Error
 
 from walagent import faults
 from walagent.agent.tools.builtin import show_result
-from walagent.agent.tools.callee import Callee, NoServers, Servers
-from walagent.agent.tools.http import HttpCallee
+from walagent.agent.tools.callee import Servers
 from walagent.agent.tools.python import PythonTool, ToolContext
-from walagent.agent.tools.statements import bound, statement_of
+from walagent.agent.tools.statements import statement_of
 from walagent.agent.transcript import result_to_json
-from walagent.backoff import brief, delay
-from walagent.encodings import misfit
+from walagent.backoff import brief
 from walagent.errors import (
-    ModelRejectedError,
-    OutcomeUnknownError,
-    ToolBrokenError,
     ToolFailedError,
     WalagentError,
 )
 from walagent.guard.query import ReadLimits
-from walagent.message import Json, ToolCall
-from walagent.moves import Call, RunLog, ToolReply, ToolRequest
+from walagent.message import Json
+from walagent.moves import Call, RunLog
 from walagent.run import RunSpec, StepKind
 from walagent.runs.admission import (
-    ADMITTED,
-    REFUSED,
     Admission,
     ArgumentsChanged,
     RefusedResult,
     check_output,
-    denied,
-    judged,
     make_trampolines,
     retrieval,
 )
 from walagent.runs.awake_timeout import awake_for
 from walagent.runs.builtin_tools import OUTSIDE, Services
+from walagent.runs.outside_calls import OutsideCalls
 from walagent.runs.query_tool import LIMITS, Bounds, answer_query
 from walagent.runs.tool_slots import Gate
+from walagent.runs.tool_steps import ToolSteps
+from walagent.runs.tool_work import Work, check_fits, failed, said, text_of
 from walagent.store import builtins, runs, tool_calls
 from walagent.store.connections import Pool
 from walagent.store.errors import is_conflict, is_passing
@@ -72,10 +65,7 @@ C = TypeVar("C")
 # one, the run waits without a slot.
 _PATIENCE = 2.0
 _MARGIN = 5.0  # seconds beyond a tool's timeout for which its transaction can be idle
-_STALE = 2.0  # seconds after which a check of the lease is repeated before a call outside
 _MOST_CHANGES = 3  # of the arguments of a call, by policies
-_MOST_TEXT = 65_536  # characters of a result that are kept
-_MOST_TOKENS = 2048  # of the answer of a tool that is a model
 
 
 class Toolbox:
@@ -104,10 +94,16 @@ class Toolbox:
         self.services = services or Services()
         self._pool: Pool = calls.worker
         self.calls = calls
-        self._python = python
         self._reading = reading
-        self._servers = servers or NoServers()
-        self._http = http or NoServers()
+        self._steps = ToolSteps(calls)
+        self._outside = OutsideCalls(
+            self._pool,
+            self._steps,
+            python=python,
+            servers=servers,
+            http=http,
+            services=self.services,
+        )
         self._gate = Gate(self._pool.max_size)
 
     async def carry_out(self, run: RunSpec, call: Call, log: RunLog) -> None:
@@ -120,11 +116,11 @@ class Toolbox:
             RoleRefusedError: the run's role cannot be assumed.
             BrokenAttachmentError: the attachment is broken.
         """
-        work = _Work(run, call, log.seq, log=log)
+        work = Work(run, call, log.seq, log=log)
         for step in await self._persist(work):
             log.append(step.recorded)
 
-    async def _persist(self, work: "_Work") -> list[NewStep]:
+    async def _persist(self, work: Work) -> list[NewStep]:
         """Execute a call; after a timeout that rolled it back, repeat it if its tool says so."""
         tool = work.tool
         for tried in count():
@@ -136,11 +132,11 @@ class Toolbox:
             await asyncio.sleep(tool.retry_after)
         raise AssertionError("count() has no end")
 
-    async def _timed_out(self, work: "_Work") -> NewStep:
+    async def _timed_out(self, work: Work) -> NewStep:
         text = f"{work.tool.name} did not end within {work.tool.timeout:g} s and was rolled back"
-        return await self._record(work, result_to_json(work.call, text, is_error=True))
+        return await self._steps.record(work, failed(work.call, text))
 
-    async def _admitted(self, work: "_Work") -> list[NewStep]:
+    async def _admitted(self, work: Work) -> list[NewStep]:
         """Execute a call with the arguments that policies make of it."""
         for _ in range(_MOST_CHANGES):
             try:
@@ -148,50 +144,50 @@ class Toolbox:
             except ArgumentsChanged as changed:
                 work = work.changed(changed.arguments)
             except ToolFailedError as error:
-                content = result_to_json(work.call, str(error), is_error=True)
-                return [await self._record(work, content)]
+                content = failed(work.call, str(error))
+                return [await self._steps.record(work, content)]
             except RefusedResult as refused:
-                return [await self._record(work, refused.content)]
+                return [await self._steps.record(work, refused.content)]
         text = "policies changed the arguments again and again"
-        content = {**result_to_json(work.call, text, is_error=True), "denied": text}
-        return [await self._record(work, content)]
+        content = {**failed(work.call, text), "denied": text}
+        return [await self._steps.record(work, content)]
 
-    async def _dispatch(self, work: "_Work") -> list[NewStep]:
+    async def _dispatch(self, work: Work) -> list[NewStep]:
         tool = work.tool
         if tool.target == "do_nothing":
-            return [await self._record(work, result_to_json(work.call, "ok", is_error=False))]
+            return [await self._steps.record(work, result_to_json(work.call, "ok", is_error=False))]
         outside = tool.effect in {Effect.IDEMPOTENT, Effect.UNSAFE}
         if tool.kind == "llm":
-            return await self._model_call(work)
+            return await self._outside.ask_model(work)
         if tool.kind in {"mcp", "http"} or (tool.kind in {"python", "builtin"} and outside):
-            return await self._outside(work)
+            return await self._outside.call(work)
         if tool.kind == "builtin" and tool.target != "update_row":
-            admission = await self._admit(work, intent=False)
+            admission = await self._steps.admit(work, intent=False)
             if admission.refused is not None:
                 return [NewStep(work.seq, StepKind.RESULT, admission.refused)]
             work = replace(work, admission=admission)
         return [await self._insist(work, min(_PATIENCE, tool.timeout / 2))]
 
-    async def _inside_call(self, work: "_Work") -> NewStep:
+    async def _inside_call(self, work: Work) -> NewStep:
         """Execute a call that has no effect outside the database."""
         if work.tool.kind == "python":
             return await self._python_call(work)
         if work.tool.kind == "builtin" and work.tool.target in builtins.NAMES:
             return await self._builtin_call(work)
         if work.tool.kind == "builtin" and work.tool.target in OUTSIDE:
-            return await self._read_outside(work)
+            return await self._outside.read(work)
         if work.tool.target == "query" and work.tool.kind == "builtin":
             return await self._query(work)
         return await self._sql_call(work)
 
-    async def _builtin_call(self, work: "_Work") -> NewStep:
+    async def _builtin_call(self, work: Work) -> NewStep:
         """Execute a built-in tool as the agent of the run, and record its result."""
         claim, name, given = work.run.claim, work.tool.target, work.arguments
         if name in builtins.RETRIEVING:
             given = (await self._retrieval(work, "before"))["arguments"]
         arguments = await self.services.with_embedding(work.tool, given)
         async with self._within(work, self._pool.connection()) as conn, conn.transaction():
-            _check_fits(conn, work.arguments)
+            check_fits(conn, work.arguments)
             faults.hit("tool.started")
             try:
                 async with conn.transaction(), builtins.acting(conn, claim):
@@ -205,19 +201,19 @@ class Toolbox:
                     or (error.sqlstate or "") in builtins.FENCED
                 ):
                     raise
-                content = result_to_json(work.call, _said(error), is_error=True)
+                content = failed(work.call, said(error))
                 content["sqlstate"] = error.sqlstate
             else:
-                text = _text(show_result(name, result, claim.run_id))
+                text = text_of(show_result(name, result, claim.run_id))
                 content = result_to_json(work.call, text, is_error=False)
             faults.hit("tool.done")
-            step = NewStep(work.seq, StepKind.RESULT, await self._judge(work, content))
+            step = NewStep(work.seq, StepKind.RESULT, await self._steps.judge(work, content))
             await runs.record_step(conn, claim, step)
             faults.hit("tool.recorded")
         faults.hit("tool.committed")
         return step
 
-    async def _retrieval(self, work: "_Work", phase: str, *result: Json) -> Mapping[str, Json]:
+    async def _retrieval(self, work: Work, phase: str, *result: Json) -> Mapping[str, Json]:
         """Let the policies of the tenant decide about a search, or what it found."""
         call = {
             "tool": work.tool.name,
@@ -228,25 +224,7 @@ class Toolbox:
         }
         return await retrieval(self.calls, work.run.claim.tenant, phase, call)
 
-    async def _read_outside(self, work: "_Work") -> NewStep:
-        """Execute a built-in tool that reads outside the database, and record its result."""
-        callee = self._callee(work.tool)
-        context = ToolContext(None, "", work.run.run_id, work.run.claim.change)
-        faults.hit("tool.started")
-        try:
-            async with awake_for(work.tool.timeout):
-                text = _text(await callee.call(context, work.arguments))
-            content = result_to_json(work.call, text, is_error=False)
-        except ToolFailedError as error:
-            content = result_to_json(work.call, str(error)[:_MOST_TEXT], is_error=True)
-        faults.hit("tool.done")
-        return await self._record(work, await self._judge(work, content))
-
-    async def _tenant_of(self, run_id: int) -> str:
-        async with self._pool.connection() as conn:
-            return await builtins.tenant_of(conn, run_id)
-
-    async def _query(self, work: "_Work") -> NewStep:
+    async def _query(self, work: Work) -> NewStep:
         """Execute a query in a read-only transaction, and record its rows in another."""
         async with (
             self._within(work, self.calls.connection(work.run.actor)) as tools,
@@ -258,49 +236,9 @@ class Toolbox:
                 (conn, tools), work.tool, work.call, work.arguments, bounds
             )
         faults.hit("tool.done")
-        return await self._record(work, await self._judge(work, content))
+        return await self._steps.record(work, await self._steps.judge(work, content))
 
-    async def _admit(self, work: "_Work", *, intent: bool, again: bool = False) -> Admission:
-        """Let the database decide about a call, and record its refusal or its intent."""
-        for attempt in count(1):
-            try:
-                async with self.calls.connection() as conn:
-                    verdict = await tool_calls.admit_call(
-                        conn, work.run.claim, work.seq, work.call, intent=intent, again=again
-                    )
-            except Error as error:
-                if error.sqlstate != tool_calls.TRAMPOLINE_LOST or attempt > 1:
-                    raise
-                await make_trampolines(self._pool, work.run.authority.run_as)
-            else:
-                return Admission.of(verdict)
-        raise AssertionError("count() has no end")
-
-    async def _judge(self, work: "_Work", content: Mapping[str, Json]) -> Mapping[str, Json]:
-        """Return a result as its schema and policies leave it.
-
-        Raises:
-            ToolFailedError: the output schema refuses it.
-            RefusedResult: a policy denies it.
-        """
-        if not content["is_error"]:
-            check_output(work.tool, str(content["content"]))
-        try:
-            return await judged(self.calls, work.admission, content)
-        except Error as error:
-            if error.sqlstate != REFUSED:
-                raise
-            raise RefusedResult(denied(content, error)) from error
-
-    async def _record(self, work: "_Work", content: Mapping[str, Json]) -> NewStep:
-        if work.is_changed:
-            content = {**content, "arguments": dict(work.call.arguments or {})}
-        step = NewStep(work.seq, StepKind.RESULT, content)
-        async with self._pool.connection() as conn:
-            await runs.record_step(conn, work.run.claim, step)
-        return step
-
-    async def _insist(self, work: "_Work", patience: float) -> NewStep:
+    async def _insist(self, work: Work, patience: float) -> NewStep:
         """Execute a transaction; after a conflict, repeat it for *patience* seconds.
 
         Nothing is held between two attempts.
@@ -326,7 +264,7 @@ class Toolbox:
 
     @asynccontextmanager
     async def _within(
-        self, work: "_Work", connection: AbstractAsyncContextManager[C]
+        self, work: Work, connection: AbstractAsyncContextManager[C]
     ) -> AsyncGenerator[C]:
         """Yield a connection for the timeout of a tool.
 
@@ -339,7 +277,7 @@ class Toolbox:
         ):
             yield conn
 
-    async def _sql_call(self, work: "_Work") -> NewStep:
+    async def _sql_call(self, work: Work) -> NewStep:
         target, authority, tool = work.run.table, work.run.authority, work.tool
         text, parameter = statement_of(tool, target, work.arguments, work.run.claim.change)
         builtin = tool.kind == "builtin"
@@ -351,7 +289,7 @@ class Toolbox:
             relation=target.relation_oid if builtin else None,
         )
         async with self._within(work, self.calls.connection(work.run.actor)) as conn:
-            _check_fits(conn.conn, parameter)
+            check_fits(conn.conn, parameter)
             faults.hit("tool.started")
             content = await tool_calls.call_tool(
                 conn, work.run.claim, work.seq, work.call, statement, partial(_check_content, tool)
@@ -359,8 +297,8 @@ class Toolbox:
         faults.hit("tool.committed")  # planted: two-transactions-sql/caller
         return NewStep(work.seq, StepKind.RESULT, content)
 
-    async def _python_call(self, work: "_Work") -> NewStep:
-        function, claim = self._function(work.tool), work.run.claim
+    async def _python_call(self, work: Work) -> NewStep:
+        function, claim = self._outside.function(work.tool), work.run.claim
         role, path = work.run.authority.run_as, work.run.authority.search_path
         async with (
             self._within(work, self.calls.connection(work.run.actor)) as conn,
@@ -374,7 +312,7 @@ class Toolbox:
                 return NewStep(work.seq, StepKind.RESULT, admission.refused)
             session = StepSession(transaction, role, path)
             content = await self._inside(session, work, function, admission.key)
-            content = await self._judge(replace(work, admission=admission), content)
+            content = await self._steps.judge(replace(work, admission=admission), content)
             faults.hit("tool.done")
             step = NewStep(work.seq, StepKind.RESULT, content)
             took = time.monotonic() - started
@@ -385,194 +323,26 @@ class Toolbox:
         faults.hit("tool.committed")
         return step
 
-    async def _prepared(self, work: "_Work") -> Callee:
-        """Return the prepared callee of a call; nothing has started, so no intent is needed."""
-        tool = work.tool
-        try:
-            found = self._callee(tool)
-            await found.prepare()
-        except ToolFailedError as error:
-            if not work.again:
-                raise
-            raise ToolFailedError(f"{error}; the attempt before may have acted") from error
-        return found
-
-    def _callee(self, tool: Tool) -> Callee:
-        match tool.kind:
-            case "mcp":
-                return self._servers.callee(tool)
-            case "http":
-                return self._http.callee(tool)
-            case "builtin":
-                return self.services.callee(tool, self._tenant_of)
-            case _:
-                return self._function(tool)
-
-    def _function(self, tool: Tool) -> PythonTool:
-        if (function := self._python.get(tool.target)) is None:
-            raise ToolFailedError(f"{tool.target} is not installed on this worker")
-        return function
-
     async def _inside(
-        self, session: StepSession, work: "_Work", function: PythonTool, key: str
+        self, session: StepSession, work: Work, function: PythonTool, key: str
     ) -> dict[str, Json]:
         """Call a function in the step's transaction, within a savepoint."""
         claim, call = work.run.claim, work.call
         context = ToolContext(session, key, claim.run_id, claim.change)
         try:
             async with session.transaction():
-                text = _text(await function.call(context, work.arguments))
+                text = text_of(await function.call(context, work.arguments))
                 await session.check_constraints()
         except Error as error:
             if is_passing(error) or error.sqlstate == tool_calls.TRAMPOLINE_LOST:
                 raise
             return {
-                **result_to_json(call, _said(error), is_error=True),
+                **failed(call, said(error)),
                 **({"sqlstate": error.sqlstate} if error.sqlstate else {}),
             }
         except WalagentError as error:
-            return result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
+            return failed(call, str(error))
         return result_to_json(call, text, is_error=False)
-
-    async def _outside(self, work: "_Work") -> list[NewStep]:
-        """Record the intent, call, record the result.
-
-        After a crash between them, a timeout or an error of the server, the outcome is unknown.
-        If the call can be repeated, that is after a pause: the server might be overloaded.
-        """
-        claim, call, again, steps = work.run.claim, work.call, work.again, list[NewStep]()
-        callee = await self._prepared(work)
-        admission = await self._announce(work)
-        if admission.refused is not None:
-            return [NewStep(work.seq, StepKind.RESULT, admission.refused)]
-        work = replace(work, admission=admission)
-        _limit(callee, admission)
-        key = admission.key
-        if not again:
-            content = {"call_id": call.id, "name": call.name, "idempotency_key": key}
-            steps.append(NewStep(work.seq, StepKind.INTENT, content))
-        context = ToolContext(None, key, claim.run_id, claim.change)
-        try:
-            async with awake_for(work.tool.timeout):
-                text = _text(await callee.call(context, work.arguments))
-            result = result_to_json(call, text, is_error=False)
-        except (TimeoutError, OutcomeUnknownError) as error:
-            if not again:
-                if work.tool.effect is Effect.IDEMPOTENT:
-                    await asyncio.sleep(delay(1))
-                return steps
-            text = str(error) or f"{work.tool.name} did not end within {work.tool.timeout:g} s"
-            result = result_to_json(call, f"{text}; it may have acted", is_error=True)
-        except ToolFailedError as error:
-            result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
-        except Error as error:  # of a connection of the tool
-            raise ToolBrokenError(f"{work.tool.name} raised {_said(error)}") from error
-        faults.hit("tool.done")
-        work = replace(work, seq=work.seq + len(steps))
-        try:
-            result = await self._judge(work, result)
-        except ToolFailedError as error:
-            result = result_to_json(call, str(error)[:_MOST_TEXT], is_error=True)
-        except RefusedResult as refused:
-            result = refused.content
-        steps.append(await self._record(work, result))
-        return steps
-
-    async def _model_call(self, work: "_Work") -> list[NewStep]:
-        """Record the intent, ask the model, record its answer with what that used."""
-        admission = await self._announce(work)
-        if admission.refused is not None:
-            return [NewStep(work.seq, StepKind.RESULT, admission.refused)]
-        tool, call, steps = work.tool, work.call, list[NewStep]()
-        if not work.again:
-            content = {"call_id": call.id, "name": call.name, "idempotency_key": admission.key}
-            steps.append(NewStep(work.seq, StepKind.INTENT, content))
-        work = replace(work, admission=admission, seq=work.seq + len(steps))
-        assert work.log is not None  # noqa: S101 - every call has the log of its run
-        asked = ToolRequest(
-            tool.target,
-            str(tool.llm.get("system", "")),
-            _asked(work.arguments),
-            int(cast("int", tool.llm.get("max_tokens", _MOST_TOKENS))),
-            tool.timeout,
-            work.seq,
-        )
-        reply: ToolReply | None = None
-        try:
-            async with awake_for(tool.timeout):
-                reply = await work.log.ask(asked)
-            result = result_to_json(call, _text(reply.text), is_error=False)
-            result = {**await self._judge(work, result), "registered": reply.model}
-        except (TimeoutError, ModelRejectedError, ToolFailedError) as error:
-            text = str(error) or f"{tool.name} did not answer within {tool.timeout:g} s"
-            result = result_to_json(call, text[:_MOST_TEXT], is_error=True)
-        except RefusedResult as refused:
-            result = refused.content
-        faults.hit("tool.done")
-        step = NewStep(work.seq, StepKind.RESULT, result)
-        if reply is not None:
-            used = (reply.usage, reply.cost, reply.duration_ms)
-            step = NewStep(work.seq, StepKind.RESULT, result, *used)
-        async with self._pool.connection() as conn:
-            reserved = reply is not None and reply.reserved
-            await runs.record_step(conn, work.run.claim, step, reserved=reserved)
-        return [*steps, step]
-
-    async def _announce(self, work: "_Work") -> Admission:
-        """Check a call outside the database, and record its intent or its refusal.
-
-        A process that was suspended since the statement was sent checks its lease again: another
-        worker might have the run, or a person might have resolved the call.
-        """
-        again = work.again
-        while True:
-            sent = _clock()
-            admission = await self._admit(work, intent=True, again=again)
-            if admission.refused is not None:
-                return admission
-            faults.hit("tool.started")
-            if _clock() - sent < _STALE:
-                return admission
-            again = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One call of one run, and the number of its step."""
-
-    run: RunSpec
-    of: Call
-    seq: int
-    admission: Admission = ADMITTED
-    is_changed: bool = False
-    log: RunLog | None = None
-
-    def changed(self, arguments: Mapping[str, Json]) -> "_Work":
-        """Return the same with other arguments."""
-        call = replace(self.of.call, arguments=arguments)
-        return replace(self, of=replace(self.of, call=call), is_changed=True)
-
-    @property
-    def call(self) -> ToolCall:
-        return self.of.call
-
-    @property
-    def tool(self) -> Tool:
-        return self.of.tool
-
-    @property
-    def again(self) -> bool:
-        return self.of.again
-
-    @property
-    def arguments(self) -> dict[str, Json]:
-        return bound(self.tool, self.call, self.run.claim.change)
-
-
-def _limit(callee: Callee, admission: Admission) -> None:
-    """Limit a request as the egress rule of its target says."""
-    if isinstance(callee, HttpCallee):
-        callee.most_bytes = admission.most_bytes
 
 
 def _check_content(tool: Tool, content: Mapping[str, Json]) -> None:
@@ -586,41 +356,3 @@ def _check_content(tool: Tool, content: Mapping[str, Json]) -> None:
         Admission.of(content["verdict"])
     elif not content["is_error"]:
         check_output(tool, str(content["content"]))
-
-
-def _check_fits(conn: AsyncConnection[Any], parameter: Json) -> None:
-    """Check that the database's encoding can represent what a tool writes.
-
-    Raises:
-        ToolFailedError: it cannot; nothing was written.
-    """
-    encoding = conn.info.parameter_status("server_encoding") or "UTF8"
-    if (letter := misfit(parameter, encoding)) is not None:
-        raise ToolFailedError(
-            f"encoding {encoding} of the database cannot represent {letter!r}",
-            sqlstate="22P05",
-        )
-
-
-def _said(error: Error) -> str:
-    """Return PostgreSQL's primary message, without its detail, which can quote a row."""
-    words = error.diag.message_primary or str(error).strip() or type(error).__name__
-    return f"{words} (SQLSTATE {error.sqlstate})" if error.sqlstate else words
-
-
-def _clock() -> float:
-    """Return seconds that also pass while the process or the machine is suspended."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _text(result: object) -> str:
-    text = result if isinstance(result, str) else orjson.dumps(result, default=str).decode()
-    return text.replace("\x00", "\N{REPLACEMENT CHARACTER}")[:_MOST_TEXT]
-
-
-def _asked(arguments: Mapping[str, Json]) -> str:
-    """Return what a model is asked: one text as it is, several arguments as JSON."""
-    values = list(arguments.values())
-    if len(values) == 1 and isinstance(values[0], str):
-        return values[0]
-    return orjson.dumps(arguments, option=orjson.OPT_INDENT_2).decode()

@@ -197,7 +197,7 @@ async def test_a_principal_decides_with_the_role_alone(conn: AsyncConnection, ds
         await run_all(
             conn, "update agent.role_grant set expires_at = now() where principal = 'ann'"
         )
-        await refused(anns, "select agent.approve(%s)", approval, state="42501")
+        await refused(anns, "select agent.approve(%s)", approval, state="WA005")  # not even seen
         await run_all(conn, "update agent.role_grant set expires_at = null where principal = 'ann'")
         await value(anns, "select agent.approve(%s)", approval)
         assert await value(conn, "select decided_by from agent.approval") == "ann"

@@ -748,7 +748,7 @@ async def test_a_worker_that_was_frozen_before_a_call_checks_its_lease_again(
         def freeze() -> None:
             with psycopg.connect(dsn, autocommit=True) as other:
                 other.execute("update agent.run set lease = lease + 1")
-            monkeypatch.setattr("walagent.runs.toolbox._clock", lambda: later)
+            monkeypatch.setattr("walagent.runs.tool_steps._clock", lambda: later)
 
         with faults.armed("tool.started", mode=freeze), pytest.raises(LeaseLostError):
             await b.call(name)
