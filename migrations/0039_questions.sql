@@ -40,25 +40,12 @@ end;
 $$;
 revoke all on function agent_internal.question_refusal(agent.budget, bigint, bigint, numeric) from public;
 
--- Reserve the worst case of a call in all budgets that apply, or in none.
---
--- Calls of a run can be concurrent: only reservations of an earlier lease, or of an earlier attempt at this call, are
--- released.
---
--- Returns NULL if the call is allowed; otherwise the budget that it exceeds, the reason, and the seconds to wait;
--- without `wait`, waiting does not help.  For a question, the limits for each question count too, so that no login
--- exhausts a budget that it shares with one of them, whatever figures it gives.
---
--- Args: _call: a number that is unique under this lease, for agent_internal.record_step().  _cost: NULL: the model has
--- no price.  _agent, _attachment: those of the run, for their budgets; NULL for a question.
--- Raises as agent_internal.fence() does: nothing more is spent on a cancelled run.
-create or replace function agent_internal.reserve(
-    _run bigint, _lease bigint, _call integer, _model text, _tokens bigint, _cost numeric,
-    _agent text default null, _attachment text default null
+-- Reserve the worst case of a call of a run that the caller has locked, as agent_internal.reserve() does.
+create function agent_internal.reserve_call(
+    _run bigint, _lease bigint, _call integer, _model text, _tokens bigint, _cost numeric, _agent text, _attachment text
 )
     returns jsonb
     language plpgsql
-    security definer
     set search_path = pg_catalog, pg_temp
 as $$
 declare
@@ -69,14 +56,14 @@ declare
     _budgets   bigint[];
     _refusal   jsonb;
 begin
-    perform agent_internal.fence(_run, _lease);
     select r.kind, r.principal, r.tenant into _kind, _principal, _tenant from agent.run r where r.id = _run;
+    -- A login that asks does not spend the budgets of agents, whatever it gives here.
     _budgets := array(select b.id from agent.budget b
                        where b.tenant = _tenant
                          and (b.model is null or b.model = _model)
                          and (b.asker is null or b.asker = _principal)
-                         and (b.agent is null or b.agent = _agent and _kind = 'agent')
-                         and (b.attachment is null or b.attachment = _attachment and _kind = 'agent'));
+                         and (b.agent is null or b.agent = _agent and _kind <> 'question')
+                         and (b.attachment is null or b.attachment = _attachment and _kind <> 'question'));
     perform from agent_internal.budget_use
       where budget_id = any (_budgets)
          or budget_id in (select budget_id from agent.spend where run_id = _run and settled_at is null)
@@ -110,6 +97,34 @@ begin
     select _tenant, _run, _call, u.budget_id, _lease, _model, coalesce(_cost, 0), _tokens
       from agent_internal.budget_use u where u.budget_id = any (_budgets);
     return null;
+end;
+$$;
+revoke all on function agent_internal.reserve_call(bigint, bigint, integer, text, bigint, numeric, text, text) from public;
+
+-- Reserve the worst case of a call in all budgets that apply, or in none.
+--
+-- Calls of a run can be concurrent: only reservations of an earlier lease, or of an earlier attempt at this call, are
+-- released.
+--
+-- Returns NULL if the call is allowed; otherwise the budget that it exceeds, the reason, and the seconds to wait;
+-- without `wait`, waiting does not help.  For a question, the limits for each question count too, so that no login
+-- exhausts a budget that it shares with one of them, whatever figures it gives.
+--
+-- Args: _call: a number that is unique under this lease, for agent_internal.record_step().  _cost: NULL: the model has
+-- no price.  _agent, _attachment: those of the run, for their budgets; NULL for a question.
+-- Raises as agent_internal.fence() does: nothing more is spent on a cancelled run.
+create or replace function agent_internal.reserve(
+    _run bigint, _lease bigint, _call integer, _model text, _tokens bigint, _cost numeric,
+    _agent text default null, _attachment text default null
+)
+    returns jsonb
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+begin
+    perform agent_internal.fence(_run, _lease);
+    return agent_internal.reserve_call(_run, _lease, _call, _model, _tokens, _cost, _agent, _attachment);
 end;
 $$;
 

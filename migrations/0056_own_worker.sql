@@ -97,6 +97,17 @@ as $$
      order by s.seq, n
 $$;
 
+-- The same for a worker.
+create function agent_internal.open_calls_json(_run bigint)
+    returns jsonb
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select coalesce(jsonb_agg(jsonb_build_object('call_id', c.call_id, 'tool', c.tool, 'arguments', c.arguments)), '[]')
+      from agent_internal.open_calls(_run) c
+$$;
+
 -- Tokens as the SDKs of providers report them: input, cached, cache write and output.
 create function agent_internal.usage_of(_usage jsonb)
     returns integer[]
@@ -147,6 +158,7 @@ begin
       from (select coalesce(sum(x.input_tokens + x.cached_tokens + x.cache_write_tokens + x.output_tokens), 0) as tokens, sum(x.cost) as cost
               from agent.step x where x.run_id = _turn.id) s
      where r.id = _turn.id;
+    perform agent_internal.release(_turn.id);
     perform agent_internal.unblock(_turn.id);
 end;
 $$;
@@ -181,6 +193,9 @@ begin
          where a.run_id = _id and a.state = 'pending' and a.expires_at <= agent_internal.now();
         select * into _turn from agent.run r where r.id = _id;
     end if;
+    if _turn.state = 'waiting_retry' and _turn.next_attempt_at <= agent_internal.now() then
+        update agent.run r set state = 'pending', next_attempt_at = null where r.id = _id returning * into _turn;
+    end if;
     if _turn.state not in ('pending', 'running') then
         return _turn;
     elsif _turn.cancel_requested then
@@ -202,6 +217,7 @@ begin
     else
         update agent.run r
            set state = 'running', worker = _me, lease = r.lease + 1, attempt = r.attempt + 1, not_before = null, blocked_by = null,
+               error = null,
                started_at = coalesce(r.started_at, agent_internal.now()),
                lease_expires_at = agent_internal.now() + make_interval(secs => (_def #>> '{turns,lease_seconds}')::numeric)
          where r.id = _id;
@@ -483,7 +499,86 @@ as $$
         'name', _name, 'arguments', coalesce(_arguments, '{}')::text))
 $$;
 
+-- The number of a reply, by which budgets know the call that it answers.
+create function agent_internal.reply_number(_turn bigint)
+    returns integer
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$ select count(*)::integer from agent.step s where s.run_id = _turn and s.kind = 'reply' and not s.content ? 'continues' $$;
+
+-- The most that a call can cost, in US dollars; NULL if a price is unknown.
+create function agent_internal.most_cost(_tenant text, _model text, _input integer, _output integer)
+    returns numeric
+    language sql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+    select greatest(agent_internal.cost_of_usage(_tenant, _model, array[_input, 0, 0, _output]),
+                    agent_internal.cost_of_usage(_tenant, _model, array[0, 0, _input, _output]))
+$$;
+
+-- Reserve the next call of a turn in the budgets that count it: one input token per byte of what is asked, and the output limit.
+--
+-- If a budget does not allow it, the turn waits until it does, or fails if waiting does not help.
+create function agent_internal.reserve_reply(_turn agent.run, _def jsonb, _asked jsonb, _output integer)
+    returns agent.run
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _model   constant text := _def ->> 'model';
+    _input   constant integer := octet_length(_asked::text);
+    _refusal jsonb;
+    _wait    interval;
+begin
+    _refusal := agent_internal.reserve_call(
+        _turn.id, _turn.lease, agent_internal.reply_number(_turn.id), _model, _input + _output,
+        agent_internal.most_cost(_turn.tenant, _model, _input, _output), _turn.principal,
+        (select a.name from agent.attachment a where a.id = _turn.attachment_id));
+    _wait := (_refusal ->> 'wait')::double precision * interval '1 second';
+    if _wait is not null then
+        -- Either a change of the budget is visible here, or the transaction that commits it sees the waiting turn.
+        perform agent_internal.share_lock('budget');
+        if not exists (select from agent.budget b where b.tenant = _turn.tenant and b.name = _refusal ->> 'budget'
+                                                    and b.version = (_refusal ->> 'version')::integer) then
+            _wait := interval '0';
+        end if;
+        update agent.run r
+           set state = 'waiting_retry', lease_expires_at = null, attempt = greatest(0, r.attempt - 1), error = _refusal - '{version,wait}'::text[],
+               next_attempt_at = agent_internal.now() + _wait
+         where r.id = _turn.id;
+        perform agent_internal.release(_turn.id);
+    elsif _refusal is not null then
+        perform agent_internal.end_own_turn(_turn, 'failed', null, _refusal - '{version}'::text[]);
+    end if;
+    select * into _turn from agent.run r where r.id = _turn.id;
+    return _turn;
+end;
+$$;
+
+-- Record a reply of a turn's model that its worker reports, and settle its reservation.  What is not reported counts as reserved.
+create function agent_internal.insert_reply(_turn agent.run, _def jsonb, _content jsonb, _usage integer[])
+    returns void
+    language plpgsql
+    security definer
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _cost constant numeric := agent_internal.cost_of_usage(_turn.tenant, _def ->> 'model', _usage);
+begin
+    if not _content ? 'continues' then
+        perform agent_internal.settle(_turn.id, _turn.lease, agent_internal.reply_number(_turn.id), _usage, _cost);
+    end if;
+    perform agent_internal.insert_step(
+        _turn.id, null, 'reply', _content || jsonb_build_object('model', '', 'registered', _def -> 'model'), _usage, _cost);
+end;
+$$;
+
 -- What to ask the model next.
+--
+-- The call is reserved in the budgets that count it; if one does not allow it, the turn waits, or has failed.
 --
 -- Returns turn, status; if it is running: agent, thread, model (at its provider), messages and tools (as OpenAI's API takes them),
 -- system_prompt, parameters, calls: those without a result, with which to continue.
@@ -498,29 +593,35 @@ declare
     _def   constant jsonb := agent_internal.turn_definition(_turn);
     _model agent.model;
     _before text;
-    _messages jsonb;
+    _asked  jsonb;
+    _calls  jsonb;
 begin
     if _turn.state <> 'running' then
         return agent_internal.turn_status(_turn) || case when agent_internal.is_final(_turn.state) then '{}' else jsonb_build_object(
-            'calls', (select jsonb_agg(jsonb_build_object('call_id', c.call_id, 'tool', c.tool, 'arguments', c.arguments))
-                        from agent_internal.open_calls(_turn.id) c)) end;
+            'calls', agent_internal.open_calls_json(_turn.id)) end;
     end if;
     _model := agent_internal.model_of(_turn.tenant, _def ->> 'model');
     _before := agent_internal.act_as_agent(_turn.tenant, _turn.principal);
-    _messages := agent_internal.turn_messages(_turn, _def);
-    perform agent_internal.act_again(_before);
-    return agent_internal.turn_status(_turn) || jsonb_build_object(
-        'thread', _turn.change #> '{new,thread_id}', 'agent', _turn.principal,
-        'model', coalesce(_model.model_id, _def ->> 'model'), 'provider', _model.provider,
+    _asked := jsonb_build_object(
         'system_prompt', _def -> 'system_prompt',
-        'messages', _messages,
+        'messages', agent_internal.turn_messages(_turn, _def),
         'tools', (select coalesce(jsonb_agg(jsonb_build_object('type', 'function', 'function', jsonb_build_object(
                              'name', t -> 'name', 'description', coalesce(t ->> 'description', ''), 'parameters', t -> 'input_schema'))
                          order by n), '[]')
-                    from jsonb_array_elements(_def -> 'tools') with ordinality as x (t, n)),
+                    from jsonb_array_elements(_def -> 'tools') with ordinality as x (t, n)));
+    perform agent_internal.act_again(_before);
+    _calls := agent_internal.open_calls_json(_turn.id);
+    if _calls = '[]' then
+        _turn := agent_internal.reserve_reply(_turn, _def, _asked, coalesce((_def -> 'max_output_tokens')::integer, _model.max_output_tokens, 4096));
+        if _turn.state <> 'running' then
+            return agent_internal.turn_status(_turn);
+        end if;
+    end if;
+    return agent_internal.turn_status(_turn) || _asked || jsonb_build_object(
+        'thread', _turn.change #> '{new,thread_id}', 'agent', _turn.principal,
+        'model', coalesce(_model.model_id, _def ->> 'model'), 'provider', _model.provider,
         'parameters', _def -> 'parameters' || jsonb_strip_nulls(jsonb_build_object('max_tokens', _def -> 'max_output_tokens')),
-        'calls', (select coalesce(jsonb_agg(jsonb_build_object('call_id', c.call_id, 'tool', c.tool, 'arguments', c.arguments)), '[]')
-                    from agent_internal.open_calls(_turn.id) c));
+        'calls', _calls);
 end;
 $$;
 comment on function agent.run_turn(bigint) is 'What to ask the model next: messages, tools, system prompt, parameters, and calls to continue with';
@@ -714,15 +815,15 @@ begin
                        where s.run_id = _turn.id and s.kind = 'reply' and p ->> 'call' = _id) then
             raise exception 'call "%" of turn % has its result already', _id, _turn.id using errcode = 'WA027';
         end if;
-        perform agent_internal.insert_step(
-            _turn.id, null, 'reply', jsonb_build_object(
+        perform agent_internal.insert_reply(
+            _turn, _def, jsonb_build_object(
                 'parts', jsonb_build_array(jsonb_build_object(
                     'call', coalesce(_id, format('call_%s_%s', _turn.id, (select max(s.seq) + 1 from agent.step s where s.run_id = _turn.id))),
                     'name', _name, 'arguments', _arguments)),
-                'stop', 'tool', 'model', '', 'registered', _def -> 'model')
+                'stop', 'tool')
                 -- Further calls of the same reply.
                 || case when exists (select from agent_internal.open_calls(_turn.id)) then '{"continues": true}' else '{}' end::jsonb,
-            _usage, agent_internal.cost_of_usage(_turn.tenant, _def ->> 'model', _usage));
+            _usage);
         select c.* into _call from agent_internal.open_calls(_turn.id) c
          where c.tool = _name and c.arguments = _arguments
            and c.call_id = coalesce(_id, c.call_id)
@@ -868,11 +969,10 @@ begin
         return agent_internal.turn_status(_turn);
     end if;
     perform agent_internal.assume(_turn.tenant, _turn.principal);
-    perform agent_internal.insert_step(
-        _turn.id, null, 'reply', jsonb_build_object(
-            'parts', case when _text is null then '[]' else jsonb_build_array(jsonb_build_object('text', _text)) end,
-            'stop', 'end', 'model', '', 'registered', _def -> 'model'),
-        _usage, agent_internal.cost_of_usage(_turn.tenant, _def ->> 'model', _usage));
+    perform agent_internal.insert_reply(
+        _turn, _def, jsonb_build_object(
+            'parts', case when _text is null then '[]' else jsonb_build_array(jsonb_build_object('text', _text)) end, 'stop', 'end'),
+        _usage);
     perform agent_internal.end_turn(_turn.id, _text, (select (s.content #> '{turn,upto}')::bigint from agent.step s where s.run_id = _turn.id and s.seq = 0));
     perform agent_internal.act_again(_identity);
     perform agent_internal.end_own_turn(_turn, 'succeeded', _text, null);
@@ -884,7 +984,9 @@ comment on function agent.finish_turn(bigint, text, jsonb) is 'End a turn with t
 
 revoke all on function agent.attach_worker(text, name, name, text[], interval, text), agent_internal.worker_name(),
     agent_internal.act_as_agent(text, name), agent_internal.act_again(text), agent_internal.is_member(text, name, uuid),
-    agent_internal.make_call(agent.run, text, jsonb, text, integer[]), agent_internal.turn_definition(agent.run), agent_internal.open_calls(bigint), agent_internal.usage_of(jsonb),
+    agent_internal.make_call(agent.run, text, jsonb, text, integer[]), agent_internal.turn_definition(agent.run), agent_internal.open_calls(bigint), agent_internal.open_calls_json(bigint), agent_internal.usage_of(jsonb),
+    agent_internal.reply_number(bigint), agent_internal.most_cost(text, text, integer, integer),
+    agent_internal.reserve_reply(agent.run, jsonb, jsonb, integer), agent_internal.insert_reply(agent.run, jsonb, jsonb, integer[]),
     agent_internal.cost_of_usage(text, text, integer[]), agent_internal.end_own_turn(agent.run, agent.run_state, text, jsonb),
     agent_internal.take_turn(bigint), agent_internal.turn_limit(agent.run, jsonb), agent_internal.within_limits(agent.run),
     agent_internal.turn_status(agent.run), agent_internal.no_such_call(agent.run, text), agent.add_user_message(uuid, text),

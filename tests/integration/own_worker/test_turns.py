@@ -1,8 +1,10 @@
 """Turns that a program of one's own works over SQL."""
 
+from decimal import Decimal
+
 from psycopg import AsyncConnection
 
-from tests.helpers.database import refused, role, rows, run_all, session, value
+from tests.helpers.database import column, refused, role, rows, run_all, session, value
 from tests.integration.own_worker.rig import desk
 from walagent.cli.run_view import lines
 from walagent.store.listings import show_run
@@ -235,3 +237,62 @@ async def test_show_prints_a_turn(conn: AsyncConnection, dsn: str) -> None:
         assert run is not None
         shown = "\n".join(lines(run))
         assert all(text in shown for text in ("add_note", "noted x", "Done."))
+
+
+USED = (
+    "select spent_cost, reserved_cost > 0, spent_tokens from agent.budget_overview"
+    " where name = 'all'"
+)
+BUDGET = "insert into agent.budget (name, agent, period, max_cost, on_exceeded) values"
+
+
+async def test_a_budget_counts_what_a_worker_reports(conn: AsyncConnection, dsn: str) -> None:
+    """Each reply is reserved before it is asked for; one without usage counts as reserved."""
+    async with desk(conn, dsn) as d:
+        await run_all(conn, f"{BUDGET} ('all', 'helper', 'day', 1, 'wait')")
+        turn = await d.start()
+        for _ in range(2):  # asked again, it is reserved once
+            assert (await d.call("run_turn", turn))["status"] == "running"
+        assert (await rows(conn, USED))[0][:2] == (0, True)
+        usage = b'{"prompt_tokens": 1000, "completion_tokens": 10}'
+        await d.call("process_tool_call", turn, "add_note", b'{"text": "x"}', "c1", usage)
+        await d.call("process_tool_call", turn, "add_note", b'{"text": "y"}', "c2")
+        assert await rows(conn, USED) == [(Decimal("0.00105"), False, 1010)]
+        await d.call("run_turn", turn)
+        open_one = "select reserved_tokens from agent.spend where settled_at is null"
+        (reserved,) = await column(conn, open_one)
+        assert (await d.call("finish_turn", turn, "Hi."))["status"] == "succeeded"
+        assert (await rows(conn, USED))[0][1:] == (False, 1010 + reserved)
+
+
+async def test_a_turn_waits_for_its_budget(conn: AsyncConnection, dsn: str) -> None:
+    """Its worker is not to ask the model; when the budget is raised, it continues."""
+    async with desk(conn, dsn) as d:
+        await run_all(conn, f"{BUDGET} ('all', 'helper', 'day', 1, 'wait')")
+        await run_all(conn, "update agent_internal.budget_use set spent_cost = 0.999")
+        turn = await d.start()
+        state = await d.call("run_turn", turn)
+        assert state["status"] == "waiting_retry"
+        assert state["error"].startswith('budget "all" exhausted')
+        assert await d.call("start_turn", d.thread) == turn
+        assert (await d.call("run_turn", turn))["status"] == "waiting_retry"
+        await run_all(conn, "update agent.budget set max_cost = 2")
+        assert (await d.call("run_turn", turn))["status"] == "running"
+        assert await rows(conn, "select attempt, error from agent.run") == [(1, None)]
+        await d.call("finish_turn", turn, "Hi.")
+
+
+async def test_a_turn_fails_with_its_budget(conn: AsyncConnection, dsn: str) -> None:
+    """As its budget says; nothing stays reserved when a turn ends without a reply."""
+    async with desk(conn, dsn) as d:
+        await run_all(conn, f"{BUDGET} ('all', 'helper', 'day', 1, 'fail')")
+        turn = await d.start()
+        await d.call("run_turn", turn)
+        await run_all(conn, f"select agent.cancel({turn})")
+        assert (await d.call("run_turn", turn))["status"] == "cancelled"
+        assert await rows(conn, USED) == [(0, False, 0)]
+        await run_all(conn, "update agent_internal.budget_use set spent_cost = 1")
+        turn = await d.start()
+        assert (await d.call("run_turn", turn))["status"] == "failed"
+        reason = "select error ->> 'reason' from agent.run where state = 'failed'"
+        assert "exhausted" in await value(conn, reason)

@@ -426,3 +426,19 @@ async def test_a_thread_keeps_the_version_of_an_agent(conn: AsyncConnection, dsn
     async with role(conn) as member, session(dsn, user=member) as own:
         await run_all(conn, f"select agent.grant_member('{member}')")
         await refused(own, "select agent.use_newest_version('sarah')", state="42501")
+
+
+async def test_a_budget_of_an_agent_counts_its_turns(conn: AsyncConnection, dsn: str) -> None:
+    """As one of its attachment does."""
+    await run_all(
+        conn,
+        AGENT + "insert into agent.budget (name, agent, period, max_cost) values"
+        " ('hers', 'sarah', 'day', 1);"
+        "insert into agent.budget (name, attachment, period, max_cost)"
+        " select 'its', name, 'day', 1 from agent.attachment",
+    )
+    async with daemon(conn, dsn, ["Hello there."]) as d:
+        await value(conn, POST, await value(conn, THREAD), "Hi!")
+        await d.ended()
+        spent = "select name, spent_tokens > 0 from agent.budget_overview order by 1"
+        assert await rows(conn, spent) == [("hers", True), ("its", True)]
