@@ -26,7 +26,7 @@ from walagent.message import Json, ModelSpec, Reply, Request
 _PATH = "/v1/messages"
 # What an event of an error means, whose answer began with status 200.
 _STATUS = {"rate_limit_error": 429, "overloaded_error": 529}
-_ERRORS = 400  # the first status of an error
+_REFUSED = 300  # the first status of an answer without events
 _FAILURES = (AnthropicError, httpx2.HTTPError, TimeoutError, ValueError, RecursionError)
 
 
@@ -103,7 +103,7 @@ def _failure(error: Exception) -> Failure:
     match error:
         case APIStatusError():
             code = error.error_code or error.type or ""
-            status = error.status_code if error.status_code >= _ERRORS else _STATUS.get(code)
+            status = error.status_code if error.status_code >= _REFUSED else _STATUS.get(code)
             return Failure(status, code, error.api_message or "", error.response.headers)
         case APIConnectionError():
             return Failure(None, type(error.__cause__ or error).__name__)
