@@ -2,7 +2,7 @@
 
 import click
 
-from walagent.cli.output import say
+from walagent.cli.output import done, json_result
 from walagent.cli.session import Where, ask, where_options
 from walagent.errors import ConfigError
 from walagent.store.identity import adopt_database
@@ -11,6 +11,7 @@ from walagent.store.identity import adopt_database
 @click.command("adopt")
 @click.option("--moved", is_flag=True, help="The original is not used any more; runs continue.")
 @click.option("--copy", "copied", is_flag=True, help="The original is used; cancel its runs here.")
+@json_result
 @where_options
 def adopt_(where: Where, *, moved: bool, copied: bool) -> None:
     """Let a restored or copied database execute runs.
@@ -34,8 +35,9 @@ def adopt_(where: Where, *, moved: bool, copied: bool) -> None:
         )
     cancelled = ask(where, lambda conn: adopt_database(conn, moved=moved))
     if cancelled is None:
-        say("the database is no copy: nothing was changed")
+        done("the database is no copy: nothing was changed", adopted=False)
     elif moved:
-        say("adopted: the runs continue here")
+        done("adopted: the runs continue here", adopted=True, cancelled=0)
     else:
-        say(f"adopted: cancelled {cancelled} runs of the original")
+        text = f"adopted: cancelled {cancelled} runs of the original"
+        done(text, adopted=True, cancelled=cancelled)

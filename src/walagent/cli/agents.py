@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from walagent.cli.output import json_option, say
+from walagent.cli.output import done, json_option, json_result, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import (
     WHOLE,
@@ -107,6 +107,7 @@ _BUDGETS: Final = Screen(
 @click.command("attach")
 @click.argument("table")
 @click.argument("spec")
+@json_result
 @where_options
 def attach_(where: Where, table: str, spec: str) -> None:
     """Attach an agent to TABLE.  This command calls the SQL function agent.attach.
@@ -118,11 +119,12 @@ def attach_(where: Where, table: str, spec: str) -> None:
       tools=[refund_user, escalate_to_human], writes=[category, status]
     """  # noqa: D301 - click's mark for lines that are not wrapped
     ask(where, lambda conn: operator.attach(conn, table, spec))
-    say(f"attached to {table}")
+    done(f"attached to {table}", attached=table)
 
 
 @click.command("detach")
 @click.argument("target", metavar="ATTACHMENT|TABLE")
+@json_result
 @where_options
 def detach_(where: Where, target: str) -> None:
     """Remove an attachment, or all attachments of a table.
@@ -132,7 +134,7 @@ def detach_(where: Where, target: str) -> None:
     attachments with their tables.
     """
     removed, left = ask(where, lambda conn: operator.detach(conn, target))
-    say(f"detached {', '.join(removed)}")
+    done(f"detached {', '.join(removed)}", detached=removed, left=left)
     if len(removed) > 1:
         say(f"{target} is a table with {len(removed)} attachments; to remove one, name it")
     if left:
@@ -142,6 +144,7 @@ def detach_(where: Where, target: str) -> None:
 @click.command("pause")
 @click.argument("attachment")
 @click.option("--reason", help="Stored as paused_reason.")
+@json_result
 @where_options
 def pause_(where: Where, attachment: str, reason: str | None) -> None:
     """Stop ATTACHMENT from starting runs.
@@ -149,16 +152,17 @@ def pause_(where: Where, attachment: str, reason: str | None) -> None:
     Changes are still ingested; their runs start after walagent resume.
     """
     ask(where, lambda conn: operator.pause(conn, attachment, reason))
-    say(f"paused {attachment}")
+    done(f"paused {attachment}", paused=attachment)
 
 
 @click.command("resume")
 @click.argument("attachment")
+@json_result
 @where_options
 def resume_(where: Where, attachment: str) -> None:
     """Resume a paused ATTACHMENT; the runs that waited start first."""
     ask(where, lambda conn: operator.resume(conn, attachment))
-    say(f"resumed {attachment}")
+    done(f"resumed {attachment}", resumed=attachment)
 
 
 @click.command("agents")

@@ -12,7 +12,7 @@ import orjson
 from walagent.agent.arguments import what_is_wrong
 from walagent.agent.tools.http import tool_request
 from walagent.cli.many import Finder, chosen, named
-from walagent.cli.output import json_option, say
+from walagent.cli.output import done, json_option, json_result
 from walagent.cli.run_filters import run_filters
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Below, Row, Screen, column, print_rows, relation_column
@@ -172,6 +172,7 @@ def approvals_(where: Where, calls: CallFilter, *, as_json: bool) -> None:
     help="Approve one call with these arguments instead; the model is shown them.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_result
 @where_options
 def approve_(  # noqa: PLR0913 - an option each
     where: Where,
@@ -190,15 +191,15 @@ def approve_(  # noqa: PLR0913 - an option each
         if len(approvals) != 1:
             raise ConfigError("--arguments requires one APPROVAL", hint="Give its ID.")
         ask(where, lambda conn: _approve_edited(conn, approvals[0], edited))
-        say(f"approved call {approvals[0]} with edited arguments")
+        done(f"approved call {approvals[0]} with edited arguments", approved=approvals)
         return
     found = _pending(filters, calls)
     ids = chosen(where, approvals, filters, found, yes=yes, more=not calls.is_empty)
     if not ids:
-        say("no matching approvals")
+        done("no matching approvals", approved=[])
         return
     ask(where, lambda conn: operator.approve(conn, ids))
-    say(f"approved {named(ids, 'call')}")
+    done(f"approved {named(ids, 'call')}", approved=ids)
 
 
 @click.command("reject")
@@ -207,6 +208,7 @@ def approve_(  # noqa: PLR0913 - an option each
 @call_filters()
 @click.option("--reason", help="Sent to the model.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_result
 @where_options
 def reject_(  # noqa: PLR0913 - an option each
     where: Where,
@@ -224,10 +226,10 @@ def reject_(  # noqa: PLR0913 - an option each
     found = _pending(filters, calls)
     ids = chosen(where, approvals, filters, found, yes=yes, more=not calls.is_empty)
     if not ids:
-        say("no matching approvals")
+        done("no matching approvals", rejected=[])
         return
     ask(where, lambda conn: operator.reject(conn, ids, reason))
-    say(f"rejected {named(ids, 'call')}")
+    done(f"rejected {named(ids, 'call')}", rejected=ids)
 
 
 def _pending(filters: RunFilter, calls: CallFilter) -> Finder:
@@ -258,6 +260,7 @@ async def _approve_edited(conn: Connection, approval: int, edited: Mapping[str, 
 @click.command("answer")
 @click.argument("approval", type=int)
 @click.argument("text")
+@json_result
 @where_options
 def answer_(where: Where, approval: int, text: str) -> None:
     """Answer the question of an agent, by the ID that walagent approvals lists.
@@ -265,13 +268,14 @@ def answer_(where: Where, approval: int, text: str) -> None:
     To decline, use walagent reject.
     """
     ask(where, lambda conn: operator.answer(conn, approval, text))
-    say(f"answered {approval}")
+    done(f"answered {approval}", answered=approval)
 
 
 @click.command("resolve")
 @click.argument("run", type=int)
 @click.option("--happened/--did-not-happen", required=True, help="Whether the call took effect.")
 @click.option("--note", default="", help="Sent to the model as the result of the call.")
+@json_result
 @where_options
 def resolve_(where: Where, run: int, *, happened: bool, note: str) -> None:
     """Resolve a tool call of RUN that was started and returned no result.
@@ -279,4 +283,4 @@ def resolve_(where: Where, run: int, *, happened: bool, note: str) -> None:
     Check the called system first: walagent cannot determine whether the call took effect.
     """
     ask(where, lambda conn: operator.resolve(conn, run, happened=happened, note=note))
-    say(f"run {run} continues")
+    done(f"run {run} continues", resolved=run)

@@ -2,7 +2,7 @@
 
 import click
 
-from walagent.cli.output import say
+from walagent.cli.output import done, json_result
 from walagent.cli.session import Where, ask, where_options
 from walagent.store import compat
 
@@ -18,16 +18,18 @@ def pgagentos() -> None:
 
 
 @pgagentos.command("install")
+@json_result
 @where_options
 def install(where: Where) -> None:
     """Create the schemas, or renew them, as the owner of the schema agent."""
     ask(where, compat.install_pgagentos)
-    say("installed the schemas of pgagentos")
+    done("installed the schemas of pgagentos", installed="pgagentos")
 
 
 @pgagentos.command("remove")
+@json_result
 @where_options
 def remove(where: Where) -> None:
     """Drop the schemas; tenants, agents and threads stay."""
     found = ask(where, compat.remove_pgagentos)
-    say(f"removed {', '.join(found)}" if found else "nothing is installed")
+    done(f"removed {', '.join(found)}" if found else "nothing is installed", removed=found)

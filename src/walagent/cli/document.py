@@ -7,7 +7,7 @@ from typing import Final, cast
 import click
 import orjson
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
@@ -94,6 +94,7 @@ def list_(where: Where, limit: int, *, as_json: bool) -> None:
 
 @document_.command("rm")
 @click.argument("ids", metavar="DOCUMENT...", type=click.UUID, nargs=-1, required=True)
+@json_result
 @where_options
 def rm_(where: Where, ids: Sequence[object]) -> None:
     """Remove documents with their chunks and links: all or none."""
@@ -105,7 +106,7 @@ def rm_(where: Where, ids: Sequence[object]) -> None:
             raise ConfigError(f"document {missing[0]} does not exist")
 
     ask(where, remove)
-    say(f"removed {len(wanted)}")
+    done(f"removed {len(wanted)}", removed=[*map(str, wanted)])
 
 
 def _object(text: str) -> Mapping[str, Json]:

@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json, produce
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Screen, column, print_rows
 from walagent.errors import ConfigError
@@ -86,6 +86,7 @@ def show_(where: Where, memory: object, *, as_json: bool) -> None:
 @click.option("--about", metavar="PRINCIPAL", help="Principal that it is about.")
 @click.option("--importance", type=click.FloatRange(0, 1), default=0.5, show_default=True)
 @click.option("--days", type=click.IntRange(1, 36_500), help="Days until it expires.")
+@json_result
 @where_options
 def add_(  # noqa: PLR0913, PLR0917 - an option each
     where: Where,
@@ -105,21 +106,23 @@ def add_(  # noqa: PLR0913, PLR0917 - an option each
         "importance": importance,
         "expires": None if days is None else timedelta(days=days),
     }
-    click.echo(ask(where, lambda conn: memories.add_memory(conn, agent, value, fields)))
+    produce(id=ask(where, lambda conn: memories.add_memory(conn, agent, value, fields)))
 
 
 @memory_.command("correct")
 @click.argument("memory", type=click.UUID)
 @click.argument("value")
+@json_result
 @where_options
 def correct_(where: Where, memory: object, value: str) -> None:
     """Replace a memory by VALUE; print the ID of the new one."""
-    click.echo(ask(where, lambda conn: memories.correct_memory(conn, str(memory), value)))
+    produce(id=ask(where, lambda conn: memories.correct_memory(conn, str(memory), value)))
 
 
 @memory_.command("forget")
 @click.argument("ids", metavar="MEMORY...", type=click.UUID, nargs=-1, required=True)
 @click.option("--retract", is_flag=True, help="Withdraw them: they are kept until they are pruned.")
+@json_result
 @where_options
 def forget_(where: Where, ids: Sequence[object], *, retract: bool) -> None:
     """Delete memories and what they replaced: all or none."""
@@ -132,13 +135,15 @@ def forget_(where: Where, ids: Sequence[object], *, retract: bool) -> None:
                 raise ConfigError(f"memory {memory} does not exist")
 
     ask(where, forget)
-    say(f"{'retracted' if retract else 'deleted'} {len(ids)}")
+    what = "retracted" if retract else "deleted"
+    done(f"{what} {len(ids)}", **{what: [*map(str, ids)]})
 
 
 @memory_.command("prune")
 @click.option("--keep", type=click.IntRange(0), default=30, show_default=True, help="Days.")
+@json_result
 @where_options
 def prune_(where: Where, keep: int) -> None:
     """Delete expired memories, and those replaced or withdrawn more than --keep days ago."""
     count = ask(where, lambda conn: memories.prune_memories(conn, timedelta(days=keep)))
-    say(f"deleted {count}")
+    done(f"deleted {count}", deleted=count)

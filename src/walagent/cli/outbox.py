@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Below, Row, Screen, column, print_rows, state_column
 from walagent.errors import ConfigError
@@ -83,6 +83,7 @@ def show_(where: Where, delivery: str, *, as_json: bool) -> None:
 
 @outbox_.command("retry")
 @click.argument("deliveries", metavar="DELIVERY...", nargs=-1, required=True)
+@json_result
 @where_options
 def retry_(where: Where, deliveries: Sequence[str]) -> None:
     """Deliver failed, dead or cancelled messages again: all, or none if one cannot be."""
@@ -91,12 +92,13 @@ def retry_(where: Where, deliveries: Sequence[str]) -> None:
         await operator.retry(conn, await _runs(conn, deliveries))
 
     ask(where, retried)
-    say(f"retried {', '.join(deliveries)}")
+    done(f"retried {', '.join(deliveries)}", retried=deliveries)
 
 
 @outbox_.command("cancel")
 @click.argument("deliveries", metavar="DELIVERY...", nargs=-1, required=True)
 @click.option("--reason", help="Stored with the run.")
+@json_result
 @where_options
 def cancel_(where: Where, deliveries: Sequence[str], reason: str | None) -> None:
     """Do not deliver messages: all, or none if one is delivered."""
@@ -105,7 +107,7 @@ def cancel_(where: Where, deliveries: Sequence[str], reason: str | None) -> None
         await operator.cancel(conn, await _runs(conn, deliveries), reason)
 
     ask(where, cancelled)
-    say(f"cancelled {', '.join(deliveries)}")
+    done(f"cancelled {', '.join(deliveries)}", cancelled=deliveries)
 
 
 async def _runs(conn: Connection, deliveries: Sequence[str]) -> list[int]:

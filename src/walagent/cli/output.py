@@ -22,6 +22,22 @@ json_option = partial(
     click.option, "--json", "as_json", is_flag=True, help="Print one JSON document."
 )
 
+_WANTED = "walagent.json"  # in the context of click
+
+
+def _note(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    ctx.meta[_WANTED] = value
+
+
+# --json of a command that changes something; `done` and `produce` follow it.
+json_result = click.option(
+    "--json",
+    is_flag=True,
+    expose_value=False,
+    callback=_note,
+    help="Print one JSON document.",
+)
+
 # Characters that a terminal interprets and JSON does not escape: C1 controls, line separators, and
 # marks that change the direction of text.
 _BARE = (*range(127, 160), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)
@@ -80,6 +96,28 @@ def say(words: str, *, color: str | None = None) -> None:
         # Its buffer would be flushed again at exit, fail again, and change the exit code.
         with suppress(OSError, ValueError):
             sys.stderr = open(sys.stderr.fileno(), "w", buffering=1, closefd=False)  # noqa: SIM115 - open until exit
+
+
+def done(words: str, **facts: Json) -> None:
+    """Say what was changed; with --json, print *facts* as a document instead."""
+    if wants_json():
+        print_json(facts)
+    else:
+        say(words)
+
+
+def produce(**fact: Json) -> None:
+    """Print the one thing that a command was called for; with --json, under its name."""
+    if wants_json():
+        print_json(fact)
+    else:
+        (value,) = fact.values()
+        click.echo(clean(str(value)))
+
+
+def wants_json() -> bool:
+    """Return whether the command has `json_result`, and --json was given."""
+    return click.get_current_context().meta.get(_WANTED, False)
 
 
 def clean(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
@@ -53,6 +53,7 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
 
 @policy_.command("enable")
 @click.argument("name")
+@json_result
 @where_options
 def enable_(where: Where, name: str) -> None:
     """Let a policy apply."""
@@ -61,6 +62,7 @@ def enable_(where: Where, name: str) -> None:
 
 @policy_.command("disable")
 @click.argument("name")
+@json_result
 @where_options
 def disable_(where: Where, name: str) -> None:
     """Let a policy not apply."""
@@ -70,4 +72,5 @@ def disable_(where: Where, name: str) -> None:
 def _set(where: Where, name: str, *, enabled: bool) -> None:
     if not ask(where, lambda conn: definitions.enable_policy(conn, name, enabled=enabled)):
         raise ConfigError(f'policy "{name}" does not exist')
-    say(f"{'enabled' if enabled else 'disabled'} {name}")
+    what = "enabled" if enabled else "disabled"
+    done(f"{what} {name}", **{what: name})

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.cli.tenancy import expires_option, tenant_option
@@ -86,21 +86,23 @@ def add(  # noqa: PLR0913 - what a principal has
 @principal_.command("disable")
 @click.argument("name")
 @tenant_option()
+@json_result
 @where_options
 def disable(where: Where, name: str, tenant: str | None) -> None:
     """Refuse NAME, its login and its tokens from now on."""
     ask(where, lambda conn: tenancy.enable_principal(conn, name, active=False, tenant=tenant))
-    say(f"disabled principal {name}")
+    done(f"disabled principal {name}", disabled=name)
 
 
 @principal_.command("enable")
 @click.argument("name")
 @tenant_option()
+@json_result
 @where_options
 def enable(where: Where, name: str, tenant: str | None) -> None:
     """Let a disabled principal act again."""
     ask(where, lambda conn: tenancy.enable_principal(conn, name, active=True, tenant=tenant))
-    say(f"enabled principal {name}")
+    done(f"enabled principal {name}", enabled=name)
 
 
 @principal_.command("grant")
@@ -108,6 +110,7 @@ def enable(where: Where, name: str, tenant: str | None) -> None:
 @click.argument("role", type=click.Choice(_ROLES))
 @expires_option
 @tenant_option()
+@json_result
 @where_options
 def grant(
     where: Where, name: str, role: str, expires_at: datetime | None, tenant: str | None
@@ -117,15 +120,16 @@ def grant(
         where,
         lambda conn: tenancy.grant_role(conn, name, role, expires_at=expires_at, tenant=tenant),
     )
-    say(f"granted {name} the role {role}")
+    done(f"granted {name} the role {role}", granted=role, principal=name)
 
 
 @principal_.command("revoke")
 @click.argument("name")
 @click.argument("role", type=click.Choice(_ROLES))
 @tenant_option()
+@json_result
 @where_options
 def revoke(where: Where, name: str, role: str, tenant: str | None) -> None:
     """Revoke a role of NAME."""
     ask(where, lambda conn: tenancy.revoke_role(conn, name, role, tenant=tenant))
-    say(f"revoked the role {role} of {name}")
+    done(f"revoked the role {role} of {name}", revoked=role, principal=name)

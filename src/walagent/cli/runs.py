@@ -9,7 +9,7 @@ from typing import Final
 import click
 
 from walagent.cli.many import Finder, chosen, named
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json
 from walagent.cli.run_filters import run_filters
 from walagent.cli.run_view import print_run
 from walagent.cli.session import CliSession, Where, ask, open_session, where_options
@@ -124,6 +124,7 @@ _OPEN: Final = (
 @run_filters(states=_ENDED)
 @click.option("--same-version", is_flag=True, help="Keep the version of the agent.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_result
 @where_options
 def retry_(
     where: Where, runs: Sequence[int], filters: RunFilter, *, same_version: bool, yes: bool
@@ -135,10 +136,10 @@ def retry_(
     """
     ids = chosen(where, runs, filters, _among(filters, _ENDED), yes=yes)
     if not ids:
-        say("no matching runs")
+        done("no matching runs", retried=[])
         return
     ask(where, lambda conn: operator.retry(conn, ids, same_version=same_version))
-    say(f"{named(ids, 'run')} {'is' if len(ids) == 1 else 'are'} pending again")
+    done(f"{named(ids, 'run')} {'is' if len(ids) == 1 else 'are'} pending again", retried=ids)
 
 
 @click.command("cancel")
@@ -146,6 +147,7 @@ def retry_(
 @run_filters(states=_OPEN)
 @click.option("--reason", help="Stored with the run.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_result
 @where_options
 def cancel_(
     where: Where, runs: Sequence[int], filters: RunFilter, reason: str | None, *, yes: bool
@@ -156,10 +158,10 @@ def cancel_(
     """
     ids = chosen(where, runs, filters, _among(filters, _OPEN), yes=yes)
     if not ids:
-        say("no matching runs")
+        done("no matching runs", cancelled=[])
         return
     ask(where, lambda conn: operator.cancel(conn, ids, reason))
-    say(f"cancelled {named(ids, 'run')}")
+    done(f"cancelled {named(ids, 'run')}", cancelled=ids)
 
 
 def _among(filters: RunFilter, states: Sequence[RunState]) -> Finder:

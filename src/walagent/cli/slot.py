@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from walagent.cli.exit_codes import FAILED
-from walagent.cli.output import json_option, say
+from walagent.cli.output import done, json_option, json_result, print_json, say
 from walagent.cli.session import Where, ask, open_session, slot_option, where_options
 from walagent.cli.table import Below, Row, Screen, column, print_rows
 from walagent.errors import ConfigError
@@ -65,7 +65,10 @@ def gaps_(where: Where, resolve: int | None, note: str, *, resolved: bool, as_js
                 f"gap {resolve} does not exist or is resolved",
                 hint="Use walagent gaps to list gaps.",
             )
-        say(f"gap {resolve} is resolved")
+        if as_json:
+            print_json({"resolved": resolve})
+        else:
+            say(f"gap {resolve} is resolved")
         return
     rows = ask(where, lambda conn: listings.list_gaps(conn, resolved=resolved))
     columns = ["id", "slot", "from_lsn", "to_lsn", "since", "reason", "found_at"]
@@ -94,6 +97,7 @@ def check_(where: Where, *, whole: bool, as_json: bool) -> None:
 
 @click.command("drop-slot")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@json_result
 @where_options
 @slot_option
 def drop_slot_(where: Where, *, yes: bool) -> None:
@@ -105,7 +109,9 @@ def drop_slot_(where: Where, *, yes: bool) -> None:
     name = session.config.replication.slot
     if not yes:
         click.confirm(
-            f"Drop slot {name}?  Changes start no run until a new slot is created.", abort=True
+            f"Drop slot {name}?  Changes start no run until a new slot is created.",
+            abort=True,
+            err=True,
         )
 
     async def dropped() -> bool:
@@ -118,7 +124,5 @@ def drop_slot_(where: Where, *, yes: bool) -> None:
             return there
 
     there = asyncio.run(dropped())
-    if there:
-        say(f"dropped slot {name}; walagent resync creates a new one")
-    else:
-        say(f"slot {name} does not exist")
+    text = f"dropped slot {name}; walagent resync creates a new one"
+    done(text if there else f"slot {name} does not exist", dropped=[name] if there else [])

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, produce
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
@@ -57,18 +57,16 @@ _listing("artifacts", ["name", "version", "kind", "made_by", "made_at"])
 @click.argument("name")
 @click.argument("members", nargs=-1)
 @click.option("--consensus", type=float, default=0.6, show_default=True, help="Share of yes.")
-@json_option()
+@json_result
 @where_options
-def create_(
-    where: Where, name: str, members: Sequence[str], consensus: float, *, as_json: bool
-) -> None:
+def create_(where: Where, name: str, members: Sequence[str], consensus: float) -> None:
     """Create the team NAME with MEMBERS, as its leader; print its thread."""
     given: dict[str, Any] = {
         "name": name,
         "members": list(members),
         "consensus": Decimal(str(consensus)),
     }
-    _print("thread", _call(where, "create_team", given), as_json=as_json)
+    produce(thread=_call(where, "create_team", given))
 
 
 @team_.command("add")
@@ -76,33 +74,35 @@ def create_(
 @click.argument("principal")
 @click.option("--role", type=click.Choice(ROLES), default="member", show_default=True)
 @click.option("--weight", type=float, default=1, show_default=True, help="Weight of its votes.")
+@json_result
 @where_options
 def add_(where: Where, team: str, principal: str, role: str, weight: float) -> None:
     """Add a PRINCIPAL to a TEAM, or change its role and weight."""
     given = {"team": team, "principal": principal, "role": role, "weight": Decimal(str(weight))}
     _call(where, "set_team_member", given)
-    say(f"{principal} is {role} of {team}")
+    done(f"{principal} is {role} of {team}", added=principal, role=role)
 
 
 @team_.command("remove")
 @_team
 @click.argument("principal")
+@json_result
 @where_options
 def remove_(where: Where, team: str, principal: str) -> None:
     """Remove a PRINCIPAL from a TEAM."""
     _call(where, "remove_team_member", {"team": team, "principal": principal})
-    say(f"removed {principal}")
+    done(f"removed {principal}", removed=principal)
 
 
 @team_.command("discuss")
 @_team
 @click.argument("topic")
-@json_option()
+@json_result
 @where_options
-def discuss_(where: Where, team: str, topic: str, *, as_json: bool) -> None:
+def discuss_(where: Where, team: str, topic: str) -> None:
     """Open a discussion of a TOPIC; print its thread."""
     found = _call(where, "open_discussion", {"team": team, "topic": topic})
-    _print("thread", found, as_json=as_json)
+    produce(thread=found)
 
 
 @team_.command("propose")
@@ -117,23 +117,23 @@ def discuss_(where: Where, team: str, topic: str, *, as_json: bool) -> None:
     help="What accepts it.",
 )
 @click.option("--deadline", metavar="TIME", help="When it is decided by the votes there are.")
-@json_option()
+@json_result
 @where_options
-def propose_(where: Where, *, as_json: bool, **given: Json) -> None:
+def propose_(where: Where, **given: Json) -> None:
     """Propose something that a TEAM decides; print its ID."""
-    _print("id", _call(where, "propose", given), as_json=as_json)
+    produce(id=_call(where, "propose", given))
 
 
 @team_.command("vote")
 @click.argument("proposal", type=click.UUID)
 @click.argument("choice", type=click.Choice(("yes", "no", "abstain")))
 @click.option("--reason", default="", help="Why.")
-@json_option()
+@json_result
 @where_options
-def vote_(where: Where, proposal: UUID, choice: str, reason: str, *, as_json: bool) -> None:
+def vote_(where: Where, proposal: UUID, choice: str, reason: str) -> None:
     """Vote on a PROPOSAL, once; print its state."""
     given = {"proposal": proposal, "choice": choice, "reason": reason}
-    _print("state", _call(where, "vote", given), as_json=as_json)
+    produce(state=_call(where, "vote", given))
 
 
 @team_.command("task")
@@ -141,12 +141,12 @@ def vote_(where: Where, proposal: UUID, choice: str, reason: str, *, as_json: bo
 @click.argument("title")
 @click.option("--assignee", metavar="PRINCIPAL", help="Who does it.")
 @click.option("--needs", type=click.UUID, multiple=True, help="A task that comes first.")
-@json_option()
+@json_result
 @where_options
-def task_(where: Where, needs: Sequence[UUID], *, as_json: bool, **given: Json) -> None:
+def task_(where: Where, needs: Sequence[UUID], **given: Json) -> None:
     """Create a task of a TEAM; print its ID."""
     found = _call(where, "create_task", {**given, "needs": list(needs)})
-    _print("id", found, as_json=as_json)
+    produce(id=found)
 
 
 @team_.command("update")
@@ -155,11 +155,12 @@ def task_(where: Where, needs: Sequence[UUID], *, as_json: bool, **given: Json) 
     "state", type=click.Choice(("open", "started", "blocked", "completed", "cancelled"))
 )
 @click.option("--note", default="", help="What blocks it, or the result.")
+@json_result
 @where_options
 def update_(where: Where, task: UUID, state: str, note: str) -> None:
     """Change the state of a TASK."""
     _call(where, "update_task", {"task": task, "state": state, "note": note})
-    say(f"{task} is {state}")
+    done(f"{task} is {state}", task=str(task), state=state)
 
 
 @team_.command("save")
@@ -167,21 +168,14 @@ def update_(where: Where, task: UUID, state: str, note: str) -> None:
 @click.argument("name")
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--expected", type=click.IntRange(0), help="The version that FILE is based on.")
-@json_option()
+@json_result
 @where_options
-def save_(where: Where, file: TextIO, *, as_json: bool, **given: Json) -> None:
+def save_(where: Where, file: TextIO, **given: Json) -> None:
     """Save a FILE (- for stdin) as a version of the artifact NAME; print its number."""
     content = file.read()
     found = _call(where, "save_artifact", {**given, "content": content})
-    _print("version", found, as_json=as_json)
+    produce(version=found)
 
 
 def _call(where: Where, function: str, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - SQL's
     return ask(where, lambda conn: threads.call(conn, function, arguments))
-
-
-def _print(key: str, value: Json, *, as_json: bool) -> None:
-    if as_json:
-        print_json({key: value})
-    else:
-        click.echo(str(value))

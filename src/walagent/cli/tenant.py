@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json, say, wants_json
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
@@ -53,20 +53,22 @@ def add(where: Where, name: str, display_name: str, *, as_json: bool) -> None:
 
 @tenant_.command("disable")
 @click.argument("name")
+@json_result
 @where_options
 def disable(where: Where, name: str) -> None:
     """Refuse the principals of NAME, and start none of its runs, from now on."""
     ask(where, lambda conn: tenancy.enable_tenant(conn, name, active=False))
-    say(f"disabled tenant {name}")
+    done(f"disabled tenant {name}", disabled=name)
 
 
 @tenant_.command("enable")
 @click.argument("name")
+@json_result
 @where_options
 def enable(where: Where, name: str) -> None:
     """Let the principals of a disabled tenant act, and its runs start, again."""
     ask(where, lambda conn: tenancy.enable_tenant(conn, name, active=True))
-    say(f"enabled tenant {name}")
+    done(f"enabled tenant {name}", enabled=name)
 
 
 def _maximum(_context: click.Context, param: click.Parameter, text: str | None) -> str | None:
@@ -105,6 +107,7 @@ def limit(where: Where, name: str, *, as_json: bool, **given: str | None) -> Non
     required=True,
     help="Folder that is created; it must not exist.",
 )
+@json_result
 @where_options
 def export(where: Where, name: str, folder: Path) -> None:
     """Write all rows of NAME to files: a line of JSON for each row, a file for each table."""
@@ -113,7 +116,8 @@ def export(where: Where, name: str, folder: Path) -> None:
     except FileExistsError:
         raise ConfigError(f'folder "{folder}" exists', hint="Name another one by --to.") from None
     counts = ask(where, lambda conn: tenancy.export_tenant(conn, name, folder))
-    say(f"wrote {sum(counts.values())} rows of {len(counts)} tables to {folder}")
+    text = f"wrote {sum(counts.values())} rows of {len(counts)} tables to {folder}"
+    done(text, exported=name, folder=str(folder), rows=counts)
 
 
 @tenant_.command("delete")
@@ -126,6 +130,7 @@ def export(where: Where, name: str, folder: Path) -> None:
     help="What happens to its audit.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for the name.")
+@json_result
 @where_options
 def delete(where: Where, name: str, audit: str, *, yes: bool) -> None:
     """Delete the tenant NAME with all that it has.  There is no undo: export it first.
@@ -134,7 +139,8 @@ def delete(where: Where, name: str, audit: str, *, yes: bool) -> None:
     back.
     """
     contents = ask(where, lambda conn: tenancy.tenant_contents(conn, name))
-    print_rows(contents, ["relation", "rows"], as_json=False, empty="no rows")
+    if not wants_json():
+        print_rows(contents, ["relation", "rows"], as_json=False, empty="no rows")
     if not yes:
         if not sys.stdin.isatty():
             raise ConfigError(
@@ -143,4 +149,4 @@ def delete(where: Where, name: str, audit: str, *, yes: bool) -> None:
         if click.prompt("Type the name to delete it", err=True) != name:
             raise ConfigError("the name does not match; nothing is deleted")
     deleted = ask(where, lambda conn: tenancy.delete_tenant(conn, name, audit))
-    say(f"deleted tenant {name}: {deleted} rows")
+    done(f"deleted tenant {name}: {deleted} rows", deleted=name, rows=deleted)

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.cli.tenancy import expires_option, tenant_option
@@ -78,8 +78,9 @@ def create(  # noqa: PLR0913 - what a token has
 
 @token_.command("revoke")
 @click.argument("token_id", metavar="ID", type=click.UUID)
+@json_result
 @where_options
 def revoke(where: Where, token_id: UUID) -> None:
     """Revoke the token with ID."""
     ask(where, lambda conn: tenancy.revoke_token(conn, token_id))
-    say(f"revoked token {token_id}")
+    done(f"revoked token {token_id}", revoked=token_id)

@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 import click
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
@@ -75,44 +75,48 @@ _ROLES: Final = click.Choice(["admin", "developer", "approver", "auditor", "agen
 @tool_.command("enable")
 @click.argument("name")
 @click.option("--version", type=click.IntRange(1), help="Only this version.")
+@json_result
 @where_options
 def enable_(where: Where, name: str, version: int | None) -> None:
     """Allow the calls of a tool again."""
     ask(where, lambda conn: definitions.enable_tool(conn, name, version, enabled=True))
-    say(f"enabled {name}")
+    done(f"enabled {name}", enabled=name)
 
 
 @tool_.command("disable")
 @click.argument("name")
 @click.option("--version", type=click.IntRange(1), help="Only this version.")
+@json_result
 @where_options
 def disable_(where: Where, name: str, version: int | None) -> None:
     """Refuse the calls of a tool, also those of runs in progress."""
     ask(where, lambda conn: definitions.enable_tool(conn, name, version, enabled=False))
-    say(f"disabled {name}")
+    done(f"disabled {name}", disabled=name)
 
 
 @tool_.command("grant")
 @click.argument("role", type=_ROLES)
 @click.argument("name")
 @click.option("--allowed", metavar="JSON", help="Only these arguments: true, or a list of values.")
+@json_result
 @where_options
 def grant_(where: Where, role: str, name: str, allowed: str | None) -> None:
     """Let agents call a tool for principals with ROLE."""
     ask(where, lambda conn: definitions.grant_tool(conn, role, name, _object(allowed)))
-    say(f"granted {name} to {role}")
+    done(f"granted {name} to {role}", granted=name, role=role)
 
 
 @tool_.command("deny")
 @click.argument("role", type=_ROLES)
 @click.argument("name")
 @click.option("--denied", metavar="JSON", help="Only these arguments: true, or a list of values.")
+@json_result
 @where_options
 def deny_(where: Where, role: str, name: str, denied: str | None) -> None:
     """Withdraw the grant of a tool from ROLE, or deny arguments of it."""
     if not ask(where, lambda conn: definitions.deny_tool(conn, role, name, _object(denied))):
         raise ConfigError(f'role "{role}" has no grant for "{name}"')
-    say(f"denied {name} to {role}")
+    done(f"denied {name} to {role}", denied=name, role=role)
 
 
 def _object(text: str | None) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from typing import cast
 import click
 import orjson
 
-from walagent.cli.output import json_option, print_json, say
+from walagent.cli.output import done, json_option, json_result, print_json, produce
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.config.yaml_file import read_yaml
@@ -72,6 +72,7 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
 
 @workflow_.command("create")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_result
 @where_options
 def create_(where: Where, file: Path) -> None:
     """Create the workflow of a YAML FILE, or its next version.
@@ -80,7 +81,7 @@ def create_(where: Where, file: Path) -> None:
     """
     given = _read(file)
     version = ask(where, lambda conn: workflows.create_workflow(conn, given))
-    say(f"created {given['name']} version {version}")
+    done(f"created {given['name']} version {version}", created=given["name"], version=version)
 
 
 @workflow_.command("validate")
@@ -106,11 +107,12 @@ def dot_(where: Where, name: str) -> None:
 @workflow_.command("start")
 @click.argument("name")
 @click.option("--input", "state", default="{}", metavar="JSON", help="The state to begin with.")
+@json_result
 @where_options
 def start_(where: Where, name: str, state: str) -> None:
     """Start a run of the workflow NAME; print its ID."""
     given = _object(state, "--input")
-    click.echo(ask(where, lambda conn: workflows.start_workflow(conn, name, given)))
+    produce(run=ask(where, lambda conn: workflows.start_workflow(conn, name, given)))
 
 
 @workflow_.command("runs")
@@ -152,32 +154,35 @@ def interrupts_(where: Where, *, as_json: bool) -> None:
 @_run
 @_patch
 @click.option("--answer", metavar="TEXT", help="What the person says.")
+@json_result
 @where_options
 def resume_(where: Where, run: int, patch: str, answer: str | None) -> None:
     """Resume a RUN after its interrupt, once."""
     given = _object(patch, "--patch")
     ask(where, lambda conn: workflows.resume_workflow(conn, run, given, answer))
-    say(f"resumed {run}")
+    done(f"resumed {run}", resumed=run)
 
 
 @workflow_.command("fork")
 @_run
 @click.argument("checkpoint", type=click.IntRange(0))
 @_patch
+@json_result
 @where_options
 def fork_(where: Where, run: int, checkpoint: int, patch: str) -> None:
     """Start a run at a CHECKPOINT of another RUN; print its ID."""
     given = _object(patch, "--patch")
-    click.echo(ask(where, lambda conn: workflows.fork_workflow(conn, run, checkpoint, given)))
+    produce(run=ask(where, lambda conn: workflows.fork_workflow(conn, run, checkpoint, given)))
 
 
 @workflow_.command("drop")
 @click.argument("name")
+@json_result
 @where_options
 def drop_(where: Where, name: str) -> None:
     """Remove the workflow NAME; runs that have ended stay."""
     ask(where, lambda conn: workflows.drop_workflow(conn, name))
-    say(f"dropped {name}")
+    done(f"dropped {name}", dropped=name)
 
 
 def _node(node: Mapping[str, Json]) -> dict[str, Json]:

@@ -1,5 +1,6 @@
 """The commands that list and decide; `test_screens` has what they print."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -405,3 +406,25 @@ def test_costs_add_up(user: User, db: Connection[Any], run: int) -> None:
     assert "desk" in user.types("cost").worked().out
     (listed,) = user.types("runs", "--json").worked().json
     assert (listed["input"], listed["cached"], listed["output"]) == (300, 60, 30)
+
+
+def test_what_was_changed_is_a_document(user: User, db: Connection[Any], run: int) -> None:
+    """With --json: on stdout, and nothing else is printed."""
+
+    def changed(*typed: str) -> Any:  # noqa: ANN401 - a document
+        ended = user.types(*typed, "--json").worked()
+        assert not ended.err
+        return json.loads(ended.out)
+
+    assert changed("pause", "desk") == {"paused": "desk"}
+    assert changed("resume", "desk") == {"resumed": "desk"}
+    assert changed("cancel", str(run)) == {"cancelled": [run]}
+    assert changed("cancel", "--attachment", "desk") == {"cancelled": []}
+    assert changed("retry", "--state", "cancelled", "--yes") == {"retried": [run]}
+    assert changed("tool", "disable", "web_search") == {"disabled": "web_search"}
+    added = changed("memory", "add", "desk", "Ann handles refunds")["id"]
+    assert changed("memory", "forget", added) == {"deleted": [added]}
+    assert changed("detach", "support_tickets") == {"detached": ["desk"], "left": []}
+    refused = user.types("pause", "none", "--json")
+    assert (refused.code, refused.out, 'attachment "none"' in refused.err) == (2, "", True)
+    assert value(db, "select count(*) from agent.attachment") == 0

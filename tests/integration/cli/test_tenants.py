@@ -32,7 +32,10 @@ def test_a_tenant_from_its_creation_to_its_end(user: User, tmp_path: Path) -> No
     shown = user.types("token", "list", "--json").worked().out
     assert token not in shown
     assert json.loads(shown)[0]["state"] == "valid"
-    user.types("token", "revoke", json.loads(shown)[0]["id"]).worked()
+    token = json.loads(shown)[0]["id"]
+    revoked = user.types("token", "revoke", token, "--json").worked()
+    assert json.loads(revoked.out) == {"revoked": token}
+    assert not revoked.err
     assert json.loads(user.types("token", "list", "--json").worked().out)[0]["state"] == "revoked"
 
     user.types("tenant", "export", "acme", "--to", str(tmp_path / "out")).worked()

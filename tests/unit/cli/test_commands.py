@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -52,6 +53,34 @@ def test_help_lists_every_command_and_imports_none() -> None:
         assert f"  {command.name} " in ended.stdout
     for heading in COMMANDS:
         assert f"{heading}:" in ended.stdout
+
+
+# They start something, converse, or print what another program reads.
+NO_DOCUMENT = {
+    "run", "worker", "init", "setup", "new", "console", "example burn", "watch", "chat", "mcp",
+    "psql", "dsn", "schema", "completion", "uninstall", "workflow dot",
+}  # fmt: skip
+
+
+def leaves(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """Each command that does something, by what is typed."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            found = command.get_command(click.Context(command), name)
+            assert found is not None
+            yield from leaves(found, *path, name)
+    else:
+        yield " ".join(path), command
+
+
+def test_every_command_that_finds_or_changes_something_prints_json() -> None:
+    """A script needs no other way to see what was done."""
+    without = {
+        name
+        for name, command in leaves(main)
+        if not any("--json" in each.opts for each in command.params)
+    }
+    assert without == NO_DOCUMENT
 
 
 def test_every_command_is_there_without_any_extra() -> None:
