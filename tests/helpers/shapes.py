@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2 as httpx
 from prometheus_client import CollectorRegistry
@@ -122,16 +122,24 @@ async def serving(
         await Served(port, engine, httpx.AsyncClient(), tasks).stop()
 
 
+class Server(Protocol):
+    """What answers requests for shapes."""
+
+    async def get(self, *, path: str = "", token: str = "", **query: str) -> httpx.Response:
+        """Request a shape with the secret, or a named one with a token."""
+        ...
+
+
 class Follower:
     """A client of one shape: its rows by key, as the messages make them."""
 
-    def __init__(self, served: Served, **query: str) -> None:
+    def __init__(self, served: Server, **query: str) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
         self.messages: list[dict[str, Any]] = []
         self.refetches = 0
         self.offset, self.handle, self.cursor = "-1", "", ""
         self.is_up_to_date = False
-        self._served = served
+        self.served = served  # another can take its place
         self._query = query
 
     async def step(self, *, live: bool = False) -> None:
@@ -141,7 +149,7 @@ class Follower:
             query["handle"] = self.handle
         if live:
             query |= {"live": "true", "cursor": self.cursor}
-        answer = await self._served.get(**query)
+        answer = await self.served.get(**query)
         if answer.status_code == 409:
             self.refetches += 1
             self.rows.clear()

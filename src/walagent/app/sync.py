@@ -1,5 +1,6 @@
 """Compose live sync: shapes from the reader's stream, served by the daemon's HTTP server."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from walagent.config import Sync
@@ -37,11 +38,14 @@ def make_sync(
     logins: Logins,
     fan_out: FanOut,
     find: FindIdentity = identity_of_token,
+    *,
+    is_followed: Callable[[], bool] = lambda: True,
 ) -> LiveSync:
     """Create both.
 
     Args:
         find: finds the identity of a token.
+        is_followed: whether the stream is open.
 
     Raises:
         ConfigError: the secret is not set.
@@ -53,7 +57,7 @@ def make_sync(
             hint="Set the variable, or the systemd credential of that name.",
         )
     limits = EngineLimits(log_bytes=settings.max_log, of_principal=settings.max_shapes)
-    engine = ShapeEngine(logins.dsn, fan_out, limits, logins.tools_dsn)
+    engine = ShapeEngine(logins.dsn, fan_out, limits, logins.tools_dsn, is_followed=is_followed)
     serves = SyncSettings(
         tables=frozenset(settings.open),
         queries=own_queries(settings)

@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "Start": (
         Command("run", "walagent.cli.daemon", "Read the WAL and execute runs."),
         Command("worker", "walagent.cli.daemon", "Execute runs without reading the WAL."),
+        Command("sync", "walagent.cli.sync", "Serve live rows in a process of its own."),
         Command("init", "walagent.cli.init", "Prepare the database: schema, publication, slot."),
         Command("setup", "walagent.cli.init", "Like init, and create the role for questions."),
         Command("migrate", "walagent.cli.init", "Upgrade the schema."),

@@ -1,7 +1,7 @@
 """Start the daemon of `walagent run` or `walagent worker` until a signal stops it."""
 
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import click
@@ -17,6 +17,7 @@ from walagent.config import Config
 from walagent.config.dsn import Places
 from walagent.errors import PreconditionError, WalagentError
 from walagent.store.identity import check_database
+from walagent.store.migrations import Migration
 from walagent.store.pooling import check_pooling
 
 
@@ -133,11 +134,42 @@ async def _prepare(session: CliSession, places: Places) -> None:
         elif is_new(due):
             say(f"prepared the database: {len(due)} migrations applied")
         elif due:
-            raise PreconditionError(
-                f"{len(due)} migrations are pending, the first is {due[0].name}",
-                hint="Run walagent migrate.",
-            )
+            raise _pending(due)
         await check_database(conn)
+
+
+@asynccontextmanager
+async def migrated(session: CliSession) -> AsyncGenerator[Places]:
+    """Yield a database whose schema is up to date; nothing is changed.
+
+    Raises:
+        PreconditionError: it is not.
+    """
+    async with session.places() as places:
+        await once_reached(lambda: _check_schema(session, places))
+        yield places
+
+
+async def _check_schema(session: CliSession, places: Places) -> None:
+    async with session.connect(places) as conn:
+        await check_pooling(conn, places.dsn)
+        due = await plan_migrations(conn)
+        if is_new(due):
+            raise PreconditionError("the database is not prepared", hint="Run walagent init.")
+        if due:
+            raise _pending(due)
+
+
+def _pending(due: Sequence[Migration]) -> PreconditionError:
+    return PreconditionError(
+        f"{len(due)} migrations are pending, the first is {due[0].name}",
+        hint="Run walagent migrate.",
+    )
+
+
+def renewing(where: Where, session: CliSession, places: Places) -> Callable[[], Places]:
+    """Return what reads the logins again."""
+    return _Again(where, session, places, applying=False).read
 
 
 def configure_log(config: Config) -> None:

@@ -15,8 +15,9 @@ from walagent.cli.signals import until_stopped
 from walagent.errors import ConfigError
 from walagent.intake.where import open_where
 from walagent.replication.bootstrap import PUBLICATIONS
-from walagent.replication.tail import Tail, TailOptions, refuse_ours, temporary_name
+from walagent.replication.tail import Tail, TailOptions, refuse_ours
 from walagent.wal.options import Plugin, StreamOptions
+from walagent.wal.temporary_slot import temporary_name
 
 # Seconds for which the reader of stdout can rest with a temporary slot.  The slot ends with the
 # stream, and what was not read of it is lost, so this is more than for other streams.
@@ -146,7 +147,7 @@ def _options(session: CliSession, slot: _Slot, found: _Filter) -> TailOptions:
     plugin = slot.plugin or session.config.replication.plugin
     tables = tuple(_split(table) for table in found.tables)
     options = StreamOptions(
-        slot=slot.name or temporary_name(),
+        slot=slot.name or temporary_name("tail"),
         plugin=plugin,
         publications=found.publications or PUBLICATIONS,
         tables=tables if plugin == "wal2json" else (),

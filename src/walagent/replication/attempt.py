@@ -117,7 +117,7 @@ class StreamAttempt:
         settings = self._settings
         if self._is_careful:  # the last attempt failed, perhaps because it could not write
             await check_locks(dsn, conn, settings.slot)
-        self.found = checkpoint = await ensure_slot(conn, login, settings, _log_blockers)
+        self.found = checkpoint = await ensure_slot(conn, login, settings, log_blockers)
         source = await check_source(conn, login, settings, checkpoint)
         self.let_in = True
         return Opening(dsn, conn, settings, checkpoint, source.slot.failover, self._tables), source
@@ -177,7 +177,8 @@ class StreamAttempt:
         )
 
 
-def _log_blockers(blockers: Sequence[Blocker]) -> None:
+def log_blockers(blockers: Sequence[Blocker]) -> None:
+    """Log the transactions that a new slot waits for."""
     for blocker in blockers:
         log.warning(
             "slot.creation_blocked",

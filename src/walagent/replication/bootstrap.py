@@ -45,7 +45,7 @@ async def ensure_slot(
             the slot is that of another database or plugin; or the server or the role does not meet
             the requirements for a slot.
     """
-    await _refuse_standby(conn)
+    await refuse_standby(conn)
     checkpoint = await checkpoints.read_checkpoint(conn, settings.slot)
     if checkpoint is not None:
         return checkpoint
@@ -57,7 +57,12 @@ async def ensure_slot(
     return checkpoint
 
 
-async def _refuse_standby(conn: AsyncConnection[Any]) -> None:
+async def refuse_standby(conn: AsyncConnection[Any]) -> None:
+    """Check that the server accepts writes.
+
+    Raises:
+        DatabaseLostError: it does not; it can be promoted.
+    """
     row = await (await conn.execute("select pg_is_in_recovery()")).fetchone()
     if row and row[0]:
         raise DatabaseLostError(

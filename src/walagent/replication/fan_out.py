@@ -27,6 +27,17 @@ class Missed:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """What follows does not continue what came before; changes between are not sent.
+
+    Args:
+        tables: whose changes; None: all, and LSNs can be lower than before.
+    """
+
+    tables: frozenset[Table] | None = None
+
+
 class FanOut:
     """Sends the same items to every subscriber; implements `Sink`.  Use it in one event loop."""
 
@@ -43,14 +54,20 @@ class FanOut:
         wants: dict[Table, Want] = {}
         for subscription in self._subscriptions:
             for table, want in subscription.tables.items():
-                only = want.inserts_only and wants.get(table, want).inserts_only
-                wants[table] = Want(inserts_only=only)
+                known = wants.get(table, want)
+                only = want.inserts_only and known.inserts_only
+                wants[table] = Want(inserts_only=only, entry=known.entry or want.entry)
         return wants
 
     async def take(self, items: Sequence[Item]) -> None:
         """Queue items for each subscriber; return at once."""
         for subscription in self._subscriptions:
             subscription.offer(items)
+
+    def interrupt(self, tables: frozenset[Table] | None = None) -> None:
+        """Let each subscriber know that the stream has a gap; see `Interrupted`."""
+        for subscription in self._subscriptions:
+            subscription.interrupt(Interrupted(tables))
 
     @contextmanager
     def subscribe(self, tables: Wants = _NONE, *, limit: int = _LIMIT) -> "Generator[Subscription]":
@@ -74,7 +91,7 @@ class Subscription:
     def __init__(self, tables: Mapping[Table, Want], limit: int) -> None:
         self.tables = tables
         self._limit = limit
-        self._queue: deque[Item] = deque()
+        self._queue: deque[Item | Interrupted] = deque()
         self._size = 0
         self._missed = 0
         self._whole = False  # whether the next item continues what was queued
@@ -89,6 +106,16 @@ class Subscription:
             self._take(item)
         if self._queue or self._missed:
             self._arrival.set()
+
+    def interrupt(self, gap: Interrupted) -> None:
+        """Queue a gap, whatever the limit; without tables, in place of all that is queued."""
+        if gap.tables is None:
+            self._queue.clear()
+            self._size = self._missed = 0
+            self._whole = self._started = False
+        self._queue.append(gap)
+        self._size += 1
+        self._arrival.set()
 
     def _take(self, item: Item) -> None:
         size = _size(item)
@@ -109,11 +136,11 @@ class Subscription:
         self._size = 0
         self._whole = False
 
-    def __aiter__(self) -> AsyncIterator[Item | Missed]:
+    def __aiter__(self) -> AsyncIterator[Item | Missed | Interrupted]:
         """Yield items in order, with a `Missed` in place of what was dropped."""
         return self
 
-    async def __anext__(self) -> Item | Missed:
+    async def __anext__(self) -> Item | Missed | Interrupted:
         """Wait for the next item."""
         while not self._queue and not self._missed:
             self._arrival.clear()
@@ -126,5 +153,5 @@ class Subscription:
         return item
 
 
-def _size(item: Item) -> int:
+def _size(item: Item | Interrupted) -> int:
     return len(item.changes) if isinstance(item, Piece) else 1

@@ -22,6 +22,9 @@ class Want:
     inserts_only: bool = False  # then the table needs no replica identity
     # Whether the transaction that asked for the table has published it: the request is exact.
     is_published: bool = False
+    # How the publication sent the table when the sink began to rely on it; None: it does not yet.
+    # If that differs from now, changes might not have been sent.
+    entry: Sequence[str | None] | None = None
 
 
 Wants = Mapping[Table, Want]

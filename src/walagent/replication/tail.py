@@ -7,7 +7,6 @@ was written after the last confirmed position, and loses nothing.
 """
 
 import asyncio
-import os
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -21,7 +20,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Literal, Never
 
-from psycopg import AsyncConnection, Error
+from psycopg import AsyncConnection
 
 from walagent.backoff import pause_after
 from walagent.change import Begin, Change, Commit, Idle, Item, Op, OriginMarker, Piece, Relation
@@ -39,12 +38,11 @@ from walagent.store.connections import connect
 from walagent.store.errors import translating
 from walagent.store.tables import oids_of, type_names
 from walagent.wal import json_lines, wal2json_text
-from walagent.wal.connection import connect_replication, start_replication
-from walagent.wal.options import StreamOptions, quote_name
+from walagent.wal.options import StreamOptions
 from walagent.wal.publications import missing_publications
-from walagent.wal.refusals import refused
 from walagent.wal.slots import check_slot, create_slot, inspect_slot
-from walagent.wal.stream import ReplicationStream, open_stream, prepare_transactions
+from walagent.wal.stream import ReplicationStream, open_stream
+from walagent.wal.temporary_slot import open_temporary_stream
 
 _LOST = (StreamLostError, DatabaseLostError, SlotBusyError)
 _FORMATS: Final = {"json": json_lines, "wal2json": wal2json_text}
@@ -300,7 +298,7 @@ class Tail:
     async def _stream(self) -> AsyncGenerator[ReplicationStream]:
         options = replace(self._tail.options, start=self._confirmed)
         if self._tail.own_slot:
-            async with _temporary(self._dsn, options) as stream:
+            async with open_temporary_stream(self._dsn, options) as stream:
                 yield stream
             return
         with translating():
@@ -327,39 +325,3 @@ def refuse_ours(slot: str) -> Never:
         f'slot "{slot}" is read by walagent run, which would lose the changes that tail confirms',
         hint="Use another name with --create, or --peek to read it without advancing it.",
     )
-
-
-def temporary_name() -> str:
-    """Return a unique name for a slot."""
-    return f"walagent_tail_{os.getpid()}_{os.urandom(3).hex()}"
-
-
-@asynccontextmanager
-async def _temporary(dsn: str, options: StreamOptions) -> AsyncGenerator[ReplicationStream]:
-    conn = await connect_replication(
-        dsn,
-        application_name=options.application_name,
-        sender_timeout=options.sender_timeout,
-        stall_timeout=options.stall_timeout,
-    )
-    try:
-        await _make_slot(conn, options)
-        transactions = await prepare_transactions(conn, options, lambda _: True)
-        transport = await start_replication(conn, options)
-        stream = ReplicationStream(transport, options, transactions)
-        try:
-            yield stream
-        finally:
-            await stream.close()
-    finally:
-        await conn.close()
-
-
-async def _make_slot(conn: AsyncConnection, options: StreamOptions) -> None:
-    """Create a slot that ends with the connection; the server waits for open transactions."""
-    slot = quote_name(options.slot)
-    command = f"CREATE_REPLICATION_SLOT {slot} TEMPORARY LOGICAL {options.plugin} NOEXPORT_SNAPSHOT"
-    try:
-        await conn.execute(command.encode())
-    except Error as error:
-        raise refused(error, options.slot) from error

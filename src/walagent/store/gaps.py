@@ -201,6 +201,22 @@ async def request_tables(
     )
 
 
+async def abandoned_requests(conn: Connection, prefix: str) -> list[str]:
+    """Return the slots that do not exist and have requested tables.
+
+    Args:
+        prefix: of their names.
+    """
+    cursor = await conn.execute(
+        "select distinct substr(t.requester, 6) from agent_internal.requested_table t"
+        " where starts_with(t.requester, 'slot ' || %(prefix)s)"
+        "   and not exists (select from pg_catalog.pg_replication_slots s"
+        "                    where 'slot ' || s.slot_name = t.requester)",
+        {"prefix": prefix},
+    )
+    return [row[0] for row in await cursor.fetchall()]
+
+
 async def may_publish(conn: Connection) -> bool:
     """Return whether this login can repair the publications."""
     cursor = await conn.execute(

@@ -11,7 +11,7 @@ missed something, all shapes end, and clients fetch again.
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,7 +23,7 @@ from walagent.change import Begin, Change, Commit, Idle, Item, Op, Piece
 from walagent.concurrency import Periodic
 from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
 from walagent.log import log
-from walagent.replication.fan_out import FanOut, Missed
+from walagent.replication.fan_out import FanOut, Interrupted, Missed
 from walagent.replication.sinks import Table, Want
 from walagent.store.connections import Pool, open_pool
 from walagent.store.errors import translating
@@ -48,15 +48,14 @@ from walagent.sync.snapshot import (
     select,
 )
 from walagent.sync.table import ShapeTable
+from walagent.wal.publications import published_as
 
 _NAME: Final = "walagent sync"
 _CONNECTIONS: Final = 8
 _RING_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 5  # to make a shape that ends while it is made
 _PUBLISHING: Final = 0.1  # seconds between two looks
-_PUBLISHED: Final = """
-select schemaname, tablename from pg_catalog.pg_publication_tables where pubname = 'walagent'
-"""
+_PUBLICATION: Final = "walagent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +99,7 @@ class ShapeEngine:
     Args:
         dsn: the login that reads snapshots.
         tools_dsn: of the login for code of others, if it is set.
+        is_followed: whether the stream is open; while it is not, no shape is made.
     """
 
     def __init__(
@@ -108,9 +108,12 @@ class ShapeEngine:
         fan_out: FanOut,
         limits: EngineLimits | None = None,
         tools_dsn: Callable[[], str] = lambda: "",
+        *,
+        is_followed: Callable[[], bool] = lambda: True,
     ) -> None:
         self._dsn = dsn
         self._fan_out = fan_out
+        self._is_followed = is_followed
         self._limits = limits or EngineLimits()
         self._shapes: dict[Definition, Shape] = {}
         self._by_table: dict[Table, list[Shape]] = {}
@@ -197,6 +200,22 @@ class ShapeEngine:
             self.drop(shape)
         self.queries.drop_all()
 
+    def _begin_again(self) -> None:
+        """Expect another stream, whose positions can be lower."""
+        self._open = None
+        self._ring.clear()
+        self._ring_weight = self._seen = self.position = 0
+        self.drop_all("changes were not read for a time")
+
+    def _drop_tables(self, tables: Collection[Table]) -> None:
+        """End the shapes of tables."""
+        for table in tables:
+            for shape in list(self._by_table.get(table, ())):
+                self.drop(shape)
+            if table in self._tables:
+                self._tables[table] = Want()
+        self.queries.drop_tables(tables)
+
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[AsyncConnection[Any]]:
         """Use a connection of the pool, in autocommit mode."""
@@ -231,8 +250,10 @@ class ShapeEngine:
         """End what nobody asks for.
 
         Raises:
-            ShapeRefusedError: there are too many shapes.
+            ShapeRefusedError: there are too many shapes, or the stream is not open.
         """
+        if not self._is_followed():
+            raise ShapeRefusedError(503, "changes are not read at the moment; try again")
         now = time.monotonic()
         for shape in [s for s in self._shapes.values() if now - s.used_at > self._limits.idle]:
             self.drop(shape)
@@ -283,17 +304,27 @@ class ShapeEngine:
         Raises:
             ShapeRefusedError: the reader cannot publish one; it logs why.
         """
-        self._tables |= dict.fromkeys(tables, Want())
-        missing = list(tables)
+        for table in tables:
+            self._tables.setdefault(table, Want())
+        found: Mapping[Table, Sequence[str | None]] = {}
         try:
             async with asyncio.timeout(self._limits.publish):
                 async for _ in Periodic(_PUBLISHING):
-                    if not (missing := await _unpublished(conn, missing)):
-                        return
+                    found = await published_as(conn, _PUBLICATION)
+                    if found.keys() >= set(tables):
+                        break
         except TimeoutError as error:
-            names = ", ".join(f"{schema}.{name}" for schema, name in missing)
+            names = ", ".join(f"{schema}.{name}" for schema, name in set(tables) - found.keys())
             text = f"not published yet: {names}; see publication.refused in the log"
             raise ShapeRefusedError(503, text) from error
+        for table in tables:
+            self._rely(table, found[table])
+
+    def _rely(self, table: Table, entry: Sequence[str | None]) -> None:
+        """Expect the stream to carry a table from now on; if it had not, end what relied on it."""
+        if self._tables[table].entry not in (None, entry):
+            self._drop_tables([table])
+        self._tables[table] = Want(entry=entry)
 
     async def _copy(self, conn: AsyncConnection[Any], shape: Shape) -> None:
         if shape.definition.changes_only and shape.members is None:
@@ -318,8 +349,12 @@ class ShapeEngine:
 
     # Following the stream
 
-    async def _take(self, item: Item | Missed) -> None:
+    async def _take(self, item: Item | Missed | Interrupted) -> None:
         match item:
+            case Interrupted(None):
+                self._begin_again()
+            case Interrupted(tables) if tables is not None:
+                self._drop_tables(tables)
             case Missed():
                 self._open = None
                 self._ring.clear()
@@ -498,8 +533,3 @@ def _has_changed(table: ShapeTable, change: Change) -> bool:
     """Return whether the table has other columns than the shape knows."""
     sent = [(column.name, column.type_oid) for column in change.relation.columns]
     return sent != [(c.name, c.type_oid) for c in table.columns]
-
-
-async def _unpublished(conn: AsyncConnection[Any], tables: Sequence[Table]) -> list[Table]:
-    published = set(await (await conn.execute(_PUBLISHED)).fetchall())
-    return [table for table in tables if table not in published]

@@ -66,6 +66,7 @@ class QueryShapes:
         self._by_table: dict[Table, set[QueryShape]] = {}
         self._reading: dict[Table, list[dict[int, int]]] = {}  # of shapes that are being made
         self._tasks: set[asyncio.Task[None]] = set()
+        self._epoch = 0  # of the stream: what was read in another one misses changes
         self._role: list[str | None] = []  # once it is known
         self._role_lock = asyncio.Lock()
 
@@ -104,8 +105,16 @@ class QueryShapes:
 
     def drop_all(self) -> None:
         """End all shapes."""
+        self._epoch += 1
         for shape in list(self._shapes.values()):
             self._drop(shape)
+
+    def drop_tables(self, tables: Iterable[Table]) -> None:
+        """End the shapes that read one of *tables*."""
+        self._epoch += 1
+        for table in tables:
+            for shape in list(self._by_table.get(table, ())):
+                self._drop(shape)
 
     async def aclose(self) -> None:
         """Stop running queries."""
@@ -150,6 +159,7 @@ class QueryShapes:
             del self._of_principal[principal]
 
     async def _read_shape(self, definition: QueryDefinition) -> QueryShape:
+        epoch = self._epoch
         try:
             tables = await self._tables(definition)
             async with self._host.connection() as conn:
@@ -159,6 +169,8 @@ class QueryShapes:
             raise _refusal(definition, error) from error
         if (shape := self.find(definition)) is not None:  # made meanwhile
             return shape
+        if epoch != self._epoch:
+            raise ShapeRefusedError(503, "changes were not read for a time; try again")
         shape = QueryShape(definition, found, self._limit)
         self._shapes[definition] = shape
         self._of_principal[definition.tenant, definition.principal] += 1

@@ -6,9 +6,9 @@ exist stops the stream permanently, because the server looks the publication up 
 Source: PostgreSQL docs, 31.1 Publication; CREATE PUBLICATION.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -48,6 +48,16 @@ select n.nspname as schema,
  where p.pubname = %s
  order by 1, 2
 """
+_ENTRIES: Final = """
+select n.nspname, c.relname,
+       array[r.oid::text, r.prqual::text, r.prattrs::text,
+             p.pubinsert::text, p.pubupdate::text, p.pubdelete::text, p.pubtruncate::text]
+  from pg_publication p
+       join pg_publication_rel r on r.prpubid = p.oid
+       join pg_class c on c.oid = r.prrelid
+       join pg_namespace n on n.oid = c.relnamespace
+ where p.pubname = %s
+"""
 
 
 async def missing_publications(conn: AsyncConnection, names: Sequence[str]) -> Sequence[str]:
@@ -60,3 +70,14 @@ async def published_tables(conn: AsyncConnection, name: str) -> Sequence[Publish
     """List the tables of a publication."""
     async with conn.cursor(row_factory=class_row(PublishedTable)) as cursor:
         return await (await cursor.execute(_TABLES, [name])).fetchall()
+
+
+async def published_as(
+    conn: AsyncConnection[Any], name: str
+) -> Mapping[tuple[str, str], Sequence[str | None]]:
+    """Return how a publication sends each of its tables, by schema and name.
+
+    If this differs from before, changes of the table might not have been sent.
+    """
+    rows = await (await conn.execute(_ENTRIES, [name])).fetchall()
+    return {(schema, table): entry for schema, table, entry in rows}

@@ -28,7 +28,7 @@ from walagent.lsn import Lsn
 from walagent.wal.connection import answering, connect_replication
 from walagent.wal.options import Plugin, quote_name
 from walagent.wal.publications import missing_publications
-from walagent.wal.refusals import LOST, POOLER, refused
+from walagent.wal.refusals import LOST, POOLER, SLOTS, refused
 
 _FAILOVER_SINCE: Final = 170000
 _LOOK: Final = 0.5  # seconds between two checks of what a new slot waits for
@@ -105,6 +105,12 @@ select slot_name,
        temporary
   from pg_replication_slots s
  where slot_name = %s
+"""
+_ROOM: Final = """
+select current_setting('max_replication_slots')::int - (select count(*) from pg_replication_slots),
+       exists (select from pg_replication_slots where slot_name = %(slot)s),
+       current_setting('max_wal_senders')::int - (select count(*) from pg_stat_replication),
+       exists (select from pg_replication_slots where slot_name = %(slot)s and active)
 """
 # A new slot waits for transactions one after the other and reports only the current one, so this
 # lists every transaction that has written and is older than the wait.
@@ -228,7 +234,7 @@ async def new_slot(  # noqa: PLR0913 - each has its default
         )
         try:
             async with asyncio.timeout(timeout):
-                await _watch(making, watcher, conn.info.backend_pid, waiting)
+                await watch_creation(making, watcher, conn.info.backend_pid, waiting)
                 snapshot = await making
         except TimeoutError as error:
             blockers = await _blockers(watcher, conn.info.backend_pid)
@@ -279,6 +285,29 @@ async def drop_slot(conn: AsyncConnection, name: str) -> None:
         return
     except Error as error:
         raise refused(error, name) from error
+
+
+async def check_room(conn: AsyncConnection[Any], *, leave_for: str) -> None:
+    """Check that a temporary slot can be created, and leaves one for the reader.
+
+    Args:
+        leave_for: the reader's slot, for which one is left if it does not exist, and a WAL sender
+            if it is not active.
+
+    Raises:
+        PreconditionError: it cannot.
+    """
+    row = await (await conn.execute(_ROOM, {"slot": leave_for})).fetchone()
+    if row is None:
+        return
+    for setting, free, is_taken in (
+        ("max_replication_slots", row[0], row[1]),
+        ("max_wal_senders", row[2], row[3]),
+    ):
+        if free > 0 and (is_taken or free > 1):
+            continue
+        left = "" if is_taken or not free else f', and the last one is for slot "{leave_for}"'
+        raise PreconditionError(f"{setting} has {free} left{left}", hint=SLOTS)
 
 
 async def identify_system(dsn: str) -> SystemIdentity:
@@ -348,12 +377,17 @@ async def _make(conn: AsyncConnection, name: str, plugin: Plugin, *, failover: b
     return str(row[2])
 
 
-async def _watch(
-    making: asyncio.Task[str],
+async def watch_creation(
+    making: asyncio.Task[Any],
     watcher: AsyncConnection,
     pid: int,
     waiting: Callable[[Sequence[Blocker]], None],
 ) -> None:
+    """Until a slot is made, call *waiting* with the transactions that it waits for.
+
+    Args:
+        pid: of the backend that creates it.
+    """
     while not (await asyncio.wait({making}, timeout=_LOOK))[0]:
         if blockers := await _blockers(watcher, pid):
             waiting(blockers)

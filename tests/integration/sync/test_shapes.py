@@ -386,7 +386,7 @@ async def test_a_restart_answers_must_refetch(conn: AsyncConnection, dsn: str) -
         conn, "select not active from pg_replication_slots where slot_name = %s", conn.info.dbname
     )
     async with serving(conn, dsn) as served:
-        client._served = served  # noqa: SLF001 - the same client, another server
+        client.served = served  # the same client, another server
         await conn.execute(ROW, (2, "b", 2))
         await client.until(await select(conn))
         assert client.refetches == 1
