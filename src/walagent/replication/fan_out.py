@@ -43,6 +43,8 @@ class FanOut:
 
     def __init__(self) -> None:
         self._subscriptions: list[Subscription] = []
+        # Tables that cannot be published, and since when; filled by who requests them.
+        self.refused: dict[Table, float] = {}
 
     @property
     def durable(self) -> None:

@@ -1,7 +1,8 @@
 """Request the tables that sinks need: the publications are the union of all requests."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import time
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
@@ -13,30 +14,101 @@ from walagent.store import gaps
 from walagent.store.errors import translating
 
 _COMPARE = 0.5  # seconds between two comparisons, in memory
+_AGAIN: Final = 5.0  # seconds until a request that was refused is repeated
+_GRANT: Final = "Grant EXECUTE on agent_internal.request_tables, see docs/sync.md."
+
+Requests = Mapping[Table, TableRequest]
 
 
-async def keep_requests(conn: AsyncConnection[Any], slot: str, sinks: Sequence[Sink]) -> None:
+async def keep_requests(
+    conn: AsyncConnection[Any],
+    slot: str,
+    sinks: Sequence[Sink],
+    refusals: MutableMapping[Table, float] | None = None,
+) -> None:
     """Request what the sinks need whenever that changes; does not end.
 
-    A request that is refused is logged once and not repeated: other sinks do not depend on it.
+    A table that is refused is logged once, and requested again after some seconds: other tables
+    and sinks do not depend on it.
+
+    Args:
+        refusals: the tables that are refused, and since when.
 
     Raises:
         DatabaseLostError: start over.
     """
-    requested: Mapping[Table, TableRequest] | None = None
+    requester = _Requester(conn, slot, {} if refusals is None else refusals)
+    requester.refused.clear()
     async for _ in Periodic(_COMPARE):
-        needed = requests_of(sinks)
-        if needed == requested:
-            continue
         try:
-            with translating():
-                await gaps.request_tables(conn, slot, {
-                    table: (each.inserts_only, each.durable) for table, each in needed.items()
-                })  # fmt: skip
+            await requester.request(requests_of(sinks))
         except ConflictError:  # a transaction writes to a table; try again
             continue
-        except DatabaseLostError:
+
+
+class _Requester:
+    def __init__(
+        self, conn: AsyncConnection[Any], slot: str, refused: MutableMapping[Table, float]
+    ) -> None:
+        self._conn = conn
+        self._slot = slot
+        self._requested: Requests | None = None
+        self._logged: dict[Table, str] = {}
+        self.refused = refused
+
+    async def request(self, needed: Requests) -> None:
+        """Request what is needed and was not refused lately.
+
+        Raises:
+            ConflictError: try again.
+            DatabaseLostError: start over.
+        """
+        now = time.monotonic()
+        wanted = {
+            table: each
+            for table, each in needed.items()
+            if now - self.refused.get(table, now - _AGAIN) >= _AGAIN
+        }
+        if wanted == self._requested:
+            return
+        try:
+            await self._send(wanted)
+        except (ConflictError, DatabaseLostError):
             raise
-        except WalagentError as error:
-            log.warning("publication.refused", slot=slot, error=error)
-        requested = needed
+        except WalagentError:
+            wanted = await self._one_by_one(wanted)
+        for table in wanted:
+            self.refused.pop(table, None)
+        self._requested = wanted
+
+    async def _one_by_one(self, wanted: Requests) -> Requests:
+        """Request tables one after the other; return those that were not refused."""
+        known = self._requested or {}
+        accepted = {table: each for table, each in wanted.items() if known.get(table) == each}
+        for table, each in wanted.items():
+            if table in accepted:
+                continue
+            try:
+                await self._send({**accepted, table: each})
+                accepted[table] = each
+            except (ConflictError, DatabaseLostError):
+                raise
+            except WalagentError as error:
+                self.refused[table] = time.monotonic()
+                self._log(table, error)
+        return accepted
+
+    async def _send(self, wanted: Requests) -> None:
+        with translating():
+            await gaps.request_tables(self._conn, self._slot, {
+                table: (each.inserts_only, each.durable) for table, each in wanted.items()
+            })  # fmt: skip
+
+    def _log(self, table: Table, error: WalagentError) -> None:
+        if self._logged.get(table) == str(error):
+            return
+        self._logged[table] = str(error)
+        hint = error.hint or (_GRANT if "request_tables" in str(error) else "")
+        log.warning(
+            "publication.refused", slot=self._slot, table=".".join(table), error=error, hint=hint
+        )

@@ -311,12 +311,13 @@ class ShapeEngine:
             async with asyncio.timeout(self._limits.publish):
                 async for _ in Periodic(_PUBLISHING):
                     found = await published_as(conn, _PUBLICATION)
-                    if found.keys() >= set(tables):
+                    missing = set(tables) - found.keys()
+                    if not missing:
                         break
+                    if refused := missing & self._fan_out.refused.keys():
+                        raise _unpublished(refused)
         except TimeoutError as error:
-            names = ", ".join(f"{schema}.{name}" for schema, name in set(tables) - found.keys())
-            text = f"not published yet: {names}; see publication.refused in the log"
-            raise ShapeRefusedError(503, text) from error
+            raise _unpublished(set(tables) - found.keys()) from error
         for table in tables:
             self._rely(table, found[table])
 
@@ -533,3 +534,9 @@ def _has_changed(table: ShapeTable, change: Change) -> bool:
     """Return whether the table has other columns than the shape knows."""
     sent = [(column.name, column.type_oid) for column in change.relation.columns]
     return sent != [(c.name, c.type_oid) for c in table.columns]
+
+
+def _unpublished(tables: Collection[Table]) -> ShapeRefusedError:
+    names = ", ".join(sorted(f"{schema}.{name}" for schema, name in tables))
+    text = f"not published yet: {names}; see publication.refused in the log"
+    return ShapeRefusedError(503, text)

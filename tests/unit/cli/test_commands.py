@@ -57,8 +57,8 @@ def test_help_lists_every_command_and_imports_none() -> None:
 
 # They start something, converse, or print what another program reads.
 NO_DOCUMENT = {
-    "run", "worker", "sync", "init", "setup", "new", "console", "example burn", "watch", "chat", "mcp",
-    "psql", "dsn", "schema", "completion", "uninstall", "workflow dot",
+    "run", "worker", "sync", "init", "setup", "new", "console", "example burn", "watch", "chat",
+    "mcp", "psql", "dsn", "schema", "completion", "uninstall", "workflow dot",
 }  # fmt: skip
 
 
