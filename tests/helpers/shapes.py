@@ -52,13 +52,13 @@ class Served:
             task.cancel()
         await asyncio.wait(self._tasks)
 
-    async def mutate(self, token: str, name: str, **values: object) -> httpx.Response:
+    async def mutate(self, token: str, name: str, /, **values: object) -> httpx.Response:
         """Write as a person."""
         headers = {"authorization": f"Bearer {token}", "x-walagent-request": "1"}
         url = f"http://127.0.0.1:{self.port}/v1/mutations/{name}"
         return await self.http.post(url, json=values, headers=headers)
 
-    async def query(self, token: str, name: str, **values: str) -> httpx.Response:
+    async def query(self, token: str, name: str, /, **values: str) -> httpx.Response:
         """Read a named query once, as a person."""
         headers = {"authorization": f"Bearer {token}"}
         url = f"http://127.0.0.1:{self.port}/v1/queries/{name}"

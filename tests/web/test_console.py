@@ -15,6 +15,7 @@ from psycopg import AsyncConnection
 from tests.helpers.asked import analyst, let_ask
 from tests.helpers.database import column, value
 from tests.helpers.desk import desk
+from tests.helpers.people import person
 from tests.helpers.talk import invite_people
 
 HERE = Path(__file__).parent
@@ -156,3 +157,29 @@ def test_the_lock_names_no_host_of_a_registry() -> None:
     for folder in (WEB, HERE):
         lock = json.loads((folder / "package-lock.json").read_text())
         assert not [name for name, each in lock["packages"].items() if "resolved" in each]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+async def test_a_developer_edits_an_agent(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+    """Difference, publication, roll back, two drafts at once, pause; nothing for a viewer."""
+    async with desk(conn, dsn, tmp_path) as started:
+        vera = await person(conn, "vera", "viewer")
+        seen = await _use("agents.mjs", link=started.link, viewer=vera)
+    assert seen["unchanged"]
+    assert seen["blocked"]
+    assert seen["wrong"] == ["Expected a whole number above 0."]
+    assert "<script>alert(1)</script>" in seen["added"][-1]
+    assert "20 → 7" in seen["compared"]
+    assert "Your draft is from v3" in seen["late"]
+    assert seen["kept"] == "Too late."
+    assert seen["offered"] == ["Copy"]  # the prompt
+    assert seen["viewed"] == []
+    versions = "select definition ->> 'system_prompt' from agent.agent_version order by version"
+    first, second, third, fourth = await column(conn, versions)
+    assert str(second).startswith(str(first))
+    assert (third, fourth) == (first, "Somebody was faster.")
+    assert await value(conn, "select version from agent.attachment") == 4
+    assert seen["axe"] == []
+    assert seen["wide"] == []
+    assert [each for each in seen["errors"] if not re.search("401|404", each)] == []
+    assert set(seen["requests"]) == {started.url}

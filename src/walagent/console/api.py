@@ -36,6 +36,7 @@ from walagent.console.sessions import (
     enter,
     exchange,
     leave,
+    other_login,
     read_session,
 )
 from walagent.errors import DatabaseLostError, LoginRefusedError, WalagentError
@@ -325,15 +326,42 @@ class ConsoleApi:
             await _answer(asked.send, 200, {"txid": txid, "result": written})
             return
         text, values = _statement(declared, given)
+        login: str | None = None
+        txid, result = "", cast("Json", None)
         async with self._acting(asked, writes=True) as conn:
             if declared.role is not None:
                 await _check_role(conn, declared.role)
-            rows = await _rows(conn, text, values)
-            if not rows:
-                raise RefusedError(404, "it does not exist, or you may not see it")
-            txid = await _rows(conn, "select pg_current_xact_id()::text as txid", {})
-        result = next(iter(rows[0].values()), None)
-        await _answer(asked.send, 200, {"txid": txid[0]["txid"], "result": result})
+            if declared.as_login:
+                login = await other_login(conn)
+            if login is None:
+                rows = await _rows(conn, text, values)
+                if not rows:
+                    raise RefusedError(404, "it does not exist, or you may not see it")
+                txid = str((await _rows(conn, _TXID, {}))[0]["txid"])
+                result = next(iter(rows[0].values()), None)
+        if login is not None:
+            txid, result = await self._write_as(asked, login, text, values)
+        await _answer(asked.send, 200, {"txid": txid, "result": result})
+
+    async def _write_as(
+        self, asked: _Request, login: str, text: str, values: Mapping[str, str | None]
+    ) -> tuple[str, Json]:
+        """Execute a statement as the login of the principal; return as `Own.write`."""
+        own = self._offer.own
+        if own is None:
+            raise RefusedError(404, "this process executes nothing as other logins")
+        caller, _ = await self._caller(asked, "read")
+        try:
+            txid, row = await own.write_as(login, text, values, caller)
+        except RoleUnusableError as error:
+            raise RefusedError(
+                403,
+                f"walagent run cannot act as your login: {error}",
+                "42501",
+                error.hint or f"grant {login} to the login of walagent run, or use psql.",
+            ) from error
+        values_of = cast("dict[str, Json]", row or {}).values()
+        return txid, next(iter(values_of), None)
 
     async def _caller(self, asked: _Request, scope: str) -> tuple[Caller, Json]:
         """Return who asks, and the time.
@@ -382,6 +410,7 @@ class ConsoleApi:
 
 _ROUTES: Final = frozenset({"session", "batch", "replies", "ask"})
 _SIGNED_OUT: Final = 401
+_TXID: Final = "select pg_current_xact_id()::text as txid"
 _PROMPT: Final = "console.run_prompt"
 _DIGITS: Final = 19  # of an int8
 

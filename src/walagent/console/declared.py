@@ -1,8 +1,9 @@
 """The queries and mutations of the console: one SQL file each, named like the file.
 
 A file begins with comments: `-- key:` names the columns that tell rows apart, `-- parameters:` the
-values of a request, `-- role:` the role that a principal needs.  A line `-- include: NAME` stands
-for the text of another file, whose name begins with `_`.
+values of a request, `-- role:` the role that a principal needs.  `-- as: login` executes a mutation
+as the login of the principal, where what the login may do counts.  A line `-- include: NAME`
+stands for the text of another file, whose name begins with `_`.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import Final
 
 PREFIX: Final = "console."
 _INCLUDE: Final = re.compile(r"^-- include: (\w+)$", re.MULTILINE)
-_HEAD: Final = re.compile(r"-- (key|parameters|role): (.+)\n")
+_HEAD: Final = re.compile(r"-- (key|parameters|role|as): (.+)\n")
 _COMMENT: Final = re.compile(r"^ *--[^\n]*\n", re.MULTILINE)
 
 
@@ -29,6 +30,7 @@ class Declared:
         role: what the principal must have, such as `approver`; None: any.
         function: of schema `agent`, which is called instead of *text*; None: none.
         run_as: the role that executes *text*, a statement of the file; None: walagent itself.
+        as_login: whether the login of the principal executes *text*.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Declared:
     role: str | None = None
     function: str | None = None
     run_as: str | None = None
+    as_login: bool = False
 
 
 @cache
@@ -70,4 +73,6 @@ def _declared(name: str, text: str, parts: Traversable) -> Declared:
         text = f"{text[: found.start()]}{part}{text[found.end() :]}"
     plain = _COMMENT.sub("", text).strip()
     role = next(iter(head.get("role", ())), None)
-    return Declared(name, plain, head.get("key", ()), head.get("parameters", ()), role)
+    as_login = head.get("as") == ("login",)
+    key, parameters = head.get("key", ()), head.get("parameters", ())
+    return Declared(name, plain, key, parameters, role, as_login=as_login)

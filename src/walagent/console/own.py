@@ -81,10 +81,19 @@ class Own:
             text = f'mutation "{declared.name}" needs the parameter "{missing[0]}"'
             raise RefusedError(400, text, hint="null is NULL.")
         values = {name: text_of(value) for name, value in given.items()}
+        return await self.write_as(declared.run_as or "", declared.text, values, caller)
+
+    async def write_as(
+        self, role: str, text: str, values: Mapping[str, str | None], caller: Caller
+    ) -> tuple[str, Json]:
+        """Execute a statement as a role; return as `write`.
+
+        Raises:
+            RefusedError: it has written nothing.
+            WalagentError: PostgreSQL refused it, or the role cannot be used.
+        """
         check_texts(values)
-        written = await self.engine.roles.write(
-            declared.run_as or "", caller.actor, [*caller.scopes], declared.text, values
-        )
+        written = await self.engine.roles.write(role, caller.actor, [*caller.scopes], text, values)
         if not written.count:
             raise RefusedError(404, "it does not exist, or you may not see it")
         row = None if written.row is None else _decoder(written.types)(written.row)

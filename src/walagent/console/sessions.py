@@ -248,6 +248,33 @@ async def acting_role(conn: Connection) -> str | None:
     return str(name)
 
 
+async def other_login(conn: Connection) -> str | None:
+    """Return the login of the principal; None: it is that of this session, which acts from now on.
+
+    What a login may do in the database is not decided by the roles of a principal.
+
+    Raises:
+        RefusedError: the principal has no login.
+    """
+    row = await _one(
+        conn,
+        "select login::text, is_own, agent.current_principal()::text"
+        " from agent_internal.asking('')",
+    )
+    login, is_own, principal = row
+    if login is None:
+        raise RefusedError(
+            403,
+            f'principal "{principal}" has no login, whose privileges bound what it can change',
+            "42501",
+            "Set column login of its row in agent.principal.",
+        )
+    if not is_own:
+        return str(login)
+    await conn.execute("set local role none")
+    return None
+
+
 async def _one(conn: Connection, text: str, *values: object) -> tuple[Any, ...]:
     cursor = await conn.execute(text.encode(), values)
     return await cursor.fetchone() or ()

@@ -2,10 +2,10 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 
+import type { Refusal } from "../data/agents";
 import { duration, money, number } from "../data/format";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
-import { hasRole, useSession } from "../data/session";
 import { useTitle } from "../frame/title";
 import { Confirm } from "../parts/confirm";
 import { FilterBar } from "../parts/filterbar";
@@ -15,8 +15,8 @@ import { Empty, Panel, Skeleton } from "../parts/panel";
 import { Payload } from "../parts/payload";
 import { State } from "../parts/state";
 import { Table } from "../parts/table";
-import { Time } from "../parts/time";
 import { toast, toastProblem } from "../parts/toast";
+import { RefusalNotice, Versions } from "./agents-versions";
 
 interface AttachmentRow {
   id: string;
@@ -45,14 +45,8 @@ interface AttachmentRow {
   source: string | null;
   tools: { name: string; approval: boolean; bind: Record<string, string> | null }[];
   system_prompt: string;
-}
-
-interface VersionRow {
-  version: number;
-  made_at: string;
-  is_active: boolean;
-  model: string | null;
-  system_prompt: string | null;
+  agent_version: number;
+  refusal: Refusal;
 }
 
 export default function Agents() {
@@ -158,9 +152,23 @@ function AttachmentState({ row }: { row: AttachmentRow }) {
 }
 
 function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
-  const versions = useQueryOnce<VersionRow>("attachment_versions", { attachment: row.attachment }, { skip: !row.attachment }).rows ?? [];
-  const mayDevelop = hasRole(useSession()?.roles ?? [], "developer");
-  const [isAsking, ask] = useState(false);
+  const mayChange = row.refusal === null;
+  const [isAsking, ask] = useState<"pause" | "detach" | null>(null);
+  const navigate = useNavigate();
+  const detach = async () => {
+    try {
+      await mutate("detach", { name: row.attachment });
+      toast(
+        <>
+          Detached <b className="strong">{row.attachment}</b>. {row.relation} starts no runs of it.
+        </>,
+      );
+      await navigate({ to: "/agents" });
+    } catch (error) {
+      toastProblem(error);
+    }
+    again();
+  };
   const act = async (name: "pause" | "resume") => {
     try {
       await mutate(name, { name: row.attachment });
@@ -181,12 +189,24 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
       title={row.attachment ? `${row.attachment} on ${row.relation}` : row.agent}
       aside={<AttachmentState row={row} />}
       end={
-        mayDevelop &&
-        row.attachment && (
-          <button type="button" className="btn small" onClick={() => (isPaused ? void act("resume") : Number(row.pending) > 0 ? ask(true) : void act("pause"))}>
-            <Icon name={isPaused ? "play" : "pause"} small />
-            {isPaused ? "Resume" : "Pause"}
-          </button>
+        mayChange && (
+          <span className="row wrap">
+            {row.attachment && (
+              <button type="button" className="btn small" onClick={() => (isPaused ? void act("resume") : Number(row.pending) > 0 ? ask("pause") : void act("pause"))}>
+                <Icon name={isPaused ? "play" : "pause"} small />
+                {isPaused ? "Resume" : "Pause"}
+              </button>
+            )}
+            <Link className="btn small" to={`/agents/${encodeURIComponent(row.agent)}/edit`}>
+              <Icon name="edit" small />
+              Edit prompt
+            </Link>
+            {row.attachment && (
+              <button type="button" className="btn small danger" onClick={() => ask("detach")}>
+                Detach…
+              </button>
+            )}
+          </span>
         )
       }
     >
@@ -248,21 +268,7 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
         </div>
         <div className="stack tight">
           <h3>Versions</h3>
-          <table className="flat">
-            <tbody>
-              {versions.slice(0, 6).map((each) => (
-                <tr key={each.version}>
-                  <td>
-                    v{each.version} {each.version === row.version && <span className="chip">in use</span>}
-                  </td>
-                  <td>{each.model}</td>
-                  <td className="num">
-                    <Time at={each.made_at} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Versions agent={row.agent} version={row.agent_version} />
         </div>
       </div>
       {row.system_prompt && (
@@ -270,8 +276,21 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
           <Payload title="System prompt" text={row.system_prompt} name={`${row.agent}-prompt.txt`} />
         </div>
       )}
-      {isAsking && (
-        <Confirm title={`Pause ${row.attachment}?`} action={`Pause ${row.attachment}`} keep="Keep it active" onConfirm={() => act("pause")} onClose={() => ask(false)}>
+      {row.refusal === "role" || mayChange ? null : (
+        <div className="pad">
+          <RefusalNotice refusal={row.refusal} agent={row.agent} />
+        </div>
+      )}
+      {isAsking === "detach" && (
+        <Confirm title={`Detach ${row.attachment}?`} action={`Detach ${row.attachment}`} keep="Keep it attached" danger onConfirm={detach} onClose={() => ask(null)}>
+          <p>
+            Changes of {row.relation} start no more runs of {row.agent}. {isPaused ? "It is paused, so its pending runs are cancelled." : `Its ${number(row.pending)} pending runs are still executed.`} An agent of the same name that nothing else uses goes with
+            it.
+          </p>
+        </Confirm>
+      )}
+      {isAsking === "pause" && (
+        <Confirm title={`Pause ${row.attachment}?`} action={`Pause ${row.attachment}`} keep="Keep it active" onConfirm={() => act("pause")} onClose={() => ask(null)}>
           <p>{number(row.pending)} pending runs wait until it is resumed. New changes are still recorded as runs.</p>
         </Confirm>
       )}

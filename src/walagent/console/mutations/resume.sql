@@ -1,4 +1,5 @@
 -- role: developer
+-- as: login
 -- parameters: name
 -- Let a paused attachment start runs again.
 select agent.resume(%(name)s)

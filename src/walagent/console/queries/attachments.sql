@@ -16,7 +16,8 @@ select coalesce(a.id::text, 'agent/' || g.name) as id, g.name as agent, g.model,
        a.columns, a.writes, a.ordering_key, a.max_depth, a.source,
        (select coalesce(jsonb_agg(jsonb_build_object('name', e ->> 'name', 'approval', (e ->> 'approval')::boolean, 'bind', e -> 'bind')), '[]')
           from jsonb_array_elements(a.definition -> 'tools') e) as tools,
-       left(g.system_prompt, 20000) as system_prompt
+-- include: _agent_refusal
+       case when agent_internal.sees_runs() or agent.has_role('developer') then left(g.system_prompt, 20000) else '' end as system_prompt
   from agent.agent g
        left join agent.attachment a on a.tenant = g.tenant and a.agent = g.name
        left join agent.attachment_version v on v.attachment_id = a.id and v.version = a.version

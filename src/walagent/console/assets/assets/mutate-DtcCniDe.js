@@ -1,1 +1,0 @@
-import{i as e}from"./icon-CecuiN7h.js";import{o as t}from"./index-DJL1jokr.js";async function n(n,r,i=[]){let a=await e(`POST`,`v1/mutations/console.${n}`,r);return i.length&&await t(a.txid,i),a}export{n as t};

@@ -1,0 +1,133 @@
+// Edits, compares, publishes and rolls back an agent, and looks at it as a viewer; prints what it saw as one JSON document.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+import { chromium } from "playwright-core";
+
+const { link, viewer, chromium: program, shots } = JSON.parse(process.argv[2]);
+const base = new URL(link).origin;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
+flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
+const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
+const seen = { errors: [], axe: [], wide: [], dialogs: 0, requests: new Set() };
+
+/** A browser of its own, signed in by the link or with a token. */
+async function open(path, token) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light" });
+  context.setDefaultTimeout(20_000);
+  const page = await context.newPage();
+  page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
+  page.on("pageerror", (error) => seen.errors.push(String(error)));
+  page.on("request", (request) => seen.requests.add(new URL(request.url()).origin));
+  await page.goto(token ? base + path : link);
+  if (token) {
+    await page.waitForURL(/\/sign-in/);
+    await page.fill("input", token);
+    await page.keyboard.press("Enter");
+  }
+  await page.waitForURL((at) => !at.pathname.startsWith("/sign-in"));
+  if (!token) await page.goto(base + path);
+  return page;
+}
+
+/** Both themes and widths. */
+async function check(page, name) {
+  for (const theme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+    for (const width of [1440, 390]) {
+      await page.setViewportSize({ width, height: width === 390 ? 844 : 900 });
+      await page.evaluate(axe);
+      const found = await page.evaluate(async () => (await window.axe.run()).violations.map((each) => [each.impact, each.id, each.nodes.map((node) => node.target.join(" "))]));
+      for (const [impact, id, nodes] of found) if (["serious", "critical"].includes(impact)) seen.axe.push([name, id, nodes.slice(0, 3)]);
+      if (await page.evaluate(() => document.documentElement.scrollWidth > innerWidth)) seen.wide.push(`${name} ${width}`);
+      if (shots) await page.screenshot({ path: `${shots}/agents-${name.replaceAll(" ", "-")}-${width}-${theme}.png`, fullPage: true });
+    }
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.setViewportSize({ width: 1440, height: 900 });
+}
+
+process.on("uncaughtException", async (error) => {
+  for (const [at, context] of browser.contexts().entries()) if (shots) await context.pages()[0]?.screenshot({ path: `${shots}/failed-${at}.png` }).catch(() => {});
+  console.error(JSON.stringify({ ...seen, requests: [...seen.requests] }, null, 1), error);
+  process.exit(1);
+});
+
+const texts = (page, selector) => page.locator(selector).allInnerTexts();
+
+// A draft by keys: what changed is marked, a limit that is none is named, and a reload keeps it.
+const page = await open("/agents/triage");
+await page.waitForSelector("text=Versions");
+await page.waitForSelector("text=in use");
+await check(page, "agent");
+await page.click("text=Edit prompt");
+await page.waitForSelector("textarea");
+seen.unchanged = await page.locator("button.primary").isDisabled();
+await page.focus("textarea");
+await page.keyboard.press("Control+End");
+await page.keyboard.type("\nGive nothing above 900 back <script>alert(1)</script>.");
+await page.fill("label:has-text('Max steps') input", "none");
+seen.wrong = await texts(page, ".wrong");
+seen.blocked = await page.locator("button.primary").isDisabled();
+await page.fill("label:has-text('Max steps') input", "7");
+await check(page, "edit");
+await page.click("text=Diff to v1");
+await page.waitForSelector(".diff .add");
+seen.added = await texts(page, ".diff .add");
+await check(page, "diff");
+await page.reload();
+await page.waitForSelector(".diff .add");
+await page.click(".toggle >> text=Edit");
+await page.focus("textarea");
+await page.keyboard.press("Control+Enter");
+await page.waitForSelector("dialog");
+await check(page, "publish");
+await page.click("dialog >> text=Publish as v2");
+await page.waitForURL(/\/agents\/triage$/);
+await page.waitForSelector("text=Published v2");
+await page.click("text=Compare v1 and v2");
+await page.waitForSelector("h1:has-text('Compare')");
+await page.waitForSelector(".diff .add");
+seen.compared = await texts(page, ".kv dd");
+await check(page, "compare");
+await page.click("text=Roll back to v1");
+await page.click("dialog >> button.primary");
+await page.waitForSelector("text=as v1 was");
+
+// Two drafts of one version: the later one is kept, and what happened is said.
+await page.goto(`${base}/agents/triage/edit`);
+await page.waitForSelector("textarea");
+const other = await page.context().newPage();
+await other.goto(`${base}/agents/triage/edit`);
+await other.waitForSelector("textarea");
+await other.fill("textarea", "Somebody was faster.");
+await page.fill("textarea", "Too late.");
+await other.click("button.primary");
+await other.click("dialog >> text=Publish as v4");
+await other.waitForURL(/\/agents\/triage$/);
+await page.click("button.primary");
+await page.click("dialog >> text=Publish as v4");
+await page.waitForSelector(".notice.person");
+seen.late = await page.locator(".notice.person").innerText();
+seen.kept = await page.inputValue("textarea");
+await check(page, "late");
+
+// Pause and resume.
+await page.goto(`${base}/agents/triage`);
+await page.click("button:has-text('Pause')");
+await page.waitForSelector("button:has-text('Resume')");
+await page.click("button:has-text('Resume')");
+await page.waitForSelector("button:has-text('Pause')");
+
+// A viewer reads versions, and is offered nothing else.
+const vera = await open("/agents/triage", viewer);
+await vera.waitForSelector("text=Compare v3 and v4");
+seen.offered = await texts(vera, "main button, main .btn");
+await vera.goto(`${base}/agents/triage/edit`);
+await vera.waitForSelector(".diff");
+seen.viewed = await texts(vera, "main button, main .btn, main textarea");
+await check(vera, "viewer");
+
+await browser.close();
+console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));
