@@ -2,7 +2,7 @@
 
 import re
 import sys
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -10,8 +10,10 @@ from walagent.cli.exit_codes import FAILED
 from walagent.cli.output import json_option
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Screen, column, print_rows
+from walagent.errors import ConfigError
 from walagent.store import audit
-from walagent.store.audit import Head
+from walagent.store.audit import Connection, Head
+from walagent.store.tenancy import check_tenant
 
 _COLUMNS: Final = ["tenant", "number", "at", "principal", "login", "action", "object", "detail"]
 _SCREEN: Final = Screen(
@@ -63,12 +65,16 @@ def list_(  # noqa: PLR0913 - an option each
     as_json: bool,
 ) -> None:
     """List rows, the newest first."""
-    rows = ask(
-        where,
-        lambda conn: audit.list_audit(
+
+    async def read(conn: Connection) -> list[dict[str, Any]]:
+        found = await audit.list_audit(
             conn, tenant=tenant, action=action, principal=principal, limit=limit
-        ),
-    )
+        )
+        if not found:  # a tenant that was deleted can still have an audit
+            await check_tenant(conn, tenant)
+        return found
+
+    rows = ask(where, read)
     print_rows(rows, _COLUMNS, as_json=as_json, empty="the audit is empty", screen=_SCREEN)
 
 
@@ -89,7 +95,12 @@ def verify_(where: Where, tenant: str | None, head: Head | None, *, as_json: boo
     """
     chosen = tenant or ("default" if head else None)
     found = ask(where, lambda conn: audit.verify_audit(conn, tenant=chosen, head=head))
+    if chosen and not found:
+        raise ConfigError(
+            f'tenant "{chosen}" has no audit, or you cannot see it',
+            hint="Without --tenant, all audits that you see are verified.",
+        )
     rows = [{name: getattr(each, name) for name in _VERIFIED} for each in found]
     print_rows(rows, _VERIFIED, as_json=as_json, empty="the audit is empty")
-    if any(each.bad_row is not None for each in found) or (head is not None and not found):
+    if any(each.bad_row is not None for each in found):
         sys.exit(FAILED)

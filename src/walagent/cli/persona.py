@@ -5,7 +5,6 @@ import click
 from walagent.cli.output import json_option, print_json
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
-from walagent.errors import ConfigError
 from walagent.store import definitions
 
 
@@ -42,7 +41,7 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
     """Show a persona."""
     row = ask(where, lambda conn: definitions.show(conn, "persona", name))
     if row is None:
-        raise ConfigError(f'persona "{name}" does not exist')
+        raise definitions.unknown("persona", name)
     if as_json:
         print_json(row)
         return
@@ -57,6 +56,4 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
 def versions_(where: Where, name: str, *, as_json: bool) -> None:
     """List the versions of a persona, the latest first."""
     rows = ask(where, lambda conn: definitions.versions(conn, "persona", name))
-    print_rows(
-        rows, ["version", "made_by", "made_at", "definition"], as_json=as_json, empty="no versions"
-    )
+    print_rows(rows, ["version", "made_by", "made_at", "definition"], as_json=as_json, empty="")

@@ -5,7 +5,6 @@ import click
 from walagent.cli.output import done, json_option, json_result, print_json
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
-from walagent.errors import ConfigError
 from walagent.store import definitions
 
 
@@ -43,7 +42,7 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
     """Show a policy."""
     row = ask(where, lambda conn: definitions.show(conn, "policy", name))
     if row is None:
-        raise ConfigError(f'policy "{name}" does not exist')
+        raise definitions.unknown("policy", name)
     if as_json:
         print_json(row)
         return
@@ -71,6 +70,6 @@ def disable_(where: Where, name: str) -> None:
 
 def _set(where: Where, name: str, *, enabled: bool) -> None:
     if not ask(where, lambda conn: definitions.enable_policy(conn, name, enabled=enabled)):
-        raise ConfigError(f'policy "{name}" does not exist')
+        raise definitions.unknown("policy", name)
     what = "enabled" if enabled else "disabled"
     done(f"{what} {name}", **{what: name})

@@ -36,6 +36,7 @@ _OTHERS = (
     "This is the default database of the embedded server, and walagent init has not prepared it."
     " For the database of walagent demo, add -d demo."
 )
+_FORBIDDEN = "42501"  # insufficient_privilege
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,24 +103,39 @@ class CliSession:
             replication: use the login that reads the WAL, for an ordinary connection.
         """
         dsn = places.replication_dsn if replication else places.dsn
+        login = ""
         try:
             with translating():
                 identity = identity_of_token(places.token) if places.token else None
                 async with await connect(
                     dsn, application="walagent cli", identity=identity
                 ) as conn:
+                    login = conn.info.user
                     conn.add_notice_handler(_print_warning)
                     yield conn
         except PreconditionError as error:
-            if self.dbname or places.embedded is None or error.sqlstate not in NOT_MIGRATED:
+            if error.sqlstate == _FORBIDDEN and not error.hint:
+                hint = _lacking(login)
+            elif self.dbname or places.embedded is None or error.sqlstate not in NOT_MIGRATED:
                 raise
-            raise PreconditionError(str(error), hint=_OTHERS, sqlstate=error.sqlstate) from error
+            else:
+                hint = _OTHERS
+            raise PreconditionError(str(error), hint=hint, sqlstate=error.sqlstate) from error
 
     @asynccontextmanager
     async def connection(self, *, create: bool = False) -> AsyncGenerator[Connection]:
         """Yield a connection to the selected database."""
         async with self.places(create=create) as places, self.connect(places) as conn:
             yield conn
+
+
+def _lacking(login: str) -> str:
+    """Say how a login gets what it may not use: PostgreSQL names the object alone."""
+    name = login.replace("'", "''")
+    return (
+        f'The login "{login}" lacks this right. The owner of walagent\'s schema grants parts of it:'
+        f" select agent.grant_viewer('{name}'), or grant_member, grant_approver, grant_developer."
+    )
 
 
 def _print_warning(notice: Diagnostic) -> None:

@@ -115,6 +115,11 @@ def export(where: Where, name: str, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError:
         raise ConfigError(f'folder "{folder}" exists', hint="Name another one by --to.") from None
+    except OSError as error:
+        raise ConfigError(
+            f'folder "{folder}" cannot be created: {error.strerror}',
+            hint="Name another one by --to.",
+        ) from error
     counts = ask(where, lambda conn: tenancy.export_tenant(conn, name, folder))
     text = f"wrote {sum(counts.values())} rows of {len(counts)} tables to {folder}"
     done(text, exported=name, folder=str(folder), rows=counts)

@@ -12,6 +12,7 @@ from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Column, Row, Screen, column, print_rows, state_column
 from walagent.message import Json
 from walagent.store import threads
+from walagent.store.threads import Connection
 
 T = TypeVar("T")
 
@@ -34,7 +35,9 @@ def thread_() -> None:
 
 @thread_.command("list")
 @click.option("--archived", is_flag=True, help="List archived threads, too.")
-@click.option("--limit", default=50, show_default=True, help="Number of threads.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=50, show_default=True, help="Number of threads."
+)
 @json_option()
 @where_options
 def list_(where: Where, limit: int, *, archived: bool, as_json: bool) -> None:
@@ -46,7 +49,9 @@ def list_(where: Where, limit: int, *, archived: bool, as_json: bool) -> None:
 
 @thread_.command("show")
 @_thread
-@click.option("--limit", default=100, show_default=True, help="Number of events.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=100, show_default=True, help="Number of events."
+)
 @json_option()
 @where_options
 def show_(where: Where, thread: UUID, limit: int, *, as_json: bool) -> None:
@@ -73,9 +78,14 @@ def show_(where: Where, thread: UUID, limit: int, *, as_json: bool) -> None:
 @where_options
 def members_(where: Where, thread: UUID, *, as_json: bool) -> None:
     """List the members of a thread."""
-    rows = ask(where, lambda conn: threads.members(conn, thread))
+
+    async def members(conn: Connection) -> Sequence[threads.Row]:
+        await threads.find(conn, thread)
+        return await threads.members(conn, thread)
+
+    rows = ask(where, members)
     columns = ["principal", "kind", "role", "joined_at", "seen"]
-    print_rows(rows, columns, as_json=as_json, empty="no members, or not one of them")
+    print_rows(rows, columns, as_json=as_json, empty="no members")
 
 
 @thread_.command("open")

@@ -49,7 +49,7 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
     """Show a tool."""
     row = ask(where, lambda conn: definitions.show(conn, "tool", name))
     if row is None:
-        raise ConfigError(f'tool "{name}" does not exist')
+        raise definitions.unknown("tool", name)
     if as_json:
         print_json(row)
         return
@@ -64,9 +64,7 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
 def versions_(where: Where, name: str, *, as_json: bool) -> None:
     """List the versions of a tool, the latest first."""
     rows = ask(where, lambda conn: definitions.versions(conn, "tool", name))
-    print_rows(
-        rows, ["version", "enabled", "made_at", "definition"], as_json=as_json, empty="no versions"
-    )
+    print_rows(rows, ["version", "enabled", "made_at", "definition"], as_json=as_json, empty="")
 
 
 _ROLES: Final = click.Choice(["admin", "developer", "approver", "auditor", "agent", "viewer"])

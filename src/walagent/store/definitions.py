@@ -7,6 +7,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from walagent.errors import ConfigError
 from walagent.message import Json
 
 Connection = AsyncConnection[Any]
@@ -71,9 +72,23 @@ async def show(conn: Connection, what: str, name: str) -> Row | None:
 
 
 async def versions(conn: Connection, what: str, name: str) -> list[Row]:
-    """List the versions of a persona or tool, the latest first."""
+    """List the versions of a persona or tool, the latest first.
+
+    Raises:
+        ConfigError: there is none: each has a version.
+    """
     cursor = conn.cursor(row_factory=dict_row)
-    return await (await cursor.execute(_VERSIONS[what].encode(), {"name": name})).fetchall()
+    rows = await (await cursor.execute(_VERSIONS[what].encode(), {"name": name})).fetchall()
+    if not rows:
+        raise unknown(what, name)
+    return rows
+
+
+def unknown(what: str, name: str) -> ConfigError:
+    """Return the error for a persona, tool or policy that does not exist."""
+    return ConfigError(
+        f'{what} "{name}" does not exist', hint=f"Use walagent {what} list to list them."
+    )
 
 
 async def enable_tool(conn: Connection, tool: str, version: int | None, *, enabled: bool) -> None:

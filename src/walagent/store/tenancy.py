@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg import AsyncConnection, sql
 from psycopg.rows import dict_row
 
+from walagent.errors import ConfigError
 from walagent.store.queries import query
 
 Connection = AsyncConnection[Any]
@@ -21,13 +22,31 @@ async def list_tenants(conn: Connection) -> Rows:
     return await _rows(conn, "list_tenants")
 
 
+async def check_tenant(conn: Connection, name: str | None) -> None:
+    """Check that a tenant that was named exists: an empty list would hide a typing error.
+
+    Raises:
+        ConfigError: there is none, or the caller cannot see it.
+    """
+    if name is None:
+        return
+    seen = await conn.execute("select from agent.tenant where name = %s", [name])
+    if not seen.rowcount:
+        raise ConfigError(
+            f'tenant "{name}" does not exist, or you cannot see it',
+            hint="Use walagent tenant list to list them.",
+        )
+
+
 async def list_principals(conn: Connection, tenant: str | None = None) -> Rows:
     """List principals with the roles they have now."""
+    await check_tenant(conn, tenant)
     return await _rows(conn, "list_principals", tenant=tenant)
 
 
 async def list_tokens(conn: Connection, tenant: str | None = None) -> Rows:
     """List tokens, without their digests."""
+    await check_tenant(conn, tenant)
     return await _rows(conn, "list_tokens", tenant=tenant)
 
 

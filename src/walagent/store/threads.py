@@ -78,13 +78,8 @@ async def members(conn: Connection, thread: UUID) -> Sequence[Row]:
     return await _rows(conn, _MEMBERS, thread=thread)
 
 
-async def facts(conn: Connection, thread: UUID) -> Sequence[Row]:
-    """Return the facts of a thread."""
-    return await _rows(conn, _FACTS, thread=thread)
-
-
-async def show(conn: Connection, thread: UUID, limit: int) -> Row:
-    """Return a thread with members, facts and its latest events.
+async def find(conn: Connection, thread: UUID) -> Row:
+    """Return a thread alone.
 
     Raises:
         ConfigError: there is none, or the caller cannot see it.
@@ -97,9 +92,26 @@ async def show(conn: Connection, thread: UUID, limit: int) -> Row:
     )
     found = await cursor.fetchone()
     if found is None:
-        raise ConfigError(f"thread {thread} does not exist, or you are not a member of it")
+        raise ConfigError(
+            f"thread {thread} does not exist, or you are not a member of it",
+            hint="Use walagent thread list to list yours.",
+        )
+    return found
+
+
+async def facts(conn: Connection, thread: UUID) -> Sequence[Row]:
+    """Return the facts of a thread."""
+    return await _rows(conn, _FACTS, thread=thread)
+
+
+async def show(conn: Connection, thread: UUID, limit: int) -> Row:
+    """Return a thread with members, facts and its latest events.
+
+    Raises:
+        ConfigError: there is none, or the caller cannot see it.
+    """
     return {
-        **found,
+        **await find(conn, thread),
         "members": await members(conn, thread),
         "facts": await facts(conn, thread),
         "latest": await events(conn, thread, limit=limit),
