@@ -75,9 +75,11 @@ class SyncProcess:
 
 
 @asynccontextmanager
-async def starting(dsn: str, folder: Path, *options: str) -> AsyncIterator[SyncProcess]:
+async def starting(
+    dsn: str, folder: Path, *options: str, file: str = FILE
+) -> AsyncIterator[SyncProcess]:
     """Start a process; it can end at once."""
-    (folder / "agents.yaml").write_text(FILE)
+    (folder / "agents.yaml").write_text(file)
     environment = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
     environment |= {"HOME": str(folder), "PYTHONPATH": str(SOURCE), "SYNC_SECRET": SECRET}
     process = await asyncio.create_subprocess_exec(
@@ -97,9 +99,11 @@ async def starting(dsn: str, folder: Path, *options: str) -> AsyncIterator[SyncP
 
 
 @asynccontextmanager
-async def sync_process(dsn: str, folder: Path, *options: str) -> AsyncIterator[SyncProcess]:
+async def sync_process(
+    dsn: str, folder: Path, *options: str, file: str = FILE
+) -> AsyncIterator[SyncProcess]:
     """Start a process that streams."""
-    async with starting(dsn, folder, *options) as found:
+    async with starting(dsn, folder, *options, file=file) as found:
         found.port = int(str((await found.says("http.listening"))["port"]))
         await found.says("reader.streaming")
         yield found
