@@ -16,7 +16,7 @@ class Cutter:
         self.points = points
         self.cuts = 0
         self.port = 0
-        self._to = port
+        self.to = port
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,7 +33,7 @@ class Cutter:
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         left = self.points.pop(0) if self.points else None
-        answers, requests = await asyncio.open_connection("127.0.0.1", self._to)
+        answers, requests = await asyncio.open_connection("127.0.0.1", self.to)
         asking = asyncio.create_task(_copy(reader, requests))
         try:
             while data := await answers.read(1 << 16):

@@ -2,14 +2,19 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 from psycopg import AsyncConnection
 
+from tests.helpers.burn import note_migrations
+from tests.helpers.cutting import cutting
 from tests.helpers.database import run_all, until
 from tests.helpers.node import Script, needs_node, script
-from tests.helpers.shapes import SECRET, Served, serving
+from tests.helpers.shapes import SECRET, serving
+from tests.helpers.sync_process import sync_process
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 
@@ -22,9 +27,14 @@ insert into item values (1, 'one', 1, true), (2, null, 20, false);
 """
 
 
+class _Address(Protocol):
+    @property
+    def url(self) -> str: ...
+
+
 @asynccontextmanager
 async def following(
-    served: Served, *, sse: bool = False, **params: object
+    served: _Address, *, sse: bool = False, **params: object
 ) -> AsyncIterator[Script]:
     """Start a client."""
     given = {
@@ -112,3 +122,38 @@ async def test_what_is_refused_reaches_the_client(conn: AsyncConnection, dsn: st
         found = await client.line()
         assert found["status"] == 400
         assert "pg_sleep" in found["error"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Balancer:
+    url: str
+
+
+@pytest.mark.parametrize("sse", [False, True], ids=["long-poll", "sse"])
+async def test_a_client_outlives_its_process(
+    conn: AsyncConnection,
+    dsn: str,
+    tmp_path: Path,
+    sse: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Of two behind a balancer, one is killed: the client fetches again from the other."""
+    await note_migrations(dsn)
+    await run_all(conn, TABLE)
+    async with (
+        sync_process(dsn, tmp_path) as one,
+        sync_process(dsn, tmp_path) as other,
+        cutting(one.port, []) as balancer,
+        following(_Balancer(f"http://127.0.0.1:{balancer.port}/v1/shape"), sse=sse) as client,
+    ):
+        await client.until([ONE, TWO])
+        await run_all(conn, "update item set title = 'two' where id = 2")
+        await client.until([ONE, row(2, "two", 20, done=False)])
+        await run_all(conn, "delete from item where id = 1")
+        await client.until([row(2, "two", 20, done=False)])
+        one.kill()
+        balancer.to = other.port
+        await run_all(conn, "insert into item values (3, 'three', null, true)")
+        rows = [row(2, "two", 20, done=False), row(3, "three", None, done=True)]
+        await client.until(rows)
+        await run_all(conn, "delete from item where id = 2")
+        await client.until(rows[1:])
