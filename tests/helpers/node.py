@@ -74,7 +74,7 @@ class Script:
 async def script(name: str, options: Mapping[str, object]) -> AsyncIterator[Script]:
     """Start a program with options."""
     process = await asyncio.create_subprocess_exec(
-        *("node", name, json.dumps(options)),
+        *("node", "--experimental-websocket", name, json.dumps(options)),
         cwd=WEB_TESTS,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

@@ -4,7 +4,7 @@
     GET, POST          /v1/ask                whether the principal can ask; ask a question
     GET                /v1/queries/NAME       the rows of a query, as the principal
     POST               /v1/mutations/NAME     one statement, one transaction, as the principal
-    POST               /v1/batch              many live requests for shapes in one
+    WebSocket          /v1/multiplex          many requests for shapes
     GET                /v1/replies            what models write now, as events
     GET                /v1/shapes/NAME        with the cookie; everything else of /v1 goes on
 
@@ -24,9 +24,9 @@ from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
 from psycopg.sql import SQL, Identifier
 from psycopg.types.string import TextLoader
 
-from walagent.console.batch import first_answers, scopes_of
 from walagent.console.declared import Declared
-from walagent.console.guard import COOKIE, RefusedError, check, cookie_of
+from walagent.console.guard import COOKIE, RefusedError, check, check_place, cookie_of
+from walagent.console.multiplex import Socket
 from walagent.console.own import AS_TEXT, Caller, Own, check_texts, text_of
 from walagent.console.replies import ReplyStreams, check_reader, reader_of
 from walagent.console.sessions import (
@@ -161,7 +161,8 @@ class ConsoleApi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] != "http":
+        if scope["type"] == "websocket":
+            await self._multiplex(scope, receive, send)
             return
         path: str = scope["path"]
         headers = dict[bytes, bytes](scope["headers"])
@@ -194,18 +195,26 @@ class ConsoleApi:
                 root,
                 scope.get("scheme", "http"),
             )
-            if (asked.method, route) == ("POST", "batch"):
-                requests = scopes_of(await _read(receive), scope, token)
-                answers = await first_answers(self._shapes, requests, receive)
-                await _answer(send, 200, {"answers": answers})
-            else:
-                await self._route(asked)
+            await self._route(asked)
         except RefusedError as error:
             body: dict[str, Json] = {"message": str(error), "code": error.code, "hint": error.hint}
             gone = [_expired(cookie_path(scope))] if error.status == _SIGNED_OUT and cookie else []
             await _answer(send, error.status, body, gone)
         except WalagentError as error:
             await _answer(send, *_refusal(error))
+
+    async def _multiplex(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a socket; a socket with a cookie is guarded as requests with it are."""
+        headers = dict[bytes, bytes](scope["headers"])
+        bearer, cookie = _bearer(headers), cookie_of(headers)
+        if not scope["path"].endswith("/v1/multiplex"):
+            return
+        if cookie and not bearer:
+            try:
+                check_place(headers, self._offer.hosts)
+            except RefusedError:
+                return
+        await Socket(self._shapes, scope, receive, send, bearer or cookie).serve()
 
     async def _route(self, asked: _Request) -> None:
         match asked.method, asked.path.split("/", 1):
@@ -408,7 +417,7 @@ class ConsoleApi:
         return self._role[0]
 
 
-_ROUTES: Final = frozenset({"session", "batch", "replies", "ask"})
+_ROUTES: Final = frozenset({"session", "replies", "ask"})
 _SIGNED_OUT: Final = 401
 _TXID: Final = "select pg_current_xact_id()::text as txid"
 _PROMPT: Final = "console.run_prompt"

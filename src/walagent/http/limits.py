@@ -83,5 +83,6 @@ class LimitedProtocol(H11Protocol):
 def _oldest_waiting(newest: LimitedProtocol) -> LimitedProtocol:
     """Return the connection that has waited longest for its client; else *newest*."""
     open_now = cast("set[Any]", newest.connections)
-    waiting = [each for each in open_now if each is not newest and each.waits]
+    others = [each for each in open_now if each is not newest]
+    waiting = [each for each in others if getattr(each, "waits", False)]  # a socket never does
     return min(waiting, key=lambda each: each.opened, default=newest)

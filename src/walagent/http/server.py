@@ -22,6 +22,7 @@ from walagent.log import log
 Application = ASGIApp  # for modules that do not know the framework
 
 _NEAR = 20  # ports that are tried
+_MOST_MESSAGE = 1 << 16  # bytes that a client can send over a WebSocket at once
 _GRACE = 2  # seconds for open requests after a stop; systemd kills after 90
 
 _HINTS = {
@@ -106,7 +107,9 @@ async def serve_on(
             _ending(app),
             http=cast("type[asyncio.Protocol]", protocol),
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-            ws="none",
+            ws="websockets-sansio",
+            ws_max_size=_MOST_MESSAGE,
+            ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -128,7 +131,10 @@ async def serve_on(
 
 
 def _ending(app: ASGIApp) -> ASGIApp:
-    """Answer requests that are held when the server stops: clients ask again later."""
+    """Answer requests that are held when the server stops, and sockets that no application takes.
+
+    Clients ask again later.
+    """
 
     async def answering(scope: Scope, receive: Receive, send: Send) -> None:
         started = False
@@ -141,12 +147,13 @@ def _ending(app: ASGIApp) -> ASGIApp:
         try:
             await app(scope, receive, sending)
         except asyncio.CancelledError:
-            if scope["type"] != "http":
-                raise
-            if not started:
-                headers = [(b"retry-after", b"1"), (b"content-length", b"0")]
-                await send({"type": "http.response.start", "status": 503, "headers": headers})
-            await send({"type": "http.response.body", "body": b""})
+            if scope["type"] == "http":
+                if not started:
+                    headers = [(b"retry-after", b"1"), (b"content-length", b"0")]
+                    await send({"type": "http.response.start", "status": 503, "headers": headers})
+                await send({"type": "http.response.body", "body": b""})
+        if scope["type"] == "websocket" and not started:
+            await send({"type": "websocket.close", "code": 1008})
 
     return answering
 

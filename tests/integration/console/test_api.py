@@ -365,38 +365,6 @@ async def test_bad_arguments_are_named(
     assert answer.json()["message"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"requests": []},
-        {"requests": "nonsense"},
-        {"requests": [{"id": 1, "url": "/v1/session"}]},
-        {"requests": [{"id": 1, "url": "http://evil.example/"}]},
-        {"requests": [{"id": "1", "url": "/v1/shapes/console.runs"}]},
-        {"requests": [{"id": n, "url": "/v1/shapes/console.runs"} for n in range(51)]},
-    ],
-)
-async def test_a_batch_has_some_requests_for_shapes_alone(
-    conn: AsyncConnection, client: httpx.AsyncClient, body: dict[str, Any]
-) -> None:
-    """It is no way around the guard of other routes, and no way to ask without end."""
-    await _sign_in(client, conn, "ann")
-    assert (await client.post("/v1/batch", json=body, headers=WRITE)).status_code == 400
-
-
-async def test_a_batch_is_answered_with_what_the_shapes_answer(
-    conn: AsyncConnection, client: httpx.AsyncClient
-) -> None:
-    """Each request has the principal of the cookie, and its own status."""
-    await _sign_in(client, conn, "ann")
-    body = {"requests": [{"id": n, "url": f"/ops/v1/shapes/console.runs?n={n}"} for n in (7, 8)]}
-    answer = await client.post("/v1/batch", json=body, headers=WRITE)
-    found = [(each["id"], each["status"]) for each in answer.json()["answers"]]
-    assert found == [(7, 418), (8, 418)]
-    other = {**WRITE, "origin": "https://evil.example"}
-    assert (await client.post("/v1/batch", json=body, headers=other)).status_code == 403
-
-
 async def test_values_are_no_sql(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
     """Quotes, backslashes and percent signs are text."""
     run = await _run(conn, "a")
