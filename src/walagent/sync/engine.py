@@ -53,6 +53,7 @@ from walagent.wal.publications import published_as
 _NAME: Final = "walagent sync"
 _CONNECTIONS: Final = 8
 _RING_SECONDS: Final = 60.0
+_MOST_RECEIVED: Final = 1 << 14
 _ATTEMPTS: Final = 5  # to make a shape that ends while it is made
 _PUBLISHING: Final = 0.1  # seconds between two looks
 _PUBLICATION: Final = "walagent"
@@ -78,6 +79,10 @@ class EngineLimits:
     snapshot_bytes: int = 512 << 20
     idle: float = 3600.0
     publish: float = 30.0  # seconds until the table is published
+
+
+class _UnseenError(Exception):
+    """The snapshot lacks a transaction that was received before the shape was registered."""
 
 
 class _TableChangedError(Exception):
@@ -123,6 +128,7 @@ class ShapeEngine:
         self._tables: dict[Table, Want] = {}
         self._open: _Transaction | None = None
         self._seen = 0  # commit LSN of the last transaction
+        self._received: dict[int, int] = {}  # commit LSNs of the last transactions by their IDs
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
         self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
@@ -204,6 +210,7 @@ class ShapeEngine:
         """Expect another stream, whose positions can be lower."""
         self._open = None
         self._ring.clear()
+        self._received.clear()
         self._ring_weight = self._seen = self.position = 0
         self.drop_all("changes were not read for a time")
 
@@ -273,6 +280,18 @@ class ShapeEngine:
             self.drop(shape)
 
     async def _read(self, shape: Shape) -> Visible:
+        """Read the rows; if a commit was received that no snapshot shows yet, wait for it."""
+        until = time.monotonic() + self._limits.publish
+        while True:
+            try:
+                return await self._read_once(shape)
+            except _UnseenError as error:
+                if time.monotonic() >= until:
+                    text = "a commit is not visible yet: it waits for a standby; try again"
+                    raise ShapeRefusedError(503, text) from error
+            await asyncio.sleep(_PUBLISHING)
+
+    async def _read_once(self, shape: Shape) -> Visible:
         table = shape.table
         async with self.connection() as conn:
             await self.publish(conn, (table.schema, table.name))
@@ -282,6 +301,9 @@ class ShapeEngine:
                 if await check_definition(conn, shape.definition) != table:
                     raise _TableChangedError
                 visible = await read_snapshot(conn)
+                waiting = self._starting.get(shape, [])
+                if self.unseen(visible).keys() - {each.begin.xid for each in waiting}:
+                    raise _UnseenError
                 await self._copy(conn, shape)
         ending = snapshot_end(visible.xmin, visible.xmax, sorted(visible.running))
         shape.snapshot[-1:] = [b",".join([*shape.snapshot[-1:], ending])]
@@ -394,6 +416,9 @@ class ShapeEngine:
 
     async def _commit(self, transaction: _Transaction, commit: Commit) -> None:
         self._seen = commit.commit_lsn
+        self._received[transaction.begin.xid] = int(commit.commit_lsn)
+        if len(self._received) > _MOST_RECEIVED:
+            del self._received[next(iter(self._received))]
         self.queries.touch(transaction.tables, transaction.begin.xid, int(commit.commit_lsn))
         if transaction.changes:
             transaction.at = time.monotonic()
@@ -403,6 +428,14 @@ class ShapeEngine:
             ):
                 await self._deliver(name, transaction)
         self.position = max(self.position, int(commit.end_lsn))
+
+    def unseen(self, visible: Visible) -> dict[int, int]:
+        """Return the transactions that were received and that a snapshot lacks.
+
+        A commit reaches the stream before snapshots show it; long before, if it waits for a
+        standby.
+        """
+        return {xid: self._received[xid] for xid in visible.lacking(self._received)}
 
     def _remember(self, transaction: _Transaction) -> None:
         self._ring.append(transaction)

@@ -22,6 +22,7 @@ from walagent.sync.query import (
 )
 from walagent.sync.reading_role import reading_role
 from walagent.sync.role_sessions import RoleSessions
+from walagent.sync.snapshot import Visible
 
 _LOOK = 10.0  # seconds between two looks at whether a shape is used
 _OF_POSTGRESQL = frozenset({"pg_catalog", "information_schema", "pg_toast"})
@@ -40,6 +41,10 @@ class Host(Protocol):
 
     def make_room(self) -> None:
         """End what nobody asks for."""
+        ...
+
+    def unseen(self, visible: Visible) -> dict[int, int]:
+        """Return the transactions that were received and that a snapshot lacks."""
         ...
 
     async def publish(self, conn: AsyncConnection[Any], *tables: Table) -> None:
@@ -224,7 +229,8 @@ class QueryShapes:
         for table in tables:
             self._reading.setdefault(table, []).append(touched)
         try:
-            return await self._run(definition), touched
+            found = await self._run(definition)
+            return found, self._host.unseen(found.visible) | touched
         finally:
             for table in tables:
                 # By identity: those of others can be equal.

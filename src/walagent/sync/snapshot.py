@@ -6,7 +6,7 @@ Source: PostgreSQL docs, COPY, "Text Format"; 9.28 on snapshots.
 """
 
 import re
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,6 +46,11 @@ class Visible:
         """Return whether the snapshot has the transaction with these lower 32 bits."""
         wide = self.widen(xid)
         return wide < self.xmin or (wide < self.xmax and wide not in self.running)
+
+    def lacking(self, xids: Iterable[int]) -> list[int]:
+        """Return those of many transactions that the snapshot does not have."""
+        xmin = self.xmin  # a difference below 2^31 means: not older
+        return [x for x in xids if not (x - xmin) & _HALF and not self.has(x)]
 
 
 def select(table: ShapeTable, columns: Sequence[str], where: Node | None) -> str:
