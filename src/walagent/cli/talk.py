@@ -25,6 +25,7 @@ from walagent.store.listings import Connection
 from walagent.store.threads import Row
 
 _POLL = 0.3  # seconds between looks for new events
+_WAITING_FOR_PEOPLE = frozenset({"waiting_approval", "needs_review"})
 _QUIET = 3.0  # seconds without events or turns after which a piped conversation has ended
 _READABLE = 0.5  # seconds for which a call is shown before it can be decided
 _ANSWERS = frozenset({"y", "yes", "n", "no"})
@@ -41,7 +42,7 @@ def talk_(where: Where, thread: UUID | None, agents: Sequence[str], *, as_json: 
     """Take part in a thread: new events appear, and what you type is posted.
 
     A call that needs approval is shown, and the next line, y or n, decides it.  At the end of the
-    input, the command waits until nothing has happened for 3 s.
+    input, the command waits until nothing has happened for 3 s; Ctrl-D ends it at once.
 
     On a terminal, replies appear as they are written, if walagent run serves HTTP there.
     """
@@ -92,13 +93,13 @@ class Conversation:
             self.shown = event["number"]
         self.asking = list(approvals)
         self.open = {call["id"] for call in approvals}
-        for call in approvals:
+        for call in approvals[:1]:  # one at a time: y decides the one that was asked about last
             if call["id"] not in self.asked:
                 self.writing.end_line()
                 self.asked[call["id"]] = time.monotonic()
                 say(clean(_asked(call)))
-        self.active = bool(turns)
-        if events or turns:
+        self.active = any(turn["state"] not in _WAITING_FOR_PEOPLE for turn in turns)
+        if events or self.active:
             self.changed_at = time.monotonic()
         busy = tuple(sorted({turn["agent"] for turn in turns if turn["state"] == "running"}))
         if busy != self.busy:
@@ -216,9 +217,10 @@ async def _converse(
             if not await talk.take(writing, line.strip()):
                 break
         else:
-            talk.changed_at = time.monotonic()
-            at_end.set()
-            await following
+            if not sys.stdin.isatty():  # Ctrl-D leaves as /quit does
+                talk.changed_at = time.monotonic()
+                at_end.set()
+                await following
         following.cancel()
     await talk.look(conn)
 

@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 
 from tests.helpers.daemon import daemon
 from tests.helpers.database import role, rows, run_all, session, value
+from tests.integration.cli.terminal import CTRL_D, at_terminal
 from tests.integration.cli.user import User
 from walagent.agent.models.scripted.model import call
 from walagent.cli.talk import Conversation
@@ -119,6 +120,69 @@ select agent.attach_to_threads('sarah', approve => '{note}');
             printed = capsys.readouterr()
             assert "sarah: Noted." in printed.out
             assert f"{ann} approved note" in printed.err
+
+
+CALLS = """
+insert into agent.model (name, provider, model_id) values ('fake', 'scripted', 'fake');
+create table noted (what text);
+create function note(what text) returns void language sql as
+$$ insert into noted values ($1) $$;
+insert into agent.agent (name, model, tools)
+select name, 'fake', '{note}' from unnest('{sarah,jerry}'::text[]) as name;
+select agent.attach_to_threads(name, approve => '{note}') from agent.agent;
+"""
+
+
+async def test_one_call_at_a_time_is_asked_about(
+    conn: AsyncConnection, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two that wait, y decides the one on the last line, not another one."""
+    await run_all(conn, CALLS)
+    async with role(conn) as ann, daemon(conn, dsn, [call("note", what="x"), "Noted."]) as d:
+        await run_all(
+            conn, f"select agent.grant_member('{ann}'); select agent.grant_approver('{ann}')"
+        )
+        async with session(dsn, user=ann) as own:
+            talk = Conversation(as_json=False)
+            given = {"title": "Talk", "members": ["sarah", "jerry"]}
+            talk.thread = await threads.call(own, "open_thread", given)
+            await talk.take(own, "Note x.")
+            await d.until("select count(*) = 2 from agent.approval where state = 'pending'")
+            await talk.look(own)
+            assert capsys.readouterr().err.count("approve? y/n") == 1
+            await asyncio.sleep(0.5)
+            await talk.take(own, "n")
+            await talk.look(own)
+            printed = capsys.readouterr().err
+            assert f"{ann} rejected note" in printed
+            assert printed.count("approve? y/n") == 1
+            await asyncio.sleep(0.5)
+            await talk.take(own, "y")
+            await d.until("select exists (select from noted)")
+    assert await rows(conn, "select state::text from agent.approval order by id") == [
+        ("rejected",),
+        ("approved",),
+    ]
+
+
+async def test_a_call_that_waits_for_somebody_else_holds_nobody(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """At the end of the input, on a pipe and by Ctrl-D, the conversation ends."""
+    await run_all(conn, CALLS)
+    async with role(conn) as ann, daemon(conn, dsn, [call("note", what="x"), "Noted."]) as d:
+        await run_all(
+            conn, f"select agent.grant_member('{ann}'); select agent.grant_viewer('{ann}')"
+        )
+        user = User(tmp_path, make_conninfo(dsn, user=ann))
+        said = await asyncio.to_thread(user.types, "talk", "--agent", "sarah", stdin="Note x.\n")
+        assert "note(what=x); approve? y/n" in said.worked().err
+        ((thread,),) = await rows(conn, "select id::text from agent.thread")
+        with at_terminal(user, "talk", thread) as terminal:
+            await asyncio.to_thread(terminal.shows, "approve? y/n")
+            terminal.types(CTRL_D)
+            assert await asyncio.to_thread(terminal.ends) == 0
+        d.check()
 
 
 async def test_a_question_is_answered_in_the_conversation(
