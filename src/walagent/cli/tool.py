@@ -5,7 +5,7 @@ from typing import Any, Final, cast
 
 import click
 
-from walagent.cli.output import done, json_option, json_result, print_json
+from walagent.cli.output import done, json_option, json_result, print_json, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
@@ -100,7 +100,9 @@ def disable_(where: Where, name: str, version: int | None) -> None:
 @where_options
 def grant_(where: Where, role: str, name: str, allowed: str | None) -> None:
     """Let agents call a tool for principals with ROLE."""
-    ask(where, lambda conn: definitions.grant_tool(conn, role, name, _object(allowed)))
+    given = _object(allowed)
+    if ask(where, lambda conn: definitions.grant_tool(conn, role, name, given)):
+        say("warning: this is the first grant: from now on, each call needs one, or an admin")
     done(f"granted {name} to {role}", granted=name, role=role)
 
 

@@ -14,6 +14,7 @@ from walagent.config.yaml_file import read_yaml
 from walagent.errors import ConfigError
 from walagent.message import Json
 from walagent.store import workflow_listings as workflows
+from walagent.store.workflow_listings import Connection, Row
 
 _run = click.argument("run", type=click.IntRange(1))
 _patch = click.option("--patch", default="{}", metavar="JSON", help="Keys to change in the state.")
@@ -57,7 +58,9 @@ def show_(where: Where, name: str, *, as_json: bool) -> None:
     """Show the newest version of the workflow NAME."""
     row = ask(where, lambda conn: workflows.show_workflow(conn, name))
     if row is None:
-        raise ConfigError(f'workflow "{name}" does not exist')
+        raise ConfigError(
+            f'workflow "{name}" does not exist', hint="Use walagent workflow list to list them."
+        )
     if as_json:
         print_json(row)
         return
@@ -124,7 +127,14 @@ def start_(where: Where, name: str, state: str) -> None:
 @where_options
 def runs_(where: Where, name: str | None, last: int, *, as_json: bool) -> None:
     """List runs of the workflow NAME or of all, the latest first."""
-    rows = ask(where, lambda conn: workflows.list_workflow_runs(conn, name, last))
+
+    async def read(conn: Connection) -> list[Row]:
+        found = await workflows.list_workflow_runs(conn, name, last)
+        if name and not found:  # an error, if it does not exist
+            await workflows.validate_workflow(conn, name)
+        return found
+
+    rows = ask(where, read)
     columns = ["id", "workflow", "state", "created_at", "finished_at", "reason"]
     print_rows(rows, columns, as_json=as_json, empty="no runs")
 
@@ -137,7 +147,7 @@ def state_(where: Where, run: int, *, as_json: bool) -> None:
     """List the checkpoints of a RUN: which node is next, with which state."""
     rows = ask(where, lambda conn: workflows.workflow_state(conn, run))
     columns = ["number", "came_from", "node", "state", "at"]
-    print_rows(rows, columns, as_json=as_json, empty="no checkpoints")
+    print_rows(rows, columns, as_json=as_json, empty="no checkpoints yet")
 
 
 @workflow_.command("interrupts")

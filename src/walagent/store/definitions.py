@@ -49,6 +49,18 @@ _VERSIONS: Final = {
 }
 
 
+# Whether something has the name, and whether the tenant has grants.
+_KNOWN_TOOL: Final = """
+select exists (select from agent.tool t where t.name = %(tool)s
+                  and t.scope in ('', agent.current_tenant()))
+       or exists (select from agent.agent g where g.tenant = agent.current_tenant()
+                     and regexp_replace(%(tool)s, '^.*[.]', '')
+                         in (select regexp_replace(x, '^.*[.]', '') from unnest(g.tools) x))
+       or exists (select from pg_catalog.pg_proc p
+                   where p.proname = %(tool)s and p.pronamespace::regnamespace::text
+                         not in ('pg_catalog', 'information_schema', 'agent_internal')),
+       exists (select from agent.role_tool r where r.tenant = agent.current_tenant())
+"""
 _WITHDRAW: Final = """
 delete from agent.role_tool
  where tenant = agent.current_tenant() and role = %(role)s and tool = %(tool)s
@@ -100,14 +112,29 @@ async def enable_tool(conn: Connection, tool: str, version: int | None, *, enabl
 
 async def grant_tool(
     conn: Connection, role: str, tool: str, allowed: Mapping[str, Json] | None
-) -> None:
-    """Grant a role the calls of a tool, with all arguments or those that are allowed."""
+) -> bool:
+    """Grant a role the calls of a tool, with all arguments or those that are allowed.
+
+    Returns:
+        whether it is the first grant of the tenant: from then on, all calls need one.
+
+    Raises:
+        ConfigError: neither a tool, an agent's tool nor a function has this name.
+    """
+    seen = await (await conn.execute(_KNOWN_TOOL.encode(), {"tool": tool})).fetchone()
+    assert seen is not None  # noqa: S101 - no FROM
+    if not seen[0]:
+        raise ConfigError(
+            f'no tool, tool of an agent or function is called "{tool}"',
+            hint="Use walagent tool list to list tools.",
+        )
     await conn.execute(
         "insert into agent.role_tool (role, tool, allowed)"
         " values (%(role)s, %(tool)s, %(allowed)s)"
         " on conflict (tenant, role, tool) do update set allowed = excluded.allowed",
         {"role": role, "tool": tool, "allowed": None if allowed is None else Jsonb(allowed)},
     )
+    return not seen[1]
 
 
 async def deny_tool(

@@ -7,6 +7,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
+from walagent.errors import ConfigError
 from walagent.message import Json
 
 Connection = AsyncConnection[Any]
@@ -103,9 +104,19 @@ async def start_workflow(conn: Connection, name: str, state: Mapping[str, Json])
 
 
 async def workflow_state(conn: Connection, run: int) -> list[Row]:
-    """List the checkpoints of a run, in order."""
+    """List the checkpoints of a run, in order; before a worker has executed it, there is none.
+
+    Raises:
+        ConfigError: it is no run of a workflow.
+    """
     query = "select number, node, came_from, state, at from agent.workflow_state(%(run)s)"
-    return await _rows(conn, query, run=run)
+    found = await _rows(conn, query, run=run)
+    known = "select from agent.run where id = %(run)s and kind = 'node'"
+    if not found and not (await conn.execute(known, {"run": run})).rowcount:
+        raise ConfigError(
+            f"run {run} is not a run of a workflow", hint="Use walagent workflow runs to list them."
+        )
+    return found
 
 
 async def resume_workflow(

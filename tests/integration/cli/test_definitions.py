@@ -48,7 +48,10 @@ def test_tools_are_disabled_and_granted(user: User) -> None:
     (version,) = user.types("tool", "versions", "do_nothing", "--json").worked().json
     assert version["enabled"] is False
     user.types("tool", "enable", "do_nothing").worked()
-    user.types("tool", "grant", "viewer", "query", "--allowed", '{"sql": true}').worked()
+    first = user.types("tool", "grant", "viewer", "query", "--allowed", '{"sql": true}').worked()
+    assert "each call needs one" in first.err
+    again = user.types("tool", "grant", "viewer", "query", "--allowed", '{"sql": true}').worked()
+    assert "each call needs one" not in again.err
     user.types("tool", "deny", "viewer", "query", "--denied", '{"sql": ["x"]}').worked()
     shown = user.types("tool", "show", "query", "--json").worked().json
     grant = {"role": "viewer", "allowed": {"sql": True}, "denied": {"sql": ["x"]}}

@@ -41,6 +41,10 @@ def stranger(user: User, dsn: str) -> Iterator[User]:
         ("tool versions refnud", 'tool "refnud"'),
         (f"thread members {NOBODY}", NOBODY),
         ("thread list --limit 0", "--limit"),
+        ("tool grant viewer refnud", '"refnud"'),
+        ("workflow show triage", 'workflow "triage"'),
+        ("workflow runs triage", 'workflow "triage"'),
+        ("workflow state 99", "run 99"),
         ("tenant export default --to /dev/null/folder", "/dev/null/folder"),
     ],
 )
