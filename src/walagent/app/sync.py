@@ -56,7 +56,11 @@ def make_sync(
             f"sync.secret: {settings.secret} is not set",
             hint="Set the variable, or the systemd credential of that name.",
         )
-    limits = EngineLimits(log_bytes=settings.max_log, of_principal=settings.max_shapes)
+    limits = EngineLimits(
+        log_bytes=settings.max_log,
+        of_principal=settings.max_shapes,
+        total_bytes=settings.max_memory,
+    )
     engine = ShapeEngine(logins.dsn, fan_out, limits, logins.tools_dsn, is_followed=is_followed)
     serves = SyncSettings(
         tables=frozenset(settings.open),

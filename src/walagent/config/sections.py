@@ -269,6 +269,9 @@ class Sync(Part):
     """Whether caches between server and browser may keep answers."""
     max_log: Bytes = 64 << 20
     """Changes kept for one shape; a client that is further behind fetches again."""
+    max_memory: Bytes = 2 << 30
+    """Bytes of the rows and changes of all shapes of a process; beyond, those that nobody asks for
+    end, and new ones are refused."""
     max_retained: Bytes = 1 << 30
     """WAL that the temporary slot of `walagent sync` retains at most; beyond, it is dropped, and
     clients fetch again."""

@@ -56,6 +56,7 @@ _RING_SECONDS: Final = 60.0
 _MOST_RECEIVED: Final = 1 << 14
 _ATTEMPTS: Final = 5  # to make a shape that ends while it is made
 _PUBLISHING: Final = 0.1  # seconds between two looks
+_MEASURED: Final = 1.0  # seconds for which the size of all shapes is not added up again
 _PUBLICATION: Final = "walagent"
 
 
@@ -64,8 +65,9 @@ class EngineLimits:
     """What the shapes of a process may use.
 
     Args:
-        shapes: how many there are at once.
+        shapes: how many of open tables there are at once, and how many named ones.
         of_principal: how many named ones a principal has at once.
+        total_bytes: of the snapshots and logs of all, about.
         log_bytes: of one shape's log; beyond, it ends and clients fetch again.
         transaction_bytes: of one transaction that is held until its commit.
         idle: seconds after which a shape that nobody asks for ends.
@@ -77,6 +79,7 @@ class EngineLimits:
     transaction_bytes: int = 64 << 20
     ring_bytes: int = 16 << 20
     snapshot_bytes: int = 512 << 20
+    total_bytes: int = 2 << 30
     idle: float = 3600.0
     publish: float = 30.0  # seconds until the table is published
 
@@ -131,11 +134,11 @@ class ShapeEngine:
         self._received: dict[int, int] = {}  # commit LSNs of the last transactions by their IDs
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
+        self._bytes = 0  # of all shapes, as of the last measurement
+        self._measured_at = 0.0
         self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
         self.roles = RoleSessions(dsn, tools_dsn)
-        self.queries = QueryShapes(
-            self, self._limits.log_bytes, self._limits.idle, self._limits.of_principal
-        )
+        self.queries = QueryShapes(self, self._limits)
         self.position = 0  # up to where the stream was followed: the end of a commit, or idle WAL
 
     async def run(self) -> None:
@@ -234,7 +237,7 @@ class ShapeEngine:
     # Making a shape
 
     async def _make(self, definition: Definition) -> Shape:
-        self.make_room()
+        self._make_room_for_table()
         async with self.connection() as conn, reading(conn):
             table = await check_definition(conn, definition)
         if (shape := self._shapes.get(definition)) is not None:  # made meanwhile
@@ -254,18 +257,50 @@ class ShapeEngine:
         return shape
 
     def make_room(self) -> None:
-        """End what nobody asks for.
+        """Make room for the bytes of another shape.
 
         Raises:
-            ShapeRefusedError: there are too many shapes, or the stream is not open.
+            ShapeRefusedError: there is none, or the stream is not open.
         """
         if not self._is_followed():
             raise ShapeRefusedError(503, "changes are not read at the moment; try again")
         now = time.monotonic()
         for shape in [s for s in self._shapes.values() if now - s.used_at > self._limits.idle]:
             self.drop(shape)
-        if len(self._shapes) + len(self.queries) >= self._limits.shapes:
-            raise ShapeRefusedError(503, f"there are {self._limits.shapes} shapes already")
+        if now - self._measured_at > _MEASURED:
+            self.measure()
+        if self._bytes < self._limits.total_bytes:
+            return
+        for shape in sorted([*self._shapes.values(), *self.queries], key=lambda s: s.used_at):
+            if shape.is_asked_for or self._bytes < self._limits.total_bytes:
+                break
+            self._bytes -= shape.size
+            if isinstance(shape, Shape):
+                self.drop(shape)
+            else:
+                self.queries.drop(shape)
+        if self._bytes >= self._limits.total_bytes:
+            raise ShapeRefusedError(503, "the shapes use sync.max_memory already; try again")
+
+    def _make_room_for_table(self) -> None:
+        """Make room for a shape of an open table.
+
+        Raises:
+            ShapeRefusedError: as `make_room`, or there are too many.
+        """
+        self.make_room()
+        if len(self._shapes) < self._limits.shapes:
+            return
+        oldest = min(self._shapes.values(), key=lambda shape: shape.used_at)
+        if oldest.is_asked_for:
+            text = f"there are {self._limits.shapes} shapes of tables already; try again"
+            raise ShapeRefusedError(503, text)
+        self.drop(oldest)
+
+    def measure(self) -> None:
+        """Add up what snapshots and logs use."""
+        self._measured_at = time.monotonic()
+        self._bytes = sum(shape.size for shape in (*self._shapes.values(), *self.queries))
 
     async def _start(self, shape: Shape) -> None:
         """Read the snapshot, then apply what it does not have."""
@@ -366,9 +401,12 @@ class ShapeEngine:
                 chunk, size = [], 0
             if total + size > self._limits.snapshot_bytes:
                 raise WalagentError(f"snapshot exceeds {self._limits.snapshot_bytes} bytes")
+            if self._bytes + total + size > self._limits.total_bytes:
+                raise WalagentError("snapshot does not fit into sync.max_memory")
             await asyncio.sleep(0)
         if chunk:
             shape.snapshot.append(b",".join(chunk))
+        self._measured_at = 0.0
 
     # Following the stream
 

@@ -90,6 +90,11 @@ class QueryShape(LiveShape):
         self._wanted = asyncio.Event()
         self.ready.set_result(None)
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of its snapshot, its log, and the rows to compare with."""
+        return super().size + sum(map(len, self.snapshot))
+
     def touch(self, xid: int, lsn: int) -> None:
         """Note that a transaction changed a table that the query reads."""
         self._touched[xid] = lsn

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -26,7 +26,6 @@ from walagent.sync.snapshot import Visible
 
 _LOOK = 10.0  # seconds between two looks at whether a shape is used
 _OF_POSTGRESQL = frozenset({"pg_catalog", "information_schema", "pg_toast"})
-_ASKED = 120.0  # seconds since the last request: twice as long as an event stream
 
 
 class Host(Protocol):
@@ -52,20 +51,31 @@ class Host(Protocol):
         ...
 
 
+class Limits(Protocol):
+    """What shapes may use; see `engine.EngineLimits`."""
+
+    @property
+    def shapes(self) -> int: ...  # noqa: D102 - see above
+    @property
+    def of_principal(self) -> int: ...  # noqa: D102
+    @property
+    def log_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def total_bytes(self) -> int: ...  # noqa: D102
+    @property
+    def idle(self) -> float: ...  # noqa: D102
+
+
 class QueryShapes:
     """Makes shapes of queries and lets them run again.
 
     Args:
-        limit: bytes of the log of each.
-        idle: seconds after which one that nobody asks for ends.
-        most: how many a principal has at once.
+        limits: of each, and of all.
     """
 
-    def __init__(self, host: Host, limit: int, idle: float, most: int) -> None:
+    def __init__(self, host: Host, limits: Limits) -> None:
         self._host = host
-        self._limit = limit
-        self._idle = idle
-        self._most = most
+        self._limits = limits
         self._of_principal: Counter[tuple[str, str]] = Counter()  # with those that are being made
         self._shapes: dict[QueryDefinition, QueryShape] = {}
         self._by_table: dict[Table, set[QueryShape]] = {}
@@ -78,6 +88,10 @@ class QueryShapes:
     def __len__(self) -> int:
         """Count the shapes."""
         return len(self._shapes)
+
+    def __iter__(self) -> Iterator[QueryShape]:
+        """Return the shapes."""
+        return iter(self._shapes.values())
 
     @property
     def is_following(self) -> bool:
@@ -112,14 +126,14 @@ class QueryShapes:
         """End all shapes."""
         self._epoch += 1
         for shape in list(self._shapes.values()):
-            self._drop(shape)
+            self.drop(shape)
 
     def drop_tables(self, tables: Iterable[Table]) -> None:
         """End the shapes that read one of *tables*."""
         self._epoch += 1
         for table in tables:
             for shape in list(self._by_table.get(table, ())):
-                self._drop(shape)
+                self.drop(shape)
 
     async def aclose(self) -> None:
         """Stop running queries."""
@@ -131,6 +145,12 @@ class QueryShapes:
     async def _make(self, definition: QueryDefinition) -> QueryShape:
         self._host.make_room()
         self._make_room_of(definition)
+        if len(self._shapes) >= self._limits.shapes:
+            oldest = min(self._shapes.values(), key=lambda each: each.used_at)
+            if oldest.is_asked_for:
+                text = f"there are {self._limits.shapes} named shapes already; try again"
+                raise ShapeRefusedError(503, text)
+            self.drop(oldest)
         principal = (definition.tenant, definition.principal)
         self._of_principal[principal] += 1
         try:
@@ -145,18 +165,22 @@ class QueryShapes:
             ShapeRefusedError: it asks for all of them.
         """
         principal = (definition.tenant, definition.principal)
-        if self._of_principal[principal] < self._most:
-            return
         its = [
             shape
             for shape in self._shapes.values()
             if (shape.definition.tenant, shape.definition.principal) == principal
         ]
+        most, name = self._limits.of_principal, definition.principal
+        if self._of_principal[principal] >= most:
+            refusal = f"{name} has {most} shapes already (sync.max_shapes)"
+        elif sum(shape.size for shape in its) >= self._limits.total_bytes / 2:
+            refusal = f"{name} uses half of what all shapes may (sync.max_memory)"
+        else:
+            return
         oldest = min(its, key=lambda each: each.used_at, default=None)
-        if oldest is None or time.monotonic() - oldest.used_at < _ASKED:
-            text = f"{definition.principal} has {self._most} shapes already (sync.max_shapes)"
-            raise ShapeRefusedError(429, text)
-        self._drop(oldest)
+        if oldest is None or oldest.is_asked_for:
+            raise ShapeRefusedError(429, refusal)
+        self.drop(oldest)
 
     def _leave(self, principal: tuple[str, str]) -> None:
         self._of_principal[principal] -= 1
@@ -176,7 +200,7 @@ class QueryShapes:
             return shape
         if epoch != self._epoch:
             raise ShapeRefusedError(503, "changes were not read for a time; try again")
-        shape = QueryShape(definition, found, self._limit)
+        shape = QueryShape(definition, found, self._limits.log_bytes)
         self._shapes[definition] = shape
         self._of_principal[definition.tenant, definition.principal] += 1
         for table in tables:
@@ -252,7 +276,7 @@ class QueryShapes:
         )
         try:
             while not following.done() and not shape.ended:
-                if time.monotonic() - shape.used_at > self._idle:
+                if time.monotonic() - shape.used_at > self._limits.idle:
                     return
                 await asyncio.wait([following], timeout=_LOOK)
             if following.done():
@@ -261,9 +285,10 @@ class QueryShapes:
             log.error("sync.shape_failed", table=shape.definition.query.name, error=error)
         finally:
             following.cancel()
-            self._drop(shape)
+            self.drop(shape)
 
-    def _drop(self, shape: QueryShape) -> None:
+    def drop(self, shape: QueryShape) -> None:
+        """End a shape."""
         if self._shapes.get(shape.definition) is shape:
             del self._shapes[shape.definition]
             self._leave((shape.definition.tenant, shape.definition.principal))

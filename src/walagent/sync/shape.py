@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from walagent.change import UNCHANGED, Change, Op
 from walagent.message import Json
@@ -14,6 +15,7 @@ from walagent.sync.messages import row_message
 from walagent.sync.predicate import Predicate
 from walagent.sync.table import ShapeTable, schema_header
 
+_ASKED: Final = 120.0  # seconds since the last request: twice as long as an event stream
 Texts = Mapping[str, str | None]
 
 
@@ -40,6 +42,16 @@ class LiveShape:
     def end(self) -> Offset:
         """Return the offset of all that it has."""
         return self.log.last or Offset(0, INFINITE)
+
+    @property
+    def is_asked_for(self) -> bool:
+        """Return whether a client asked for it lately."""
+        return time.monotonic() - self.used_at < _ASKED
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its snapshot and its log."""
+        return sum(map(len, self.snapshot)) + self.log.size
 
     async def wait(self, seconds: float) -> bool:
         """Wait until something was added, or it has ended; False after *seconds*."""
