@@ -23,7 +23,10 @@ create table agent.policy (
     primary key (tenant, name),
     -- One that is never asked would look as if it protected something.
     constraint phase_of_point check (phase = 'before' or point = 'tool' or phase = 'after' and point <> 'egress'),
-    constraint transforms_by_expression check ((action = 'transform') = (expression is not null))
+    constraint transforms_by_expression check ((action = 'transform') = (expression is not null)),
+    constraint holds_no_key check (
+        agent_internal.no_key(condition, 'condition') and agent_internal.no_key(expression, 'expression')
+        and agent_internal.no_key(message, 'message'))
 );
 create index policy_of_point on agent.policy (tenant, point, phase) where enabled;
 comment on table agent.policy is 'Policies: what is allowed, refused, changed or decided by a person where agents act';

@@ -9,6 +9,41 @@
 --
 -- SQLSTATE: WA023  a message, channel or link is not valid
 
+-- For a CHECK: true, or an error.  A webhook leads to a host by its name, or by an address as everybody reads it, and never
+-- to a link-local one, where clouds serve the keys of a machine.  What a name leads to is checked by who connects.
+create function agent_internal.leads_to_host(_url text)
+    returns boolean
+    language plpgsql
+    immutable
+as $$
+declare
+    _host constant text := lower(substring(_url from '^[Hh][Tt][Tt][Pp][Ss]?://(\[[^]]*\]|[^/:?#]*)'));
+    _why text;
+begin
+    if _host ~ '^\[' then
+        begin
+            _why := case
+                when trim('[]' from _host)::inet <<= any ('{::/96,::ffff:0:0/96,64:ff9b::/96,2002::/16}') and _host <> '[::1]' then 'holds an address of IPv4'
+                when trim('[]' from _host)::inet <<= 'fe80::/10' then 'is link-local' end;
+        exception when invalid_text_representation then
+            _why := 'is not an address of IPv6';
+        end;
+    elsif _host ~ '^((25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])[.]){3}(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])$' then
+        _why := case when _host::inet <<= '169.254.0.0/16' then 'is link-local' end;
+    elsif _host ~ '^(0x[0-9a-f]*|[0-9]+)([.](0x[0-9a-f]*|[0-9]*))*$' then
+        _why := 'is an address in another form than 192.0.2.1';
+    elsif _host !~ '^[a-z0-9_-]+([.][a-z0-9_-]+)*[.]?$' then
+        _why := 'is not a name of a host';
+    end if;
+    if _why is not null then
+        raise exception 'the host "%" of a webhook %', _host, _why
+            using errcode = 'WA023', hint = 'Name the host, such as ops.acme.test; other letters than a-z as xn--.';
+    end if;
+    return true;
+end;
+$$;
+comment on function agent_internal.leads_to_host(text) is 'Whether a URL leads to a host that a webhook may name; raises otherwise';
+
 create table agent.channel (
     tenant     text collate "C" not null default agent.current_tenant() references agent.tenant on delete cascade,
     name       text not null check (name ~ '^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$'),
@@ -24,6 +59,8 @@ create table agent.channel (
         when 'webhook' then target ~ '^https?://[^/@\s]+(/\S*)?$' and secret is not null
         when 'email' then target ~ '^[^@\s<>,;"]+@[^@\s<>,;"]+$' and secret is null
         else target ~ '^[CDGU][A-Z0-9]{2,30}$|^$' and (target = '') = (secret is not null) end),
+    constraint target_is_a_host check (kind <> 'webhook' or agent_internal.leads_to_host(target)),
+    constraint holds_no_key check (agent_internal.no_key(target, 'target') and agent_internal.no_key(secret, 'secret')),
     constraint target_has_no_secret check (target !~* 'hooks\.slack\.com/|xox[a-z]-|[?&](token|key|secret|signature|password)=')
 );
 comment on table agent.channel is 'Channels: where messages go';
@@ -457,7 +494,7 @@ create trigger audit_change after insert or update or delete on agent.notificati
 select agent_internal.isolate(t) from unnest('{agent.channel, agent.notification, agent.outbox, agent.approval_link}'::regclass[]) t;
 revoke all on agent.channel, agent.notification, agent.outbox, agent.approval_link, agent.delivery from public;
 revoke all on function
-    agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text), agent_internal.wake_delivery(),
+    agent_internal.leads_to_host(text), agent_internal.enqueue_delivery(text, text, jsonb, bigint, text, text, text, text), agent_internal.wake_delivery(),
     agent.send(text, text, jsonb), agent_internal.notify_event(text, text, text, jsonb, bigint, text, agent.approval),
     agent_internal.notify_of_approval(), agent_internal.notify_of_run(), agent_internal.notify_of_gap(),
     agent_internal.link_token(agent.approval_link), agent_internal.open_link(text), agent_internal.use_link(text, boolean, text),

@@ -118,13 +118,81 @@ async def test_what_the_receiver_refuses_is_not_sent_again(
 async def test_a_channel_leads_only_where_the_process_allows(
     conn: AsyncConnection, dsn: str, target: str, secret: str, word: str
 ) -> None:
-    """A row names no other host, and carries no other secret there."""
+    """A row names no other host, and carries no other secret there; what a CHECK lets pass, too."""
+    await run_all(conn, "alter table agent.channel drop constraint target_is_a_host")
     async with web() as hook:
         await channel(conn, "webhook", target.format(port=hook.port), secret=secret)
         async with delivering(dsn, {"webhook": WebhookSender(post(hook.port))}):
             await send(conn, "webhook")
             ((state, said),) = await ended(conn)
     assert (state, word in str(said), hook.sent) == ("failed", True, [])
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "169.254.169.254",
+        "169.254.169.254.",
+        "169.254.43518",
+        "169.16689662",
+        "2852039166",
+        "0xA9FEA9FE",
+        "0xa9.0xfe.0xa9.0xfe",
+        "0251.0376.0251.0376",
+        "169.254.0251.0xfe",
+        "025177524776",
+        "[::ffff:169.254.169.254]",
+        "[::FFFF:a9fe:a9fe]",
+        "[::169.254.169.254]",
+        "[64:ff9b::169.254.169.254]",
+        "[2002:a9fe:a9fe::]",
+        "[fe80::1]",
+        "[fe80::a9fe:a9fe%25eth0]",
+        "169.254.169.254:80",
+        "169.254.169.254?x",
+        "169%2E254.169.254",
+        "\uff11\uff16\uff19.254.169.254",
+        "\u2460\u2465\u2468.254.169.254",
+        "169\u3002254\u3002169\u3002254",
+    ],
+)
+async def test_a_webhook_does_not_lead_to_the_keys_of_a_machine(
+    conn: AsyncConnection, host: str
+) -> None:
+    """In no spelling: the row is refused, and neither a channel nor a row of the audit is left."""
+    written = await value(conn, "select count(*) from agent.audit")
+    await channel(conn, "webhook", "https://ops.acme.test:8443/in", secret="HOOK_KEY")
+    change = "update agent.channel set target = 'http://' || %s || '/latest/meta-data'"
+    error = await refused(conn, change, host, state="WA023")
+    assert "of a webhook" in message_of(error)
+    assert "Name the host" in message_of(error)
+    add = "insert into agent.channel (name, kind, target, secret) values ('m', 'webhook', %s, 'K')"
+    await refused(conn, add, f"https://{host}/", state="WA023")
+    assert await column(conn, "select target from agent.channel") == [
+        "https://ops.acme.test:8443/in"
+    ]
+    assert await value(conn, "select count(*) from agent.audit") == written + 1
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:80", "[::1]:80", "10.1.2.3", "xn--bcher-kva.test", "a_b"]
+)
+async def test_other_hosts_are_decided_by_who_connects(conn: AsyncConnection, host: str) -> None:
+    """A network of one's own can be allowed in the configuration."""
+    await channel(conn, "webhook", f"http://{host}/in", secret="HOOK_KEY")
+
+
+@pytest.mark.parametrize("column", ["target", "secret"])
+async def test_a_channel_holds_no_key(conn: AsyncConnection, column: str) -> None:
+    """Also one that could be the name of a variable."""
+    await channel(conn, "webhook", "https://ops.acme.test/in", secret="HOOK_KEY")
+    change = f"update agent.channel set {column} = {column} || '/' || %s"
+    if column == "secret":
+        change = "update agent.channel set secret = %s"
+    key = "ghp_" + "a" * 36
+    error = await refused(conn, change, key, state="23514")
+    assert f'column "{column}"' in message_of(error)
+    assert key not in message_of(error)
 
 
 async def test_an_allowed_host_with_a_private_address_is_refused(

@@ -168,6 +168,7 @@ KEYS = [
         ("model", "base_url"),
         ("model", "parameters"),
         ("tool", "description"),
+        ("policy", "message"),
     ],
 )
 async def test_what_looks_like_a_key_is_refused(
@@ -175,6 +176,9 @@ async def test_what_looks_like_a_key_is_refused(
 ) -> None:
     """The error names the column and says where keys belong; the key itself is not repeated."""
     await clerk(conn)
+    await run_all(
+        conn, "insert into agent.policy (name, point, action) values ('never', 'tool', 'deny')"
+    )
     expression = {
         "traits": "jsonb_build_object('a', %s::text)",
         "parameters": "jsonb_build_object('headers', jsonb_build_object('x', 'Bearer ' || %s))",
