@@ -22,6 +22,16 @@ HERE = Path(__file__).parent
 WEB = HERE.parents[1] / "web"
 ASSETS = HERE.parents[1] / "src" / "walagent" / "console" / "assets"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MODEL = """
+insert into agent.model (name, provider, model_id, base_url, input_price, output_price)
+values ('second', 'scripted', 'second', %s, 2, 8)
+"""
+SECOND = """
+usage: {input_tokens: 1600, output_tokens: 100}
+replies:
+  - [The customer is asked., {call: update_row, arguments: {category: other}}]
+  - Sorted.
+"""
 LAST_TURN = "select max(id) from agent.run where kind = 'turn'"
 FIRST_VIEW = 300_000  # bytes, compressed
 pytestmark = [
@@ -161,14 +171,30 @@ def test_the_lock_names_no_host_of_a_registry() -> None:
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
 async def test_a_developer_edits_an_agent(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
-    """Difference, publication, roll back, two drafts at once, pause; nothing for a viewer."""
+    """Difference, trial, publication, roll back, two drafts, pause; nothing for a viewer."""
     async with desk(conn, dsn, tmp_path) as started:
+        (tmp_path / "second.yaml").write_text(SECOND)
+        await conn.execute(MODEL, (str(tmp_path / "second.yaml"),))
+        before = await column(conn, "select to_jsonb(t)::text from ticket t order by id")
         vera = await person(conn, "vera", "viewer")
         seen = await _use("agents.mjs", link=started.link, viewer=vera)
     assert seen["unchanged"]
     assert seen["blocked"]
     assert seen["wrong"] == ["Expected a whole number above 0."]
     assert "<script>alert(1)</script>" in seen["added"][-1]
+    assert seen["choices"] == 8
+    assert "for the first call of each" in seen["price"]
+    assert seen["tried"] == [
+        "category\thow_to\thow_to\t+ other",
+        "category\tbilling\tbilling\t+ other",
+    ]
+    assert seen["asks"] == 1
+    assert seen["measures"][:2] == [
+        "Succeeded\t1\t2\t+1",
+        "Would wait for approval\t1\t0\t\N{MINUS SIGN}1",
+    ]
+    assert await column(conn, "select to_jsonb(t)::text from ticket t order by id") == before
+    assert await value(conn, "select count(*) from agent.run") == 8
     assert "20 → 7" in seen["compared"]
     assert "Your draft is from v3" in seen["late"]
     assert seen["kept"] == "Too late."

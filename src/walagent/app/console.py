@@ -6,7 +6,7 @@ from types import MappingProxyType
 from walagent import __version__
 from walagent.app.prompts import first_prompt
 from walagent.config.sections import Http, MutationEntry
-from walagent.console.api import Application, ConsoleApi, Engine, Offer, Questions
+from walagent.console.api import Application, ConsoleApi, Engine, Offer, Questions, Trials
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.guard import hosts_of
@@ -50,6 +50,7 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
     replies: LiveReplies | None = None,
     own: Own | None = None,
     questions: Questions | None = None,
+    trials: Trials | None = None,
 ) -> ConsoleApi:
     """Create the application of what the console's pages ask.
 
@@ -60,6 +61,7 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         replies: what models of this process write; None: it executes no runs.
         own: named queries of the file, and what executes its statements; None: there are none.
         questions: answers questions; None: nobody can ask.
+        trials: tries agents; None: nobody can.
     """
     offer = Offer(
         {each.name: each for each in declared_queries()},
@@ -82,5 +84,6 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         replies=ReplyStreams(replies or LiveReplies()),
         own=own,
         questions=questions,
+        trials=trials,
     )
     return ConsoleApi(engine, shapes, offer, find)

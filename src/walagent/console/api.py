@@ -2,6 +2,7 @@
 
     GET, POST, DELETE  /v1/session            who is signed in; sign in; sign out
     GET, POST          /v1/ask                whether the principal can ask; ask a question
+    GET, POST          /v1/try                rows to try an agent on; try one, and take it back
     GET                /v1/queries/NAME       the rows of a query, as the principal
     POST               /v1/mutations/NAME     one statement, one transaction, as the principal
     WebSocket          /v1/multiplex          many requests for shapes
@@ -99,6 +100,29 @@ async def _no_prompt(_conn: AsyncConnection[Any], _run: int) -> dict[str, Json] 
     return None
 
 
+class Trials(Protocol):
+    """Tries attachments for principals."""
+
+    async def check(self, conn: AsyncConnection[Any], attachment: str) -> Any:  # noqa: ANN401 - its own
+        """Check that the principal may try an attachment; return what the others need."""
+        ...
+
+    async def rows(self, may: Any) -> dict[str, Json]:  # noqa: ANN401
+        """Return rows to try it on."""
+        ...
+
+    async def run(
+        self,
+        may: Any,  # noqa: ANN401
+        at: Mapping[str, str],
+        draft: Mapping[str, Json],
+        *,
+        approved: bool,
+    ) -> dict[str, Json]:
+        """Try one row."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What is served.
@@ -110,6 +134,7 @@ class Offer:
         replies: what models write now.
         own: what the file adds; None: nothing.
         questions: answers questions; None: nobody can ask here.
+        trials: tries agents; None: nobody can try them here.
     """
 
     queries: Mapping[str, Declared]
@@ -121,6 +146,7 @@ class Offer:
     replies: ReplyStreams = field(default_factory=lambda: ReplyStreams(LiveReplies()))
     own: Own | None = None
     questions: Questions | None = None
+    trials: Trials | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +252,8 @@ class ConsoleApi:
                 await self._sign_out(asked)
             case "GET", ["replies"]:
                 await self._replies(asked)
+            case (("GET" | "POST"), ["try"]):
+                await self._try(asked)
             case (("GET" | "POST"), ["ask"]):
                 await self._ask(asked)
             case "GET", ["queries", name]:
@@ -322,6 +350,31 @@ class ConsoleApi:
         found = await questions.answer(question, session, None if is_own else asked.token)
         await _answer(asked.send, 200, found)
 
+    async def _try(self, asked: _Request) -> None:
+        trials = self._offer.trials
+        if trials is None:
+            raise RefusedError(404, "agents are not tried here")
+        given: Mapping[str, Json] = asked.query
+        if asked.method == "POST":
+            given = await _read(asked.receive)
+        attachment, at, draft = given.get("attachment"), given.get("at"), given.get("draft")
+        if not isinstance(attachment, str):
+            raise RefusedError(400, 'expected "attachment"')
+        check_texts({"attachment": attachment})
+        async with self._acting(asked, writes=False) as conn:
+            may = await trials.check(conn, attachment)
+        if asked.method == "GET":
+            await _answer(asked.send, 200, await trials.rows(may))
+            return
+        if not isinstance(at, dict) or not isinstance(draft, dict | None):
+            raise RefusedError(400, 'expected objects in "at" and "draft"')
+        cells = cast("dict[str, Json]", at)
+        key = {name: text_of(value) or "" for name, value in cells.items()}
+        check_texts(key)
+        changes = cast("dict[str, Json]", draft or {})
+        approved = given.get("assume_approved") is True
+        await _answer(asked.send, 200, await trials.run(may, key, changes, approved=approved))
+
     async def _mutate(self, asked: _Request, name: str) -> None:
         declared = self._offer.mutations.get(name)
         if declared is None:
@@ -417,7 +470,7 @@ class ConsoleApi:
         return self._role[0]
 
 
-_ROUTES: Final = frozenset({"session", "replies", "ask"})
+_ROUTES: Final = frozenset({"session", "replies", "ask", "try"})
 _SIGNED_OUT: Final = 401
 _TXID: Final = "select pg_current_xact_id()::text as txid"
 _PROMPT: Final = "console.run_prompt"

@@ -15,6 +15,7 @@ from walagent.store import applying, attachments, runs
 from walagent.store.codecs.lossy import LossyJson
 from walagent.store.queries import query
 from walagent.store.runs import ClaimScope
+from walagent.tenant import Actor
 
 Connection = AsyncConnection[Any]
 
@@ -26,6 +27,11 @@ async def begin_trial(conn: Connection, search_path: str) -> None:
     """Let attachments of this transaction publish nothing; names are found by *search_path*."""
     await conn.execute("insert into agent_internal.trial default values")
     await conn.execute("select set_config('search_path', %s, true)", [search_path])
+
+
+async def act(conn: Connection, actor: Actor) -> None:
+    """Act as a principal for the rest of the transaction, or until `renew_session`."""
+    await conn.execute("select agent_internal.assume(%s, %s)", (actor.tenant, actor.principal))
 
 
 async def find_attachment(conn: Connection, target: str) -> str | None:
@@ -54,10 +60,13 @@ def only_one(table: str, names: Sequence[str]) -> str | None:
     return names[0] if names else None
 
 
-async def copy_attachment(conn: Connection, name: str) -> str:
+async def copy_attachment(conn: Connection, name: str, draft: Mapping[str, Json]) -> str:
     """Attach the agent of an attachment again, under another name; return the name.
 
     The runs of the present one keep their queue: no worker waits for this transaction.
+
+    Args:
+        draft: columns of the agent that differ.
     """
     new = f"{name} (try {uuid4().hex[:8]})"
     attachment = (await applying.current(conn, "attachment"))[name]
@@ -67,7 +76,7 @@ async def copy_attachment(conn: Connection, name: str) -> str:
         " where tenant = agent.current_tenant() and name = %s",
         [name],
     )
-    await applying.insert(conn, "agent", new, agent)
+    await applying.insert(conn, "agent", new, {**agent, **draft})
     fields = {**attachment, "agent": new, "paused": False, "backfill": False}
     # To compile a condition is to execute code of its author, so it is copied as it was compiled.
     fields |= {"condition": None, "server_filter": False}

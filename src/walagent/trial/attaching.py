@@ -1,6 +1,7 @@
 """Attach the agent of a trial, in its transaction."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
@@ -11,8 +12,10 @@ from walagent.apply.apply import apply_unlocked
 from walagent.attachment import Attachment
 from walagent.config import Config
 from walagent.errors import ConfigError, PreconditionError
+from walagent.message import Json
 from walagent.store import attachments, trials
 from walagent.store.trials import only_one
+from walagent.tenant import Actor
 
 Connection = AsyncConnection[Any]
 
@@ -24,11 +27,15 @@ class Wanted:
     Args:
         target: the name of an attachment, or a table.
         only_file: whether attachments of the database are left out.
+        actor: who tries it; None: the login.
+        draft: columns of the agent, instead of those of the database.
     """
 
     target: str
     config: Config
     only_file: bool = False
+    actor: Actor | None = None
+    draft: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
 
 async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -> Attachment:
@@ -43,6 +50,8 @@ async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -
     """
     await _ensure_schema(conn)
     await trials.begin_trial(conn, search_path)
+    if wanted.actor is not None:
+        await trials.act(conn, wanted.actor)
     if (name := await _of_file(conn, wanted)) is not None:
         return await _attach_from_file(conn, wanted.config, name)
     found = None if wanted.only_file else await trials.find_attachment(conn, wanted.target)
@@ -53,7 +62,7 @@ async def attach_for_trial(conn: Connection, wanted: Wanted, search_path: str) -
             hint=f"Attachments of the file: {known}. Run walagent new to write a file, or use"
             " --model and --writes.",
         )
-    return await trials.definition(conn, await trials.copy_attachment(conn, found))
+    return await trials.definition(conn, await trials.copy_attachment(conn, found, wanted.draft))
 
 
 async def _ensure_schema(conn: Connection) -> None:

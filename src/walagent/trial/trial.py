@@ -52,11 +52,13 @@ class TrialOptions:
         last: the maximum number of rows, the last ones by primary key.
         where: an SQL condition on rows, evaluated as the role of the agent; "" for every row.
         assume_approved: execute calls that would wait for approval.
+        at: the primary key of the one row, by column; empty: any row.
     """
 
     last: int = 3
     where: str = ""
     assume_approved: bool = False
+    at: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +226,17 @@ async def _read(
     names = [sql.Identifier("t", name) for name, _ in columns]
     keys = [sql.Identifier("t", name) for name in target.key_columns]
     where = sql.SQL("where ({})").format(sql.SQL(options.where)) if options.where else sql.SQL("")  # pyright: ignore[reportArgumentType]
+    if options.at:
+        if set(options.at) != set(target.key_columns):
+            raise ConfigError(f"expected the primary key: {', '.join(target.key_columns)}")
+        equal = [
+            sql.SQL("{} = {}").format(key, options.at[n])
+            for key, n in zip(keys, target.key_columns, strict=True)
+        ]
+        where = sql.SQL("where {}").format(sql.SQL(" and ").join(equal))
     statement = sql.SQL(
-        "select json_agg(part::text)::text from (select {} from {} t {} order by {} limit {}) part"
+        "select json_agg((part.*)::text)::text"
+        " from (select {} from {} t {} order by {} limit {}) part"
     ).format(
         sql.SQL(", ").join(names),
         sql.Identifier(*target.relation),

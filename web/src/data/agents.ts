@@ -23,6 +23,8 @@ export interface AgentVersion {
   /** Why the one who is signed in may not change it. */
   refusal: Refusal;
   of_file: string | null;
+  /** On tables of the application: what can be tried. */
+  attachments: string[];
 }
 
 export type Refusal = "role" | "login" | "owner" | null;

@@ -15,6 +15,7 @@ import { Empty, Panel, Skeleton } from "../parts/panel";
 import { TextDiff, useDiff } from "../parts/textdiff";
 import { Time } from "../parts/time";
 import { toast, toastProblem } from "../parts/toast";
+import { Try } from "./agents-try";
 import { RefusalNotice, RollBack } from "./agents-versions";
 
 export default function AgentsEdit() {
@@ -168,9 +169,12 @@ function Editor({ agent, versions, current, again }: EditorProps) {
       {isComparing ? (
         <Compare versions={versions} from={from} to={to} show={show} />
       ) : (
-        <div className="stack">
-          <Prompt draft={draft} base={base} isDiff={search.view === "diff"} edit={edit} show={show} publish={() => canPublish && ask("publish")} />
-          <Settings draft={draft} base={base} edit={edit} />
+        <div className="grid-eq break-m">
+          <div className="stack">
+            <Prompt draft={draft} base={base} isDiff={search.view === "diff"} edit={edit} show={show} publish={() => canPublish && ask("publish")} />
+            <Settings draft={draft} base={base} edit={edit} />
+          </div>
+          <Try attachments={current.attachments} base={base} draft={draft} hasChanges={hasChanges} isBlocked={problems.length > 0} />
         </div>
       )}
       {isAsking === "publish" && (

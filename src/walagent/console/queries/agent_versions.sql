@@ -10,7 +10,9 @@ select v.version, v.made_at, v.made_by, v.version = g.version as is_current, v.d
                           'max_output_tokens', v.definition -> 'max_output_tokens') as limits,
 -- include: _agent_refusal
        (select string_agg(a.name, ', ' order by a.name) from agent.attachment a
-         where a.tenant = g.tenant and a.agent = g.name and a.source = 'file') as of_file
+         where a.tenant = g.tenant and a.agent = g.name and a.source = 'file') as of_file,
+       (select coalesce(jsonb_agg(a.name order by a.name), '[]') from agent.attachment a
+         where a.tenant = g.tenant and a.agent = g.name and a.relation <> 'agent.event'::regclass) as attachments
   from agent.agent g
        join agent.agent_version v on v.tenant = g.tenant and v.agent = g.name
  where g.tenant = agent.current_tenant() and g.name = %(agent)s
