@@ -200,7 +200,8 @@ class ShapeApp:
             return
         found = self._engine.find(definition)
         client = _Client(request.place, scope, receive, send)
-        await self._serve(found, lambda: self._engine.get(definition), client)
+        is_whole = request.place.start == "now"
+        await self._serve(found, lambda: self._engine.get(definition, is_whole=is_whole), client)
 
     async def _query(
         self, name: str, query: Mapping[str, str], scope: Scope, receive: Receive, send: Send
@@ -233,7 +234,8 @@ class ShapeApp:
         elif found is None or found.handle != place.handle:
             await self._refetch(await make(), client.send)
         else:
-            await asyncio.shield(found.ready)
+            # Chunks of a large snapshot are sent while it is read.
+            await found.has_chunk(INFINITE if place.start.lsn or place.sse else place.start.op + 1)
             if place.sse:
                 await self._stream(found, place.start, client)
             else:
@@ -268,7 +270,7 @@ class ShapeApp:
         client: "_Client",
     ) -> None:
         chunks = len(shape.snapshot)
-        if start.lsn == 0 and start.op < chunks - 1:
+        if start.lsn == 0 and start.op < chunks - 1 and not shape.ended:
             await self._chunk(shape, start.op + 1, client)
             return
         if not await self._reached(shape, start):

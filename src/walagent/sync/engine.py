@@ -52,6 +52,7 @@ from walagent.wal.publications import published_as
 
 _NAME: Final = "walagent sync"
 _CONNECTIONS: Final = 8
+_SNAPSHOTS: Final = 5  # that are read at once; the other connections are for changes and checks
 _RING_SECONDS: Final = 60.0
 _MOST_RECEIVED: Final = 1 << 14
 _ATTEMPTS: Final = 5  # to make a shape that ends while it is made
@@ -134,6 +135,7 @@ class ShapeEngine:
         self._received: dict[int, int] = {}  # commit LSNs of the last transactions by their IDs
         self._tasks: set[asyncio.Task[None]] = set()
         self._wide: Visible | None = None
+        self._snapshots = asyncio.Semaphore(_SNAPSHOTS)
         self._bytes = 0  # of all shapes, as of the last measurement
         self._measured_at = 0.0
         self._pool: asyncio.Future[Pool] = asyncio.get_running_loop().create_future()
@@ -164,8 +166,11 @@ class ShapeEngine:
                 log.warning("sync.waiting", error=error)
                 await asyncio.sleep(pause_after(failures))
 
-    async def get(self, definition: Definition) -> Shape:
+    async def get(self, definition: Definition, *, is_whole: bool = True) -> Shape:
         """Return the shape of a definition, with its snapshot.
+
+        Args:
+            is_whole: whether to wait for all of the snapshot; False: for its first chunk.
 
         Raises:
             ShapeRefusedError: there is no such table or column, or there are too many shapes, or
@@ -174,7 +179,10 @@ class ShapeEngine:
         for _ in range(_ATTEMPTS):
             shape = self._shapes.get(definition) or await self._make(definition)
             shape.used_at = time.monotonic()
-            await asyncio.shield(shape.ready)
+            if is_whole:
+                await asyncio.shield(shape.ready)
+            else:
+                await shape.has_chunk(0)
             if shape.error is not None:
                 raise refusal_of(shape.error, "where") from shape.error
             if not shape.ended:
@@ -328,7 +336,7 @@ class ShapeEngine:
 
     async def _read_once(self, shape: Shape) -> Visible:
         table = shape.table
-        async with self.connection() as conn:
+        async with self._snapshots, self.connection() as conn:
             await self.publish(conn, (table.schema, table.name))
             async with reading(conn):
                 # The lock first: a snapshot that is older than a change of the table misses rows.
@@ -397,6 +405,7 @@ class ShapeEngine:
                 size += sum(map(len, messages))
             if size >= CHUNK_BYTES:
                 shape.snapshot.append(b",".join(chunk))
+                shape.wake()
                 total += size
                 chunk, size = [], 0
             if total + size > self._limits.snapshot_bytes:

@@ -37,6 +37,7 @@ class LiveShape:
         self.used_at = time.monotonic()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
+        self.ready.add_done_callback(lambda _: self.wake())
 
     @property
     def end(self) -> Offset:
@@ -53,6 +54,11 @@ class LiveShape:
         """Return the bytes of its snapshot and its log."""
         return sum(map(len, self.snapshot)) + self.log.size
 
+    async def has_chunk(self, number: int) -> None:
+        """Wait until a chunk of the snapshot is complete, or all of it, or the shape has ended."""
+        while not (self.ready.done() or len(self.snapshot) > number + 1):
+            await self._changed.wait()
+
     async def wait(self, seconds: float) -> bool:
         """Wait until something was added, or it has ended; False after *seconds*."""
         changed = self._changed
@@ -63,7 +69,8 @@ class LiveShape:
             return False
         return True
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let those that wait look again."""
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -72,14 +79,14 @@ class LiveShape:
         self.ended = True
         if not self.ready.done():
             self.ready.set_result(None)
-        self._wake()
+        self.wake()
 
     def extend(self, lsn: int, messages: list[bytes]) -> bool:
         """Append messages of one transaction; return whether they fitted."""
         # Odd: no position in a transaction equals `<end of the one before>_0`, where SSE resumes.
         fits = self.log.append(lsn, messages, 2 * len(messages) - 1)
         if fits:
-            self._wake()
+            self.wake()
         return fits
 
 
