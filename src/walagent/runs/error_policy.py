@@ -66,6 +66,9 @@ def outcome_of(
         outcome = Outcome(RunState.FAILED, outcome.reason)
     if stood_still and claim.lease <= _STOOD_STILL and getattr(error, "next", None) is Next.RETRY:
         outcome = _excused(outcome, claim)
+    if outcome.pause and not (claim.attachment_id or attended):  # pending, it would be claimed
+        wait = delay(claim.lease)  # at once again
+        outcome = replace(outcome, state=RunState.WAITING_RETRY, delay=wait, pause=False)
     return replace(outcome, sqlstate=getattr(error, "sqlstate", None))
 
 

@@ -14,6 +14,7 @@ from walagent.errors import (
     ModelRejectedError,
     ModelUnauthorizedError,
     ModelUnavailableError,
+    RoleRefusedError,
     RunCancelledError,
     StepTakenError,
     WalagentError,
@@ -100,6 +101,19 @@ def test_a_credential_that_nobody_accepts_pauses_the_attachment() -> None:
     """None of its runs can succeed; none of them is used up."""
     outcome = outcome_of(ModelUnauthorizedError("no key"), LAST)
     assert (outcome.state, outcome.refund, outcome.pause) == (RunState.PENDING, True, True)
+
+
+@pytest.mark.parametrize("error", [ModelUnauthorizedError("no key"), RoleRefusedError("no role")])
+def test_what_nobody_can_pause_waits_longer_each_time(error: WalagentError) -> None:
+    """A run without an attachment, such as a workflow's: claimed at once again, it would spin."""
+    held = replace(LAST, attachment_id=0)
+    for lease in (1, 6):
+        outcome = outcome_of(error, replace(held, lease=lease))
+        assert (outcome.state, outcome.refund) == (RunState.WAITING_RETRY, True)
+        assert outcome.delay >= lease
+        assert not outcome.pause
+    # A person who asks a question repairs it and goes on.
+    assert outcome_of(error, held, attended=True).state is RunState.PENDING
 
 
 @pytest.mark.parametrize(
