@@ -231,6 +231,11 @@ begin
         raise exception 'storing memories requires the role developer' using errcode = '42501';
     end if;
     _new.tenant := agent.current_tenant();
+    if remember.principal is not null
+       and not exists (select from agent.principal p where p.tenant = _new.tenant and p.name = remember.principal) then
+        raise exception 'principal "%" does not exist', remember.principal using errcode = 'WA024',
+            hint = agent_internal.suggest(remember.principal, array(select p.name::text from agent.principal p where p.tenant = _new.tenant));
+    end if;
     _new.agent := remember.agent;
     _new.kind := remember.kind;
     _new.key := remember.key;

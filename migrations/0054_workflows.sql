@@ -552,7 +552,7 @@ begin
                        from agent.workflow_node n where n.tenant = _of.tenant and n.workflow = _of.workflow and n.version = _of.version), '')
         || format(E'  __start__ -> %s;\n', agent_internal.dot_quote(_of.entry))
         || coalesce((select string_agg(format(E'  %s -> %s%s;\n', agent_internal.dot_quote(e.from_node), agent_internal.dot_quote(e.to_node),
-                         coalesce(format(' [label=%s]', agent_internal.dot_quote(coalesce(nullif(e.label, ''), e.condition))), '')), '' order by e.number)
+                         coalesce(' [label=' || agent_internal.dot_quote(coalesce(nullif(e.label, ''), e.condition)) || ']', '')), '' order by e.number)
                        from agent.workflow_edge e where e.tenant = _of.tenant and e.workflow = _of.workflow and e.version = _of.version), '')
         || coalesce((select string_agg(format(E'  %s -> %s [style=dashed];\n', agent_internal.dot_quote(n.name), agent_internal.dot_quote(b)), '' order by n.name, b)
                        from agent.workflow_node n cross join jsonb_array_elements_text(n.settings -> 'branches') b

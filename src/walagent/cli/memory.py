@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from walagent.cli.output import done, json_option, json_result, print_json, produce
+from walagent.cli.output import done, json_option, json_result, print_json, produce, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import Screen, column, print_rows
 from walagent.errors import ConfigError
@@ -106,7 +106,15 @@ def add_(  # noqa: PLR0913, PLR0917 - an option each
         "importance": importance,
         "expires": None if days is None else timedelta(days=days),
     }
-    produce(id=ask(where, lambda conn: memories.add_memory(conn, agent, value, fields)))
+
+    async def add(conn: Connection) -> tuple[str, bool]:
+        key = await memories.add_memory(conn, agent, value, fields)
+        return key, await memories.has_agent(conn, agent)
+
+    stored, known = ask(where, add)
+    if not known:
+        say(f'warning: there is no agent "{agent}" yet; one of this name will recall it')
+    produce(id=stored)
 
 
 @memory_.command("correct")

@@ -95,6 +95,12 @@ async def add_memory(conn: Connection, agent: str, value: Json, fields: Mapping[
     return str(await _value(conn, _ADD, given))
 
 
+async def has_agent(conn: Connection, agent: str) -> bool:
+    """Return whether there is an agent of this name, as far as the caller can see."""
+    query = "select exists (select from agent.agent where name = %(agent)s)"
+    return bool(await _value(conn, query, {"agent": agent}))
+
+
 async def correct_memory(conn: Connection, memory: str, value: Json) -> str:
     """Replace a memory; return the ID of the new one."""
     given = {"id": memory, "value": to_json(value).decode()}

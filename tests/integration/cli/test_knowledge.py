@@ -21,6 +21,7 @@ def test_memories_are_stored_found_corrected_and_deleted(user: User) -> None:
     added = user.types("memory", "add", "desk", "Ann handles refunds", "--key", "refunds").worked()
     first = added.out.strip()
     assert UUID(first)
+    assert 'no agent "desk" yet' in added.err
     listed = json.loads(user.types("memory", "list", "--agent", "desk", "--json").worked().out)
     assert [(row["id"], row["value"], row["trust"]) for row in listed] == [
         (first, "Ann handles refunds", "trusted")

@@ -42,6 +42,7 @@ def stranger(user: User, dsn: str) -> Iterator[User]:
         (f"thread members {NOBODY}", NOBODY),
         ("thread list --limit 0", "--limit"),
         ("tool grant viewer refnud", '"refnud"'),
+        ("memory add helper x --about nobdy", 'principal "nobdy"'),
         ("workflow show triage", 'workflow "triage"'),
         ("workflow runs triage", 'workflow "triage"'),
         ("workflow state 99", "run 99"),

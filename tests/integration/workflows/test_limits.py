@@ -84,6 +84,10 @@ async def test_a_circle_without_an_end_is_refused(ready: AsyncConnection) -> Non
     dot = await value(ready, "select agent.workflow_dot('w')")
     assert dot.startswith("digraph")
     assert dot.count("->") >= 3
+    assert (
+        "[label=]" not in dot
+    )  # an edge without a condition has none: Graphviz refuses an empty one
+    assert dot.count("[label=") == 1
 
 
 async def test_a_workflow_ends_after_max_steps(ready: AsyncConnection, dsn: str) -> None:
