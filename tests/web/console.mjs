@@ -10,7 +10,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 const flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"];
 flags.push("--disable-background-networking", "--disable-component-update", "--disable-sync");
 const browser = await chromium.launch({ executablePath: program, args: flags, headless: true });
-const seen = { errors: [], axe: [], wide: [], dialogs: 0, requests: new Set() };
+const seen = { errors: [], axe: [], wide: [], dialogs: 0, requests: new Set(), sockets: [] };
 const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", timezoneId: "Europe/Berlin" });
 context.setDefaultTimeout(20_000);
 
@@ -19,6 +19,7 @@ async function open() {
   page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
   page.on("pageerror", (error) => seen.errors.push(String(error)));
   page.on("request", (request) => seen.requests.add(new URL(request.url()).origin));
+  page.on("websocket", (socket) => socket.on("framereceived", () => seen.sockets.push(new URL(socket.url()).pathname)));
   page.on("dialog", (dialog) => void ((seen.dialogs += 1), dialog.dismiss()));
   return page;
 }

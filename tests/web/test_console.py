@@ -72,6 +72,7 @@ async def test_a_person_uses_the_console(conn: AsyncConnection, dsn: str, tmp_pa
     ):
         await let_ask(conn, started, reader)
         seen = await _use("console.mjs", link=started.link)
+        assert seen["sockets"], "live rows came over no socket"
     assert seen["address"] == f"{started.url}/"  # the code has left the address
     assert seen["cookie"] == ""  # no script can read it
     assert seen["first"] < FIRST_VIEW
