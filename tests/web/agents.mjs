@@ -140,6 +140,40 @@ await page.waitForSelector("button:has-text('Resume')");
 await page.click("button:has-text('Resume')");
 await page.waitForSelector("button:has-text('Pause')");
 
+// Attached by a form: what is wrong with the condition is said under it, and nothing typed is lost.
+await page.goto(`${base}/agents`);
+await page.click("text=Attach…");
+await page.waitForSelector("h1:has-text('Attach an agent')");
+await page.selectOption("#f-table", "public.ticket");
+await page.fill("#f-name", "closer");
+await page.fill("#f-condition", "new.nothing = 'closed'");
+await page.locator("[aria-labelledby=writes-title] label", { hasText: "status" }).locator("input").check();
+await page.fill("label:has-text('System prompt') textarea", "Close it.");
+await check(page, "attach");
+await page.focus("#f-name");
+await page.keyboard.press("Enter");
+await page.waitForSelector("#condition-hint.wrong");
+seen.condition = await page.locator("#condition-hint").innerText();
+seen.focus = await page.evaluate(() => document.activeElement.id);
+await check(page, "attach wrong");
+await page.fill("#f-condition", "new.status = 'closed'");
+await page.fill("#f-tools", "no_such_tool");
+await page.click("button[type=submit]");
+await page.waitForSelector("#tools-hint.wrong");
+seen.tool = await page.locator("#tools-hint").innerText();
+await page.fill("#f-tools", "refund_customer");
+await page.fill("#f-bind", "ticket_id=id");
+await page.fill("#f-approve", "refund_customer");
+await page.click("button[type=submit]");
+await page.waitForURL(/\/agents\/closer$/);
+await page.waitForSelector("h2:has-text('closer on ticket')");
+await check(page, "attached");
+await page.click("button:has-text('Detach')");
+await check(page, "detach");
+await page.click("dialog >> button.danger");
+await page.waitForURL(/\/agents$/);
+await page.waitForFunction(() => !document.querySelector("main table")?.innerText.includes("closer"));
+
 // A viewer reads versions, and is offered nothing else.
 const vera = await open("/agents/triage", viewer);
 await vera.waitForSelector("text=Compare v3 and v4");
@@ -148,6 +182,12 @@ await vera.goto(`${base}/agents/triage/edit`);
 await vera.waitForSelector(".diff");
 seen.viewed = await texts(vera, "main button, main .btn, main textarea");
 await check(vera, "viewer");
+await vera.goto(`${base}/agents`);
+await vera.waitForSelector("text=triage");
+seen.attaches = await vera.locator("text=Attach…").count();
+await vera.goto(`${base}/attach`);
+await vera.waitForSelector("text=needs the role developer");
+seen.fields = await vera.locator("main form").count();
 
 await browser.close();
 console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));

@@ -41,6 +41,7 @@ const pages = [
   page("/agents", () => import("./pages/agents")),
   page("/agents/$agent", () => import("./pages/agents")),
   page("/agents/$agent/edit", () => import("./pages/agents-edit")),
+  page("/attach", () => import("./pages/attach")),
   page("/threads", () => import("./pages/threads")),
   page("/threads/$thread", () => import("./pages/threads")),
   page("/join", () => import("./pages/threads-join")),

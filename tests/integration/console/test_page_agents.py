@@ -39,6 +39,20 @@ PUBLISH = {
     "max_attempts": 5,
     "max_output_tokens": None,
 }
+ATTACH_NEW = {
+    "name": "second",
+    "target": "public.ticket",
+    "model": "one",
+    "system_prompt": "100 % sure",
+    "tools": ["update_row"],
+    "ops": ["insert", "update"],
+    "condition": "new.category like 'b%'",
+    "columns": ["category"],
+    "writes": ["category"],
+    "bind": {},
+    "approve": [],
+    "backfill": False,
+}
 VERSIONS = "select version || ' ' || made_by from agent.agent_version order by version"
 
 
@@ -182,3 +196,96 @@ async def test_a_login_changes_no_agent_of_others(conn: AsyncConnection, dsn: st
             assert "belongs to role" in answer.json()["message"]
         await run_all(conn, "update agent.principal set login = null where name = 'dan'")
         assert len(await column(conn, VERSIONS)) == 1
+
+
+async def test_agents_are_attached_as_the_login(conn: AsyncConnection, dsn: str) -> None:
+    """A new one, one that exists; of its tables and roles alone."""
+    async with people(conn, dsn) as found:
+        served, ann = found.served, found.tokens["ann"]
+        tables = (await served.query(ann, "console.attach_tables")).json()["rows"]
+        assert tables == [{"relation": "public.ticket", "columns": ["id", "category"]}]
+        (options,) = (await served.query(ann, "console.attach_options")).json()["rows"]
+        assert (options["login"], options["roles"]) == (found.login, [found.login])
+        given = {**ATTACH_NEW, "run_as": found.login}
+        answer = await served.mutate(ann, "console.attach", **given)
+        assert answer.status_code == 200, answer.text
+        other = {k: v for k, v in given.items() if k not in {"model", "system_prompt", "tools"}}
+        answer = await served.mutate(
+            ann,
+            "console.attach_agent",
+            **{**other, "name": "third", "agent": "triage", "columns": "", "ops": ["insert"]},
+        )
+        # Nothing chosen means all columns, one of which the role cannot read.
+        assert (answer.status_code, answer.json()["code"]) == (403, "42501"), answer.text
+        answer = await served.mutate(
+            ann, "console.attach_agent", **{**other, "name": "third", "agent": "triage"}
+        )
+        assert answer.status_code == 200, answer.text
+        made = "select name, agent, attached_by, run_as, ops, condition, columns, writes"
+        cursor = await conn.execute(f"{made} from agent.attachment order by id".encode())
+        rest = (
+            found.login,
+            found.login,
+            ["insert", "update"],
+            "new.category like 'b%'",
+            ["category"],
+            ["category"],
+        )
+        assert (await cursor.fetchall())[1:] == [
+            ("second", "second", *rest),
+            ("third", "triage", *rest),
+        ]
+        prompt = "select system_prompt from agent.agent where name = 'second'"
+        assert await value(conn, prompt) == "100 % sure"
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "text"),
+    [
+        ({"name": "triage"}, 404, ""),  # an agent of others would be overwritten
+        ({"target": "public.none"}, 400, "does not exist"),
+        ({"target": "agent.run"}, 400, "system table"),
+        ({"condition": "new.nothing = 1"}, 400, "nothing"),
+        ({"condition": "exists (select from ticket)"}, 400, "subquery"),
+        ({"condition": "true); drop table ticket; --"}, 400, "single expression"),
+        ({"columns": ["none"]}, 400, "columns: column"),
+        ({"columns": ["secret"]}, 403, "lacks SELECT"),
+        ({"run_as": "postgres"}, 403, "member of role"),
+        ({"model": "none"}, 400, "model"),
+        ({"tools": ["none"]}, 400, "none"),
+        ({"ops": []}, 400, ""),
+        ({"ops": "insert"}, 400, "json"),
+    ],
+)
+async def test_what_cannot_be_attached_is_named(
+    conn: AsyncConnection, dsn: str, changed: dict[str, object], status: int, text: str
+) -> None:
+    """Nothing of it stays."""
+    async with people(conn, dsn) as found:
+        given = {**ATTACH_NEW, "run_as": found.login, **changed}
+        answer = await found.served.mutate(found.tokens["ann"], "console.attach", **given)
+        assert answer.status_code == status, answer.text
+        assert text in answer.json()["message"]
+        assert await column(conn, "select name from agent.attachment") == ["triage"]
+        assert await column(conn, "select system_prompt from agent.agent") == ["Sort it."]
+
+
+@pytest.mark.parametrize("who", ["dan", "vic", "apo", "nob", "read"])
+async def test_who_may_not_attach_is_offered_nothing(
+    conn: AsyncConnection, dsn: str, who: str
+) -> None:
+    """Neither tables, roles nor tools; and both mutations are refused."""
+    async with people(conn, dsn) as found:
+        token = found.tokens[who]
+        for name in ("attach_tables", "attach_options"):
+            answer = await found.served.query(token, f"console.{name}")
+            assert answer.json()["rows"] == [], name
+        given = {**ATTACH_NEW, "run_as": found.login}
+        answer = await found.served.mutate(token, "console.attach", **given)
+        assert answer.status_code == 403
+        del given["model"], given["system_prompt"], given["tools"]
+        answer = await found.served.mutate(
+            token, "console.attach_agent", **{**given, "agent": "triage"}
+        )
+        assert answer.status_code == 403
+        assert await column(conn, "select name from agent.attachment") == ["triage"]

@@ -6,6 +6,7 @@ import type { Refusal } from "../data/agents";
 import { duration, money, number } from "../data/format";
 import { mutate } from "../data/mutate";
 import { useQueryOnce } from "../data/queries";
+import { hasRole, useSession } from "../data/session";
 import { useTitle } from "../frame/title";
 import { Confirm } from "../parts/confirm";
 import { FilterBar } from "../parts/filterbar";
@@ -54,6 +55,7 @@ export default function Agents() {
   const { agent } = useParams({ strict: false }) as { agent?: string };
   const { q = "" } = useSearch({ strict: false }) as { q?: string };
   const navigate = useNavigate();
+  const mayDevelop = hasRole(useSession()?.roles ?? [], "developer");
   const { rows, error, again } = useQueryOnce<AttachmentRow>("attachments", {}, { every: 5_000 });
   const text = q.toLowerCase();
   const shown = (rows ?? []).filter((row) => [row.agent, row.relation, row.model, row.state].join(" ").toLowerCase().includes(text));
@@ -68,6 +70,14 @@ export default function Agents() {
           <span className="muted">
             {agents} {agents === 1 ? "agent" : "agents"}, {attachments} {attachments === 1 ? "attachment" : "attachments"}
           </span>
+        )}
+        {mayDevelop && (
+          <div className="actions">
+            <Link className="btn" to="/attach">
+              <Icon name="plus" small />
+              Attach…
+            </Link>
+          </div>
         )}
       </div>
       <FilterBar className="search-w" label="Filter attachments" placeholder="agent, table, model or state" text={q} onChange={(_, next) => void navigate({ to: agent ? `/agents/${encodeURIComponent(agent)}` : "/agents", search: { q: next } as never, replace: true })} />
@@ -284,7 +294,7 @@ function Detail({ row, again }: { row: AttachmentRow; again: () => void }) {
       {isAsking === "detach" && (
         <Confirm title={`Detach ${row.attachment}?`} action={`Detach ${row.attachment}`} keep="Keep it attached" danger onConfirm={detach} onClose={() => ask(null)}>
           <p>
-            Changes of {row.relation} start no more runs of {row.agent}. {isPaused ? "It is paused, so its pending runs are cancelled." : `Its ${number(row.pending)} pending runs are still executed.`} An agent of the same name that nothing else uses goes with
+            Changes of {row.relation} start no more runs of {row.agent}. {isPaused ? "It is paused, so its pending runs are cancelled. " : Number(row.pending) > 0 ? `Its ${number(row.pending)} pending runs are still executed. ` : ""}An agent of the same name that nothing else uses goes with
             it.
           </p>
         </Confirm>

@@ -1,0 +1,316 @@
+/** Attach an agent to a table: a new one, or one that exists. */
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { type FormEvent, type ReactNode, useRef, useState } from "react";
+
+import type { Model } from "../data/agents";
+import { mutate } from "../data/mutate";
+import { useQueryOnce } from "../data/queries";
+import { Refused } from "../data/request";
+import { hasRole, useSession } from "../data/session";
+import { useTitle } from "../frame/title";
+import { Problem } from "../parts/notice";
+import { Empty, Panel, Skeleton } from "../parts/panel";
+import { toast } from "../parts/toast";
+import { RefusalNotice } from "./agents-versions";
+
+const OPS = ["insert", "update", "delete"];
+
+interface Options {
+  login: string;
+  roles: string[];
+  tools: string[];
+}
+
+interface TableRow {
+  relation: string;
+  columns: string[];
+}
+
+interface AgentRow {
+  agent: string;
+  model: string;
+  refusal: string | null;
+}
+
+type FieldName = "table" | "ops" | "condition" | "columns" | "writes" | "name" | "agent" | "model" | "tools" | "bind" | "approve" | "run_as";
+/** Of several boxes, each with a label of its own. */
+const SETS: ReadonlySet<FieldName> = new Set<FieldName>(["ops", "columns", "writes"]);
+type Errors = Partial<Record<FieldName | "form", string>>;
+
+const list = (text: string) =>
+  text
+    .split(/[\s,]+/)
+    .map((each) => each.trim())
+    .filter(Boolean);
+
+export default function Attach() {
+  useTitle("Attach");
+  const tables = useQueryOnce<TableRow>("attach_tables");
+  const options = useQueryOnce<Options>("attach_options");
+  const models = useQueryOnce<Model>("models");
+  const agents = useQueryOnce<AgentRow>("attachments");
+  const mayDevelop = hasRole(useSession()?.roles ?? [], "developer");
+  const error = tables.error ?? options.error ?? models.error ?? agents.error;
+  const head = (
+    <div className="head">
+      <p className="crumb">
+        <Link to="/agents">Agents</Link>
+      </p>
+      <h1>Attach an agent</h1>
+    </div>
+  );
+  if (!mayDevelop)
+    return (
+      <div className="stack">
+        {head}
+        <Empty title="Attaching needs the role developer" command={"select agent.grant_role(NAME, 'developer');"}>
+          An admin can grant it. You may read the agents that are attached.
+        </Empty>
+      </div>
+    );
+  if (error) return <Problem error={error} again={tables.again} />;
+  if (!tables.rows || !options.rows || !models.rows || !agents.rows) return <Skeleton />;
+  const found = options.rows[0];
+  return (
+    <div className="stack">
+      {head}
+      {!found ? (
+        <RefusalNotice refusal="login" agent="" />
+      ) : tables.rows.length === 0 ? (
+        <Empty title={`Login ${found.login} can read no table`} command={`grant select on TABLE to ${found.login};`}>
+          An agent is attached to a table whose columns your login, and the role that it runs as, can read.
+        </Empty>
+      ) : (
+        <Form tables={tables.rows} options={found} models={models.rows} agents={agents.rows} />
+      )}
+    </div>
+  );
+}
+
+/** The field that an error of PostgreSQL is about. */
+function fieldOf(error: Refused, isNew: boolean): FieldName | "form" {
+  const { code = "", message, status } = error;
+  if (status === 404) return isNew ? "name" : "agent";
+  if (code === "23505" || /^attachment ".*" already exists/.test(message)) return "name";
+  if (code === "WA014" || /^model /.test(message)) return "model";
+  if (code === "WA011") return /approve/.test(message) ? "approve" : /bind/.test(message) ? "bind" : "tools";
+  if (/must be a member of role|^role /.test(message)) return /lacks SELECT/.test(message) ? "columns" : "run_as";
+  if (/^columns:/.test(message)) return "columns";
+  if (/^writes:/.test(message)) return "writes";
+  if (/^bind/.test(message)) return "bind";
+  if (code === "WA012" || ["42601", "42703", "42702", "42883", "42804", "42725", "22P02"].includes(code)) return "condition";
+  if (/replica identity/.test(message)) return "ops";
+  if (code === "WA013" || code === "42P01") return "table";
+  return "form";
+}
+
+interface FormProps {
+  tables: readonly TableRow[];
+  options: Options;
+  models: readonly Model[];
+  agents: readonly AgentRow[];
+}
+
+function Form({ tables, options, models, agents }: FormProps) {
+  const wanted = (useSearch({ strict: false }) as { table?: string }).table;
+  const navigate = useNavigate();
+  const form = useRef<HTMLFormElement>(null);
+  const [relation, setRelation] = useState(tables.find((each) => each.relation === wanted)?.relation ?? tables[0]?.relation ?? "");
+  const [agent, setAgent] = useState("");
+  const [name, setName] = useState("");
+  const [ops, setOps] = useState<readonly string[]>(["insert"]);
+  const [condition, setCondition] = useState("");
+  const [columns, setColumns] = useState<readonly string[]>([]);
+  const [writes, setWrites] = useState<readonly string[]>([]);
+  const [model, setModel] = useState(agents[0]?.model ?? models[0]?.name ?? "");
+  const [prompt, setPrompt] = useState("");
+  const [tools, setTools] = useState("");
+  const [bind, setBind] = useState("");
+  const [approve, setApprove] = useState("");
+  const [runAs, setRunAs] = useState(options.roles[0] ?? options.login);
+  const [backfill, setBackfill] = useState(false);
+  const [errors, setErrors] = useState<Errors>({});
+  const [isSending, setSending] = useState(false);
+  const table = tables.find((each) => each.relation === relation);
+  const isNew = agent === "";
+  const mine = [...new Set(agents.filter((each) => each.refusal === null).map((each) => each.agent))];
+
+  const fail = (found: Errors) => {
+    setErrors(found);
+    const [first] = Object.keys(found);
+    requestAnimationFrame(() => form.current?.querySelector<HTMLElement>(`[data-field="${first}"]`)?.focus());
+  };
+  const send = async (event: FormEvent) => {
+    event.preventDefault();
+    const pairs = list(bind).map((each) => each.split("=") as [string, string | undefined]);
+    const missing: Errors = {};
+    if (!name.trim()) missing.name = "A name is needed.";
+    else if (isNew && agents.some((each) => each.agent === name.trim())) missing.name = `Agent ${name.trim()} exists. Choose it above, or take another name.`;
+    if (!ops.length) missing.ops = "At least one event is needed.";
+    if (pairs.some(([left, right]) => !left || !right)) missing.bind = "Expected argument=column.";
+    if (Object.keys(missing).length) return fail(missing);
+    setSending(true);
+    setErrors({});
+    const values = {
+      name: name.trim(), target: relation, ops, condition: condition.trim(), columns: columns.length ? columns : "", writes,
+      bind: Object.fromEntries(pairs), approve: list(approve), run_as: runAs, backfill,
+    };
+    try {
+      if (isNew) {
+        const called = [...new Set([...(writes.length ? ["update_row"] : []), ...list(tools)])];
+        await mutate("attach", { ...values, model, system_prompt: prompt, tools: called });
+      } else await mutate("attach_agent", { ...values, agent });
+      toast(
+        <>
+          Attached <b className="strong">{name.trim()}</b> to {relation}. Changes that commit from now on start its runs.
+        </>,
+      );
+      await navigate({ to: `/agents/${encodeURIComponent(isNew ? name.trim() : agent)}` });
+    } catch (error) {
+      setSending(false);
+      if (!(error instanceof Refused)) throw error;
+      const field = fieldOf(error, isNew);
+      const text = error.status === 404 && isNew ? `Agent ${name.trim()} exists already.` : [error.message, error.hint].filter(Boolean).join(". ");
+      fail({ [field]: text });
+    }
+  };
+  const field = (id: FieldName, title: string, control: ReactNode, hint?: ReactNode) => (
+    <div className="field" role="group" aria-labelledby={`${id}-title`}>
+      {SETS.has(id) ? (
+        <span id={`${id}-title`}>{title}</span>
+      ) : (
+        <label htmlFor={`f-${id}`} id={`${id}-title`}>
+          {title}
+        </label>
+      )}
+      {control}
+      <span id={`${id}-hint`} className={errors[id] ? "wrong" : "muted"} role={errors[id] ? "alert" : undefined}>
+        {errors[id] ?? hint}
+      </span>
+    </div>
+  );
+  const props = (id: FieldName) => ({ id: `f-${id}`, "data-field": id, "aria-invalid": errors[id] !== undefined, "aria-describedby": `${id}-hint` });
+  const input = (id: FieldName, value: string, set: (text: string) => void, rest: { list?: string; placeholder?: string } = {}) => (
+    <input type="text" value={value} autoComplete="off" spellCheck={false} onChange={(event) => set(event.target.value)} {...props(id)} {...rest} />
+  );
+  const boxes = (id: FieldName, all: readonly string[], held: readonly string[], set: (next: readonly string[]) => void) => (
+    <div className="boxes">
+      {all.map((each, i) => (
+        <label className="check" key={each}>
+          <input
+            type="checkbox"
+            {...(i === 0 ? props(id) : {})}
+            checked={held.includes(each)}
+            onChange={(event) => set(all.filter((other) => (other === each ? event.target.checked : held.includes(other))))}
+          />
+          <span className="mono">{each}</span>
+        </label>
+      ))}
+    </div>
+  );
+  return (
+    <form ref={form} className="stack" onSubmit={(event) => void send(event)} noValidate>
+      <div className="grid-eq break-m">
+        <Panel title="When">
+          <div className="stack">
+            {field(
+              "table",
+              "Table",
+              <select
+                {...props("table")}
+                value={relation}
+                onChange={(event) => {
+                  setRelation(event.target.value);
+                  setColumns([]);
+                  setWrites([]);
+                }}
+              >
+                {tables.map((each) => (
+                  <option key={each.relation}>{each.relation}</option>
+                ))}
+              </select>,
+              "those that your login can read",
+            )}
+            {field("ops", "Events", boxes("ops", OPS, ops, setOps), "each change of these starts a run")}
+            {field(
+              "condition",
+              "Condition",
+              <textarea {...props("condition")} className="prompt" rows={2} value={condition} placeholder="new.amount > 500" spellCheck={false} onChange={(event) => setCondition(event.target.value)} />,
+              "a boolean SQL expression over new and old; empty: every change",
+            )}
+            {field("columns", "Reads columns", boxes("columns", table?.columns ?? [], columns, setColumns), "what the agent is shown, and whose updates count; none chosen: all")}
+            {field("writes", "Writes columns", boxes("writes", table?.columns ?? [], writes, setWrites), "what update_row can write")}
+            <label className="check">
+              <input type="checkbox" checked={backfill} onChange={(event) => setBackfill(event.target.checked)} /> Backfill: also start a run for each present row
+            </label>
+          </div>
+        </Panel>
+        <Panel title="Who">
+          <div className="stack">
+            {mine.length > 0 &&
+              field(
+                "agent",
+                "Agent",
+                <select {...props("agent")} value={agent} onChange={(event) => setAgent(event.target.value)}>
+                  <option value="">a new one</option>
+                  {mine.map((each) => (
+                    <option key={each}>{each}</option>
+                  ))}
+                </select>,
+                "one that exists keeps its model, prompt and tools",
+              )}
+            {field("name", "Name", input("name", name, setName), isNew ? "of the agent and its attachment" : "of the attachment")}
+            {isNew && (
+              <>
+                {field(
+                  "model",
+                  "Model",
+                  <select {...props("model")} value={model} onChange={(event) => setModel(event.target.value)}>
+                    {models.map((each) => (
+                      <option key={each.name}>{each.name}</option>
+                    ))}
+                  </select>,
+                )}
+                <label className="field">
+                  <span>System prompt</span>
+                  <textarea className="prompt" rows={6} value={prompt} spellCheck={false} onChange={(event) => setPrompt(event.target.value)} />
+                </label>
+                {field("tools", "Tools", input("tools", tools, setTools, { list: "tools", placeholder: "refund_customer, close_ticket" }), "SQL functions and tools by name; update_row is added if it writes columns")}
+                <datalist id="tools">
+                  {options.tools.map((each) => (
+                    <option key={each} value={each} />
+                  ))}
+                </datalist>
+              </>
+            )}
+            {field("bind", "Bound arguments", input("bind", bind, setBind, { placeholder: "ticket_id=id" }), "argument=column of the changed row; the model does not see them")}
+            {field("approve", "Ask for approval of", input("approve", approve, setApprove), "tools whose calls wait for a person")}
+            {field(
+              "run_as",
+              "Runs as",
+              <select {...props("run_as")} value={runAs} onChange={(event) => setRunAs(event.target.value)}>
+                {options.roles.map((each) => (
+                  <option key={each}>{each}</option>
+                ))}
+              </select>,
+              `a role that ${options.login} is a member of; its privileges are those of the agent`,
+            )}
+          </div>
+        </Panel>
+      </div>
+      {errors.form && (
+        <p className="wrong" role="alert">
+          {errors.form}
+        </p>
+      )}
+      <div className="row">
+        <button type="submit" className="btn primary" disabled={isSending}>
+          {isSending ? "Sending" : `Attach to ${relation.replace(/^public\./, "")}`}
+        </button>
+        <Link className="btn quiet" to="/agents">
+          Discard
+        </Link>
+      </div>
+    </form>
+  );
+}
