@@ -37,7 +37,7 @@ class _Engine:
                 yield conn
 
 
-async def _nothing(_scope: Scope, _receive: Receive, _send: Send) -> None:
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
     raise AssertionError("it is no query")
 
 
