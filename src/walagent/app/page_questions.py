@@ -21,8 +21,9 @@ from walagent.message import Json
 _AT_ONCE: Final = 2  # questions of a process; each has its own connections
 _WHO: Final = """
 select login, is_own, may, bypasses, reads_login, agent.has_scope('post') as writes,
-       agent.current_principal()::text as principal
-  from agent_internal.asking(%s)
+       agent.current_principal()::text as principal,
+       exists (select from pg_catalog.pg_roles r where r.rolname = %(role)s) as is_made
+  from agent_internal.asking(%(role)s)
 """
 
 
@@ -46,8 +47,8 @@ class PageQuestions:
             RefusedError: it has no login, or its login could not ask the same.
         """
         role = self._settings.role
-        row = await (await conn.execute(_WHO, [role])).fetchone()
-        login, is_own, may, bypasses, reads_login, writes, principal = row or (None,) * 7
+        row = await (await conn.execute(_WHO, {"role": role})).fetchone()
+        login, is_own, may, bypasses, reads_login, writes, principal, is_made = row or (None,) * 8
         if not writes:
             raise RefusedError(403, "the token of this session is for reading", "42501")
         if login is None:
@@ -56,6 +57,13 @@ class PageQuestions:
                 f'principal "{principal}" has no login, whose privileges bound what it can ask',
                 "42501",
                 f'Set column login of its row in agent.principal to a member of role "{role}".',
+            )
+        if not is_made:
+            raise RefusedError(
+                403,
+                f'role "{role}", as which questions read, does not exist',
+                "42501",
+                "Run walagent setup, which creates it.",
             )
         if not may:
             raise RefusedError(

@@ -25,6 +25,7 @@ MODEL = """
 insert into agent.model (name, provider, model_id, base_url)
 values ('asker', 'scripted', 'asker', %s)
 """
+SETUP = "Run walagent setup, which creates it."
 LOGIN = "update agent.principal set login = '{}' where name = '{}'"
 
 
@@ -74,6 +75,8 @@ async def test_who_has_a_login_that_could_ask_is_answered(
         found = await refusal(dsn, daemon, reader, ann)
         assert "has no login" in str(found)
         await run_all(conn, LOGIN.format(login, "ann"))
+        found = await refusal(dsn, daemon, "nobody_reads", ann)
+        assert (found.hint, "does not exist" in str(found)) == (SETUP, True)
         found = await refusal(dsn, daemon, reader, ann)
         assert found.hint == f"grant {reader} to {login};"
         await run_all(conn, f"grant {reader} to {login}")
