@@ -5,6 +5,7 @@ import { count } from "../data/format";
 import { useQueryOnce } from "../data/queries";
 import { badge, type RunState } from "../data/runs";
 import { useTitle } from "../frame/title";
+import { Copy } from "../parts/copy";
 import { FilterBar } from "../parts/filterbar";
 import { Icon } from "../parts/icon";
 import { Problem } from "../parts/notice";
@@ -19,6 +20,9 @@ interface TableRow {
   rows: string;
   is_broken: boolean;
   attachments: number;
+  /** Why the rows are not shown; null: they are. */
+  refusal: "login" | "grant" | "policy" | null;
+  login: string | null;
 }
 
 interface SeenRow {
@@ -79,7 +83,7 @@ export default function Tables() {
 function Rows({ relation, table }: { relation: string; table: TableRow | undefined }) {
   const { key = "" } = useSearch({ strict: false }) as { key?: string };
   const navigate = useNavigate();
-  const { rows, error, again } = useQueryOnce<SeenRow>("table_rows", { relation, key }, { every: 3_000 });
+  const { rows, error, again } = useQueryOnce<SeenRow>("table_rows", { relation, key }, { every: 3_000, skip: !!table?.refusal });
   const names = columnsOf(rows ?? []);
   return (
     <section className="stack" aria-label={relation}>
@@ -101,7 +105,9 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
         <FilterBar label="Filter rows" placeholder="key of a row, such as 13" text={key} onChange={(_, text) => void navigate({ to: `/tables/${relation}`, search: { key: text } as never, replace: true })} />
       </div>
       <div className="list2 scroll" tabIndex={0} role="group" aria-label="Rows">
-        {error && !rows ? (
+        {table?.refusal ? (
+          <Unreadable table={table} />
+        ) : error && !rows ? (
           <Problem error={error} again={again} />
         ) : rows === null ? (
           <Skeleton rows={8} />
@@ -169,6 +175,35 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
           For a row without a run: <code>walagent why {relation.replace(/^public\./, "")} KEY</code>
         </span>
       </div>
+    </section>
+  );
+}
+
+/** Why rows are not shown, and what shows them. */
+function Unreadable({ table }: { table: TableRow }) {
+  const { relation, login, refusal } = table;
+  const grant = `grant select on ${relation} to "${login ?? ""}";`;
+  return (
+    <section className="panel body stack tight" aria-label="Not shown">
+      <div className="row">
+        <Icon name="lock" />
+        <b className="strong">You may read the runs of this table, not its rows.</b>
+      </div>
+      {refusal === "login" && <p className="soft">Your principal has no login whose privileges decide what it can read: column login of agent.principal.</p>}
+      {refusal === "grant" && (
+        <>
+          <p className="soft">Rows are shown to logins that can read the table and its primary key. The owner of the table can grant it:</p>
+          <div className="row">
+            <pre tabIndex={0} className="code grow">{grant}</pre>
+            <Copy text={grant} />
+          </div>
+        </>
+      )}
+      {refusal === "policy" && (
+        <p className="soft">
+          The table has row-level security, which cannot judge rows of the past. They are shown to logins that it does not apply to; <code>{login}</code> is none.
+        </p>
+      )}
     </section>
   );
 }
