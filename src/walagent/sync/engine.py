@@ -37,7 +37,7 @@ from walagent.sync.messages import snapshot_end
 from walagent.sync.predicate import compile_where
 from walagent.sync.query_shapes import QueryShapes
 from walagent.sync.role_sessions import RoleSessions
-from walagent.sync.shape import Shape, ShapeChange, lacks_values
+from walagent.sync.shape import RowChange, Shape, ShapeChange, lacks_values
 from walagent.sync.snapshot import (
     Visible,
     copy_lines,
@@ -530,6 +530,10 @@ class ShapeEngine:
                 self.drop(shape)
             return
         images = [await self._image(table, change, is_whole=has_where) for change in changes]
+        rows = [
+            RowChange.of(table, change, new) if new is not None or change.new is None else None
+            for change, new in zip(changes, images, strict=True)
+        ]
         verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
         if shapes[0].is_evaluated_by_postgresql:
             verdicts = await self._evaluate(table, shapes, images)
@@ -537,9 +541,9 @@ class ShapeEngine:
         for shape, matches in zip(shapes, verdicts, strict=True):
             try:
                 found: list[ShapeChange] = []
-                for change, new, match in zip(changes, images, matches, strict=True):
-                    if new is not None or change.new is None:
-                        found += shape.changes_of(change, new, matches=match)
+                for row, match in zip(rows, matches, strict=True):
+                    if row is not None:
+                        found += shape.changes_of(row, matches=match)
                 fits = not found or shape.append(int(transaction.begin.commit_lsn), txids, found)
             except Exception as error:  # noqa: BLE001 - see _apply
                 log.error("sync.shape_failed", table=table.name, error=error)

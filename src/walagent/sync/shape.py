@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 from walagent.change import UNCHANGED, Change, Op
 from walagent.message import Json
@@ -145,65 +145,47 @@ class Shape(LiveShape):
         return self.extend(lsn, messages) if messages else True
 
     def changes_of(
-        self, change: Change, new: Texts | None, *, matches: bool | None = None
-    ) -> "list[ShapeChange]":
+        self, row: "RowChange", *, matches: bool | None = None
+    ) -> "Sequence[ShapeChange]":
         """Return what a change of the table is in this shape.
 
+        Most changes are none of most shapes, so what they have in common is in *row*.
+
         Args:
-            new: the texts of its new row, complete if the row moves into the shape.
             matches: whether the new row belongs to it; None: its predicate says so.
         """
-        old = None if change.old is None else self.table.texts(change.old)
-        if new is None:
-            return self._deleted(old or {})
-        if matches is None:
+        new, members = row.new, self.members
+        if matches is None and new is not None:
             matches = self.predicate is None or self.predicate(new) is True
-        if change.op is Op.INSERT:
-            return self._inserted(new) if matches else []
-        return self._updated(change, old, new, matches=matches)
-
-    def _inserted(self, new: Texts) -> "list[ShapeChange]":
-        key = self.table.key_of(new)
-        if self.members is not None:
-            self.members.add(key)
-        return [ShapeChange("insert", key, self._shown(new))]
-
-    def _deleted(self, old: Texts) -> "list[ShapeChange]":
-        key = self.table.key_of(old)
-        if self.members is not None:
-            if key not in self.members:
-                return []
-            self.members.discard(key)
-        return [ShapeChange("delete", key, self._left(old))]
-
-    def _updated(
-        self, change: Change, old: Texts | None, new: Texts, *, matches: bool
-    ) -> "list[ShapeChange]":
-        key = self.table.key_of(new)
-        before = key if old is None else self.table.key_of({**new, **old})
-        was = self.members is None or before in self.members
-        if self.members is not None:
+        was = row.op is not Op.INSERT and (members is None or row.before in members)
+        if not was and not matches:
+            return ()
+        if members is not None:
             if was:
-                self.members.discard(before)
+                members.discard(row.before)
             if matches:
-                self.members.add(key)
+                members.add(row.key)
+        if new is None:
+            return [ShapeChange("delete", row.key, self._left(row.old or {}))]
         if not was:
-            return [ShapeChange("insert", key, self._shown(new))] if matches else []
+            return [ShapeChange("insert", row.key, self._shown(new))]
+        return self._updated(row, new, matches=bool(matches))
+
+    def _updated(self, row: "RowChange", new: Texts, *, matches: bool) -> "list[ShapeChange]":
+        old = row.old
         gone = {name: (old or new).get(name, new.get(name)) for name in self.table.key}
         if not matches:
-            return [ShapeChange("delete", before, self._left({**gone, **(old or {})}))]
-        if before != key:
+            return [ShapeChange("delete", row.before, self._left({**gone, **(old or {})}))]
+        if row.before != row.key:
             return [
-                ShapeChange("delete", before, self._left(gone), {"key_change_to": key}),
-                ShapeChange("insert", key, self._shown(new), {"key_change_from": before}),
+                ShapeChange("delete", row.before, self._left(gone), {"key_change_to": row.key}),
+                ShapeChange("insert", row.key, self._shown(new), {"key_change_from": row.before}),
             ]
-        return self._changed_row(change, key, old, new)
+        return self._changed_row(row, new)
 
-    def _changed_row(
-        self, change: Change, key: str, old: Texts | None, new: Texts
-    ) -> "list[ShapeChange]":
-        value = self._shown(new)
-        if old is None or change.relation.identity != "f":
+    def _changed_row(self, row: "RowChange", new: Texts) -> "list[ShapeChange]":
+        value, key, old = self._shown(new), row.key, row.old
+        if old is None or not row.has_whole_old:
             return [ShapeChange("update", key, value)]
         # The whole old row is known: only what differs was changed.
         changed = {n for n, text in value.items() if n in old and old[n] != text}
@@ -224,6 +206,33 @@ class Shape(LiveShape):
         if self.definition.replica == "full":
             return self._shown(row)
         return {name: row.get(name) for name in self.table.key}
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """A change of a row, as all shapes of its table see it.
+
+    Args:
+        new: texts of the new row, complete if it can move into a shape; None: it is deleted.
+        old: texts of the old row, or of its key, where the server sent them.
+        before, key: its keys before and after.
+        has_whole_old: whether *old* has all columns.
+    """
+
+    op: Op
+    new: Texts | None
+    old: Texts | None
+    before: str
+    key: str
+    has_whole_old: bool
+
+    @classmethod
+    def of(cls, table: ShapeTable, change: Change, new: Texts | None) -> Self:
+        """Build from a change and the texts of its new row."""
+        old = None if change.old is None else table.texts(change.old)
+        key = table.key_of((old or {}) if new is None else new)
+        before = key if old is None or new is None else table.key_of({**new, **old})
+        return cls(change.op, new, old, before, key, change.relation.identity == "f")
 
 
 @dataclass(frozen=True, slots=True)
