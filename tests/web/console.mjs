@@ -198,6 +198,5 @@ await page.goto(link);
 await page.waitForSelector("[role=alert]");
 seen.used = await text(page, "[role=alert]");
 
-seen.requests = [...seen.requests];
-console.log(JSON.stringify(seen));
+console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));
 await browser.close();

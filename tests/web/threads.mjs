@@ -184,6 +184,5 @@ await omar.click("dialog:has-text('Stay') button:has-text('Leave')");
 await omar.waitForSelector("text=No threads yet");
 await anna.waitForSelector("text=omar left");
 
-seen.requests = [...seen.requests];
-console.log(JSON.stringify(seen));
+console.log(JSON.stringify({ ...seen, requests: [...seen.requests] }));
 await browser.close();

@@ -25,11 +25,12 @@ from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
 from psycopg.sql import SQL, Identifier
 from psycopg.types.string import TextLoader
 
+from walagent.concurrency import first_of
 from walagent.console.declared import Declared
 from walagent.console.guard import COOKIE, RefusedError, check, check_place, cookie_of
 from walagent.console.multiplex import Socket
 from walagent.console.own import AS_TEXT, Caller, Own, check_texts, text_of
-from walagent.console.replies import ReplyStreams, check_reader, reader_of
+from walagent.console.replies import ReplyStreams, check_reader, disconnected, reader_of
 from walagent.console.sessions import (
     HOURS,
     act_as,
@@ -373,7 +374,12 @@ class ConsoleApi:
         check_texts(key)
         changes = cast("dict[str, Json]", draft or {})
         approved = given.get("assume_approved") is True
-        await _answer(asked.send, 200, await trials.run(may, key, changes, approved=approved))
+
+        async def answer() -> None:
+            await _answer(asked.send, 200, await trials.run(may, key, changes, approved=approved))
+
+        # Who goes away pays for no further call of the model.
+        await first_of(tried=answer(), gone=disconnected(asked.receive))
 
     async def _mutate(self, asked: _Request, name: str) -> None:
         declared = self._offer.mutations.get(name)

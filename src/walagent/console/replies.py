@@ -68,7 +68,7 @@ class ReplyStreams:
         try:
             await check()
             with self._replies.reading(reader):
-                await first_of(sent=self._follow(reader, check, send), gone=_disconnected(receive))
+                await first_of(sent=self._follow(reader, check, send), gone=disconnected(receive))
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._open -= 1
@@ -129,6 +129,7 @@ async def check_reader(conn: AsyncConnection, reader: Reader) -> None:
         raise RefusedError(404, f"{what} does not exist, or you may not see it")
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Wait until the client is gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

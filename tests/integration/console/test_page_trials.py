@@ -1,23 +1,30 @@
 """Agents are tried on the console's page: by whom, what is shown, and that nothing stays."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx2 as httpx
 import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from tests.helpers.burn import note_migrations
-from tests.helpers.database import role, rows, run_all, session, value
+from tests.helpers.database import role, rows, run_all, session, until, value
 from tests.helpers.people import person, token_of
+from walagent.app.console import make_api
 from walagent.app.page_trials import MayTry, PageTrials
 from walagent.config import Config
 from walagent.config.dsn import Logins, Places
+from walagent.config.sections import Http
 from walagent.console.guard import RefusedError
+from walagent.http.server import listen, serve_on
 from walagent.message import Json
+from walagent.store.connections import connect
+from walagent.sync.app import Receive, Scope, Send
 
 TABLES = """
 create table ticket (id bigint, part text, issue text, category text, secret text default 'hidden',
@@ -80,6 +87,30 @@ class Bench:
 
 def _trials(dsn: str) -> PageTrials:
     return PageTrials(Logins(Places(dsn, dsn)), Config())
+
+
+class _Engine:
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection[Any]]:
+        async with await connect(self._dsn, application="walagent sync") as found:
+            yield found
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    raise AssertionError(scope["path"])
+
+
+@asynccontextmanager
+async def _served(dsn: str, trials: PageTrials) -> AsyncIterator[str]:
+    api = make_api(_Engine(dsn), _nothing, Http(), trials=trials)
+    sockets = await listen("127.0.0.1", 0)
+    task = asyncio.create_task(serve_on(api, sockets))
+    yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+    task.cancel()
+    await asyncio.wait({task})
 
 
 @asynccontextmanager
@@ -233,3 +264,34 @@ async def test_bad_requests_are_named_and_change_nothing(
             await found.trials.run(may, at, draft, approved=False)
         assert await rows(conn, LEFT) == before
         assert await value(conn, "select count(*) from agent_internal.trial") == 0
+
+
+async def test_who_goes_away_pays_for_no_further_call(
+    conn: AsyncConnection, dsn: str, tmp_path: Path
+) -> None:
+    """The trial ends with the request, rolls back, and makes room for the next."""
+    async with bench(conn, dsn, tmp_path) as found, _served(dsn, found.trials) as url:
+        (tmp_path / "replies.yaml").write_text(f"latency: 120{SCRIPT}")
+        headers = {
+            "authorization": f"Bearer {found.tokens['ann']}",
+            "x-walagent-request": "1",
+            "content-type": "application/json",
+        }
+        body = {"attachment": "triage", "at": {"id": "1", "part": "a"}, "draft": None}
+        trying = "select count(*) from pg_stat_activity where application_name = 'walagent try'"
+        async with httpx.AsyncClient(base_url=url, headers=headers) as client:
+            request = asyncio.create_task(client.post("/v1/try", json=body, timeout=60))
+            await until(conn, f"select ({trying}) = 2")
+            request.cancel()
+            await asyncio.wait({request})
+        await until(conn, f"select ({trying}) = 0")
+        (tmp_path / "replies.yaml").write_text(SCRIPT)
+        async with httpx.AsyncClient(base_url=url, headers=headers) as client:
+            answer = await client.post("/v1/try", json=body, timeout=60)
+            assert answer.json()["run"]["state"] == "succeeded"
+            for bad in ({"attachment": 1}, {"attachment": "triage"}, {**body, "draft": []}):
+                assert (await client.post("/v1/try", json=bad)).status_code == 400
+            assert (await client.get("/v1/try?attachment=none")).status_code == 404
+            client.headers["authorization"] = f"Bearer {found.tokens['vic']}"
+            assert (await client.post("/v1/try", json=body)).status_code == 403
+            assert (await client.get("/v1/try?attachment=triage")).status_code == 403
