@@ -537,6 +537,9 @@ class ShapeEngine:
         verdicts: Sequence[Sequence[bool | None]] = [[None] * len(changes)] * len(shapes)
         if shapes[0].is_evaluated_by_postgresql:
             verdicts = await self._evaluate(table, shapes, images)
+        elif has_where:
+            shapes = _touched(table, shapes, changes, images)
+            verdicts = verdicts[: len(shapes)]
         txids = self._txids(transaction)
         for shape, matches in zip(shapes, verdicts, strict=True):
             try:
@@ -612,6 +615,36 @@ class ShapeEngine:
 
 def _touches(transaction: _Transaction, name: Table) -> bool:
     return any((c.relation.schema, c.relation.name) == name for c in transaction.changes)
+
+
+def _touched(
+    table: ShapeTable,
+    shapes: Sequence[Shape],
+    changes: Sequence[Change],
+    images: Sequence[Mapping[str, str | None] | None],
+) -> list[Shape]:
+    """Return the shapes with a where clause that changes can be in.
+
+    A row enters a shape only with a value that the shape needs, and leaves it only if it is in it.
+    """
+    keys, values = set[str](), dict[str, set[str]]()
+    for change, new in zip(changes, images, strict=True):
+        old = None if change.old is None else table.texts(change.old)
+        if new is not None:
+            keys.add(table.key_of(new))
+            for name, text in new.items():
+                if text is not None:
+                    values.setdefault(name, set()).add(text)
+        if old is not None:
+            keys.add(table.key_of({**(new or {}), **old}))
+    none = set[str]()
+    return [
+        shape
+        for shape in shapes
+        if shape.needs is None
+        or not shape.needs[1].isdisjoint(values.get(shape.needs[0], none))
+        or not (shape.members or none).isdisjoint(keys)
+    ]
 
 
 def _has_changed(table: ShapeTable, change: Change) -> bool:

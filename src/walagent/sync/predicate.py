@@ -28,15 +28,46 @@ class _UnprovedError(Exception):
 
 def compile_where(where: Node, table: ShapeTable) -> Predicate | None:
     """Compile *where*; None if PostgreSQL must evaluate it."""
-    kinds = {
+    try:
+        return _compile(where, _kinds(table))
+    except _UnprovedError:
+        return None
+
+
+def needed_values(where: Node, table: ShapeTable) -> tuple[str, frozenset[str]] | None:
+    """Return a column and its values in all rows for which *where* is true; None: any row can be.
+
+    Args:
+        where: one that can be compiled.
+    """
+    try:
+        return _needed(where, _kinds(table))
+    except _UnprovedError:
+        return None
+
+
+def _needed(where: Node, kinds: Mapping[str, str]) -> tuple[str, frozenset[str]] | None:
+    match where:
+        case Binary("and", left, right):
+            return _needed(left, kinds) or _needed(right, kinds)
+        case Binary("=", Column(name), Literal() as literal) | Binary(
+            "=", Literal() as literal, Column(name)
+        ):
+            value = _value(kinds.get(name, ""), literal)
+            return name, frozenset[str]() if value is None else frozenset({str(value)})
+        case Among(Column(name), items, False):
+            values = [_value(kinds.get(name, ""), i) for i in items if isinstance(i, Literal)]
+            return name, frozenset(str(value) for value in values if value is not None)
+        case _:
+            return None
+
+
+def _kinds(table: ShapeTable) -> Mapping[str, str]:
+    return {
         column.name: _kind(column.type_oid, is_enum=column.is_enum and not column.dims)
         for column in table.columns
         if column.is_deterministic
     }
-    try:
-        return _compile(where, kinds)
-    except _UnprovedError:
-        return None
 
 
 def _kind(type_oid: int, *, is_enum: bool) -> str:

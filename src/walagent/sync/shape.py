@@ -12,7 +12,7 @@ from walagent.message import Json
 from walagent.sync.definition import Definition
 from walagent.sync.log import INFINITE, Offset, ShapeLog
 from walagent.sync.messages import row_message
-from walagent.sync.predicate import Predicate
+from walagent.sync.predicate import Predicate, needed_values
 from walagent.sync.table import ShapeTable, schema_header
 
 _ASKED: Final = 120.0  # seconds since the last request: twice as long as an event stream
@@ -112,6 +112,9 @@ class Shape(LiveShape):
         self.predicate = predicate
         # Without the old row, only this shows whether a row was in the shape before its update.
         self.members: set[str] | None = None if definition.where is None else set()
+        where = definition.where
+        # A column and its values in all rows that can match; None: any row can.
+        self.needs = None if where is None or predicate is None else needed_values(where, table)
         self._only = frozenset(self.columns)
         self._relation = (table.schema, table.name)
 

@@ -8,11 +8,13 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all
 from tests.helpers.shapes import Follower, serving
+from walagent.change import Change
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 from walagent.sync.definition import Definition
 from walagent.sync.engine import EngineLimits
 from walagent.sync.query import NamedQuery
+from walagent.sync.shape import Shape, ShapeChange, Texts
 from walagent.sync.where import parse_where
 
 TABLE = """
@@ -107,3 +109,33 @@ async def test_one_principal_leaves_room_for_others(conn: AsyncConnection, dsn: 
         assert "sync.max_memory" in answer.text
         other = await served.get(path="numbers", token="bob", n="1", offset="-1")
         assert other.status_code == httpx.codes.OK
+
+
+async def test_many_shapes_of_values_do_not_slow_a_change_down(
+    conn: AsyncConnection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change is applied to the few shapes that it can be in: out of one, into another."""
+    applied, real = list[str](), Shape.changes_of
+
+    def noted(
+        self: Shape, change: Change, new: Texts | None, *, matches: bool | None = None
+    ) -> list[ShapeChange]:
+        assert self.needs is not None
+        applied.extend(self.needs[1])
+        return real(self, change, new, matches=matches)
+
+    monkeypatch.setattr(Shape, "changes_of", noted)
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn) as served:
+        clients = [Follower(served, table="item", where=f"title = '{n}'") for n in range(30)]
+        for client in clients:
+            await client.catch_up()
+        key = '"public"."item"/"1"'
+        for n in (3, 7, 3):
+            await run_all(conn, f"update item set title = '{n}' where id = 1")
+            await clients[n].until({key: {"id": "1", "title": f"{n}"}})
+            await clients[10 - n].until({})
+        await run_all(conn, "delete from item where id = 1")
+        await clients[3].until({})
+    assert applied == ["3", "3", "7", "3", "7", "3"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import signal
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ from tests.faults.rig.servers import OwnServer, own_server
 from tests.helpers.burn import note_migrations
 from tests.helpers.database import DEADLINE, rows, run_all, until, value
 from tests.helpers.shapes import SECRET, Follower
-from tests.helpers.sync_process import FILE, sync_process
+from tests.helpers.sync_process import FILE, starting, sync_process
 
 TABLE = "create table item (id bigint primary key, title text)"
 END = """
@@ -79,6 +80,25 @@ async def test_a_server_that_restarts_ends_the_shapes(
                     await asyncio.sleep(0.05)
             following.cancel()
         assert client.refetches == 1
+
+
+async def test_a_process_whose_server_is_away_can_be_stopped(
+    own: tuple[OwnServer, AsyncConnection], tmp_path: Path
+) -> None:
+    """Also before it ever streamed; it waits for nobody."""
+    server, _ = own
+    dsn = server.dsn
+    async with sync_process(dsn, tmp_path) as process:
+        await server.stop()
+        await process.says("reader.waiting")
+        process.kill(signal.SIGTERM)
+        code, errors = await process.ended()
+        assert code == 0, errors
+        assert "Traceback" not in errors
+    async with starting(dsn, tmp_path) as process:
+        await process.says("daemon.waiting")
+        process.kill(signal.SIGTERM)
+        assert (await process.ended())[0] in {0, -signal.SIGTERM}
 
 
 async def test_a_slot_that_retains_too_much_is_dropped(

@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import rows, run_all
 from walagent.sync.lexer import WhereError
-from walagent.sync.predicate import compile_where
+from walagent.sync.predicate import compile_where, needed_values
 from walagent.sync.table import read_table
 from walagent.sync.where import parse_where
 
@@ -94,7 +94,7 @@ async def test_python_and_postgresql_agree(conn: AsyncConnection) -> None:
         dict(zip(names, row, strict=True))
         for row in await rows(conn, f"select {texts} from item order by id")
     ]
-    compiled = 0
+    compiled = narrow = 0
     for text in expressions(5, 400):
         where = parse_where(text)
         predicate = compile_where(where, table)
@@ -104,7 +104,13 @@ async def test_python_and_postgresql_agree(conn: AsyncConnection) -> None:
         query = f"select {where.sql()} from item order by id"
         wanted = [value for (value,) in await rows(conn, query)]
         assert [predicate(row) for row in found] == wanted, text  # type: ignore[arg-type]
+        if (needed := needed_values(where, table)) is not None:
+            narrow += 1
+            name, values = needed
+            matching = [row for row, value in zip(found, wanted, strict=True) if value]
+            assert all(row[name] in values for row in matching), text
     assert compiled > 200
+    assert narrow > 20
 
 
 async def test_what_is_not_proved_is_left_to_postgresql(conn: AsyncConnection) -> None:
