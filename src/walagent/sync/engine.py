@@ -125,7 +125,8 @@ class ShapeEngine:
         self._is_followed = is_followed
         self._limits = limits or EngineLimits()
         self._shapes: dict[Definition, Shape] = {}
-        self._by_table: dict[Table, list[Shape]] = {}
+        self._by_table: dict[Table, dict[Shape, None]] = {}
+        self._alike: dict[Table, list[list[Shape]]] = {}  # those that follow the stream; a cache
         self._starting: dict[Shape, list[_Transaction]] = {}
         self._ring: deque[_Transaction] = deque()
         self._ring_weight = 0
@@ -202,8 +203,9 @@ class ShapeEngine:
         if self._shapes.get(shape.definition) is shape:
             del self._shapes[shape.definition]
         table = (shape.table.schema, shape.table.name)
+        self._alike.pop(table, None)
         if shape in self._by_table.get(table, ()):
-            self._by_table[table].remove(shape)
+            del self._by_table[table][shape]
             if not self._by_table[table]:
                 del self._by_table[table]
         self._starting.pop(shape, None)
@@ -258,7 +260,7 @@ class ShapeEngine:
         shape = Shape(definition, table, predicate, self._limits.log_bytes)
         self._shapes[definition] = shape
         self._starting[shape] = [each for each in self._ring if _touches(each, name)]
-        self._by_table.setdefault(name, []).append(shape)
+        self._by_table.setdefault(name, {})[shape] = None
         task = asyncio.create_task(self._start(shape), name=f"snapshot of {table.name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -361,6 +363,7 @@ class ShapeEngine:
                 await self._apply([shape], transaction)
         # From here on, the stream is applied at once: nothing was awaited since the last look.
         if self._starting.pop(shape, None) is not None:
+            self._alike.pop((shape.table.schema, shape.table.name), None)
             shape.ready.set_result(None)
 
     async def publish(self, conn: AsyncConnection[Any], *tables: Table) -> None:
@@ -495,16 +498,23 @@ class ShapeEngine:
 
     async def _deliver(self, name: Table, transaction: _Transaction) -> None:
         """Give a transaction to the shapes of a table; to those last that PostgreSQL evaluates."""
-        alike: dict[tuple[bool, bool, int], list[Shape]] = {}  # what changed is the same for them
-        for shape in self._by_table.get(name, ()):
-            if (waiting := self._starting.get(shape)) is not None:
+        for shape, waiting in self._starting.items():
+            if (shape.table.schema, shape.table.name) == name:
                 waiting.append(transaction)
-            else:
+        if (groups := self._alike.get(name)) is None:
+            groups = self._alike[name] = self._group(name)
+        for shapes in groups:
+            await self._apply(shapes, transaction)
+
+    def _group(self, name: Table) -> list[list[Shape]]:
+        """Return the shapes of a table that follow the stream, in groups that are alike."""
+        alike: dict[tuple[bool, bool, int], list[Shape]] = {}
+        for shape in self._by_table.get(name, ()):
+            if shape not in self._starting:
                 has_where = shape.members is not None
                 kind = (shape.is_evaluated_by_postgresql, has_where, id(shape.table))
                 alike.setdefault(kind, []).append(shape)
-        for kind in sorted(alike):
-            await self._apply(alike[kind], transaction)
+        return [alike[kind] for kind in sorted(alike)]
 
     async def _apply(self, shapes: Sequence[Shape], transaction: _Transaction) -> None:
         """Add what a transaction changed to the logs of shapes that are alike.
