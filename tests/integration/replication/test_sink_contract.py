@@ -21,7 +21,7 @@ from tests.helpers.stream import (
 from walagent.attachment import Attachment
 from walagent.change import Begin, Commit, Item
 from walagent.lsn import Lsn
-from walagent.replication.fan_out import FanOut, Missed, Subscription
+from walagent.replication.fan_out import FanOut, Interrupted, Missed, Subscription
 from walagent.replication.feed import Feed
 from walagent.replication.sinks import Sink, Want
 
@@ -257,7 +257,7 @@ class Lossy(Protocol):
         """As the feed has it."""
         ...
 
-    async def received(self) -> list[Item | Missed]:
+    async def received(self) -> list[Item | Missed | Interrupted]:
         """What has come to its end since the last call."""
         ...
 
@@ -268,9 +268,9 @@ class FanOutUnderTest:
     def __init__(self, sink: FanOut, subscription: Subscription) -> None:
         self.sink, self._subscription = sink, subscription
 
-    async def received(self) -> list[Item | Missed]:
+    async def received(self) -> list[Item | Missed | Interrupted]:
         """What its subscriber finds."""
-        found: list[Item | Missed] = []
+        found: list[Item | Missed | Interrupted] = []
         with suppress(TimeoutError):
             async with asyncio.timeout(0):  # until it would have to wait
                 while True:

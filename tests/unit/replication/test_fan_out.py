@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from walagent.change import Begin, Change, Commit, Item, Op, Piece, Relation
 from walagent.lsn import Lsn
-from walagent.replication.fan_out import FanOut, Missed, Subscription
+from walagent.replication.fan_out import FanOut, Interrupted, Missed, Subscription
 
 TABLE = Relation(1, "public", "t")
 
@@ -17,7 +17,7 @@ def transaction(lsn: int, size: int = 1) -> list[Item]:
     return [begin, Piece(rows), Commit(Lsn(lsn), Lsn(lsn + 1))]
 
 
-async def take(subscription: Subscription, count: int) -> list[Item | Missed]:
+async def take(subscription: Subscription, count: int) -> list[Item | Missed | Interrupted]:
     """The next *count* items."""
     return [await anext(subscription) for _ in range(count)]
 
@@ -74,3 +74,19 @@ async def test_a_transaction_larger_than_the_queue_is_missed() -> None:
         await fan_out.take(transaction(10, size=50))
         await fan_out.take(transaction(20))
         assert await take(small, 4) == [Missed(52), *transaction(20)]
+
+
+async def test_an_interruption_takes_the_place_of_what_was_queued() -> None:
+    """What follows begins with a Begin; one of some tables stands among the items."""
+    fan_out = FanOut()
+    with fan_out.subscribe() as one:
+        begin, piece, commit = transaction(1)
+        await fan_out.take([begin, piece])
+        fan_out.interrupt()
+        await fan_out.take([commit, *transaction(3)])
+        assert await take(one, 4) == [Interrupted(), *transaction(3)]
+        await fan_out.take(transaction(5))
+        fan_out.interrupt(frozenset({("public", "t")}))
+        await fan_out.take(transaction(7))
+        gap = Interrupted(frozenset({("public", "t")}))
+        assert await take(one, 7) == [*transaction(5), gap, *transaction(7)]
