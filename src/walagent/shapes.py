@@ -6,7 +6,8 @@ async with ShapeClient("http://127.0.0.1:8642", secret="…") as shapes:
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +21,7 @@ from walagent.errors import ConfigError, PreconditionError
 
 _TIMEOUT: Final = 45.0  # seconds; the server answers a live request after 20
 _CONFLICT: Final = 409
+_SERVER: Final = re.compile(r"https?://[^/?#\s]", re.IGNORECASE)
 _LATER: Final = frozenset({429, *range(500, 600)})
 
 Row = Mapping[str, str | None]
@@ -45,18 +47,32 @@ class RowChange:
 class ShapeClient:
     """Reads shapes of one server; open it with `async with`."""
 
-    def __init__(self, url: str, *, secret: str | None = None, token: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: str | None = None,
+        token: str | None = None,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
         """Store the parameters.
 
         Args:
             url: of the server: `http://127.0.0.1:8642`.
             secret: for tables under `sync.open`.
             token: of a principal, for named shapes.
+            on_wait: called with the reason when the server does not answer, once until it does;
+                what it raises ends the request.
 
         Raises:
-            ConfigError: one of them is no ASCII text.
+            ConfigError: one of them is no ASCII text, or the URL is none of a server.
         """
+        if not _SERVER.match(url):
+            raise ConfigError(
+                f'"{url}" is not the address of a server', hint="Write it as http://HOST:PORT."
+            )
         self._url = url.rstrip("/")
+        self._on_wait = on_wait
         shown = token or secret or ""
         if not shown.isascii():
             raise ConfigError("secret and token must be ASCII")
@@ -169,27 +185,32 @@ class ShapeClient:
         while True:
             try:
                 answer = await self._http.get(path, params=dict(query))
-            except httpx2.TransportError:
+            except httpx2.TransportError as error:
                 failures += 1
+                if failures == 1 and self._on_wait is not None:
+                    self._on_wait(str(error) or type(error).__name__)
                 await asyncio.sleep(pause_after(failures))
                 continue
             if answer.status_code in _LATER:
                 failures += 1
                 await asyncio.sleep(pause_after(failures))
                 continue
-            if answer.status_code in {200, _CONFLICT}:
+            if answer.status_code == _CONFLICT or "electric-handle" in answer.headers:
                 return answer
             raise _refused(answer)
 
 
 def _refused(answer: httpx2.Response) -> ConfigError | PreconditionError:
     try:
-        body = cast("dict[str, Any]", orjson.loads(answer.content))
+        found = orjson.loads(answer.content)
     except orjson.JSONDecodeError:
-        body = {}
+        found = None
+    body = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     errors = cast("dict[str, list[str]]", body.get("errors") or {})
     words = "; ".join(f"{name}: {', '.join(texts)}" for name, texts in errors.items())
-    text = words or str(body.get("message") or f"the server answered {answer.status_code}")
+    text = words or str(
+        body.get("message") or f"the server answered {answer.status_code}, and is no walagent"
+    )
     if answer.status_code in {401, 403}:
         return PreconditionError(text, hint="Check the secret or token, and sync in agents.yaml.")
     return ConfigError(text)

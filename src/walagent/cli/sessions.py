@@ -2,7 +2,7 @@
 
 import click
 
-from walagent.cli.output import json_option, say
+from walagent.cli.output import json_option, print_json, say
 from walagent.cli.session import Where, ask, where_options
 from walagent.cli.table import print_rows
 from walagent.errors import ConfigError
@@ -24,7 +24,10 @@ def sessions_(where: Where, names: tuple[str, ...], *, as_json: bool) -> None:
     """List your sessions, the latest first, or delete some."""
     if names:
         ask(where, lambda conn: _delete(conn, names))
-        say(f"deleted {', '.join(names)}")
+        if as_json:
+            print_json({"deleted": list(names)})
+        else:
+            say(f"deleted {', '.join(names)}")
         return
     found = ask(where, list_sessions)
     columns = ["session", "questions", "made_at", "asked_at"]

@@ -9,7 +9,7 @@ import orjson
 
 from walagent.cli.output import say
 from walagent.cli.pipe import Pipe
-from walagent.errors import ConfigError
+from walagent.errors import ConfigError, DatabaseLostError
 from walagent.shapes import RowChange, ShapeClient
 
 _URL: Final = "http://127.0.0.1:8642"
@@ -53,7 +53,16 @@ def watch_(  # noqa: PLR0913 - its options
     if secret and not value:
         raise ConfigError(f"{secret} is not set", hint="It is the secret of sync.open.")
     given = dict(_pair(each) for each in params)
-    client = ShapeClient(url, secret=value, token=token)
+
+    def wait(reason: str) -> None:
+        if once:
+            raise DatabaseLostError(
+                f"nothing answers at {url}: {reason}",
+                hint="Start walagent run, or name its address by --url.",
+            )
+        say(f"waiting for {url}: {reason}")
+
+    client = ShapeClient(url, secret=value, token=token, on_wait=wait)
     asyncio.run(_watch(client, table, given, where, is_named=shape, once=once))
 
 

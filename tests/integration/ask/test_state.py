@@ -524,7 +524,8 @@ async def test_a_session_is_deleted_with_all_that_it_has(
         assert (ended.code, "does not exist" in ended.err) == (2, True)
         assert await rows(conn, stored) == [(1, 1)]
         assert "s " in (await on.types("sessions", *theirs)).worked().out
-        (await on.types("sessions", "--delete", "s", *theirs)).worked()
+        deleted = (await on.types("sessions", "--delete", "s", "--json", *theirs)).worked()
+        assert deleted.json == {"deleted": ["s"]}
         assert await rows(conn, stored) == [(0, 0)]
         assert await value(conn, "select count(*) from agent.step") == 0
         assert await value(conn, "select count(*) from agent_internal.queue") == 0

@@ -111,6 +111,41 @@ async def test_watch_names_what_is_missing(served: Served) -> None:
         assert words in errors
 
 
+@pytest.mark.parametrize(
+    ("url", "code", "words"),
+    [
+        ("127.0.0.1:8642", 2, "http://HOST:PORT"),
+        ("http://127.0.0.1:1", 1, "nothing answers at http://127.0.0.1:1"),
+        ("{served}/healthz?", 2, "is no walagent"),
+    ],
+)
+async def test_watch_ends_where_no_walagent_answers(
+    served: Served, url: str, code: int, words: str
+) -> None:
+    """With --once, it would wait silently and for ever."""
+    base = served.url.removesuffix("/v1/shape")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "walagent", "watch", "item", "--once", "--url",
+        url.format(served=base), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, errors = await asyncio.wait_for(process.communicate(), DEADLINE)
+    assert (process.returncode, words in errors.decode(), out) == (code, True, b""), errors
+
+
+async def test_watch_says_that_it_waits() -> None:
+    """Once, and goes on: the daemon may start later."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "walagent", "watch", "item", "--url", "http://127.0.0.1:1",
+        stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    line = await asyncio.wait_for(process.stderr.readline(), DEADLINE)
+    assert line.startswith(b"waiting for http://127.0.0.1:1: ")
+    assert process.returncode is None
+    process.terminate()
+    await process.wait()
+
+
 async def test_a_shape_that_ends_follows_again(conn: AsyncConnection, served: Served) -> None:
     """Rows that went meanwhile are gone; `changes` says that they follow again."""
     base = served.url.removesuffix("/v1/shape")
