@@ -124,7 +124,7 @@ async def test_a_trial_does_not_execute_the_condition_of_another(
     original = await value(conn, "select definition from agent.attachment")
     async with open_held(dsn) as held:
         await trials.begin_trial(held, "public")
-        tried = await trials.definition(held, await trials.copy_attachment(held, "desk"))
+        tried = await trials.definition(held, await trials.copy_attachment(held, "desk", {}))
     assert isinstance(original, dict)
     assert tried.trigger.condition == original["condition"]
     assert list(tried.trigger.condition_columns) == original["condition_columns"]
