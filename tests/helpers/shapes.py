@@ -11,8 +11,9 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import DEADLINE
 from walagent.app.console import make_api
+from walagent.app.page_reasons import PageReasons
 from walagent.app.sinks import DaemonSinks
-from walagent.config import Replication
+from walagent.config import Config, Replication
 from walagent.config.dsn import Logins, Places
 from walagent.config.sections import Http, MutationEntry
 from walagent.console.own import Own
@@ -98,7 +99,8 @@ async def serving(
     )
     app = ShapeApp(engine, settings, TokenCheck(engine.connection))
     own = Own(engine, queries or {})
-    api = make_api(engine, app, Http(), mutations=mutations or {}, own=own)
+    reasons = PageReasons(logins, Config(replication=Replication(slot=conn.info.dbname)))
+    api = make_api(engine, app, Http(), mutations=mutations or {}, own=own, reasons=reasons)
     mounted = {"/v1": api}  # as the daemon mounts it
     served = build_app(reader.health, CollectorRegistry(), mounted=mounted)
     sockets = await listen("127.0.0.1", port)

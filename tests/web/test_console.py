@@ -214,3 +214,16 @@ async def test_a_developer_edits_an_agent(conn: AsyncConnection, dsn: str, tmp_p
     assert seen["wide"] == []
     assert [each for each in seen["errors"] if not re.search("400|401|404", each)] == []
     assert set(seen["requests"]) == {started.url}
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing")
+async def test_a_row_says_why(conn: AsyncConnection, dsn: str, tmp_path: Path) -> None:
+    """Why a row has runs, and why another has none; a viewer without a login sees no row."""
+    async with desk(conn, dsn, tmp_path) as started:
+        viewer = await person(conn, "vic", "viewer")
+        seen = await _use("tables.mjs", link=started.link, viewer=viewer)
+    assert "triage matched" in seen["why"]
+    assert "triage no run" in seen["whyNot"]
+    assert "no login" in seen["refused"]
+    assert seen["rows"] == 0
+    assert (seen["axe"], seen["wide"]) == ([], [])

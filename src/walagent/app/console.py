@@ -6,7 +6,7 @@ from types import MappingProxyType
 from walagent import __version__
 from walagent.app.prompts import first_prompt
 from walagent.config.sections import Http, MutationEntry
-from walagent.console.api import Application, ConsoleApi, Engine, Offer, Questions, Trials
+from walagent.console.api import Application, ConsoleApi, Engine, Offer, Questions, Reasons, Trials
 from walagent.console.declared import Declared, declared_mutations, declared_queries
 from walagent.console.files import read_built
 from walagent.console.guard import hosts_of
@@ -51,6 +51,7 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
     own: Own | None = None,
     questions: Questions | None = None,
     trials: Trials | None = None,
+    reasons: Reasons | None = None,
 ) -> ConsoleApi:
     """Create the application of what the console's pages ask.
 
@@ -62,6 +63,7 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         own: named queries of the file, and what executes its statements; None: there are none.
         questions: answers questions; None: nobody can ask.
         trials: tries agents; None: nobody can.
+        reasons: explains runs of a row; None: nobody can ask for them.
     """
     offer = Offer(
         {each.name: each for each in declared_queries()},
@@ -85,5 +87,6 @@ def make_api(  # noqa: PLR0913 - a part of the composition root
         own=own,
         questions=questions,
         trials=trials,
+        reasons=reasons,
     )
     return ConsoleApi(engine, shapes, offer, find)

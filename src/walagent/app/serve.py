@@ -286,6 +286,7 @@ class _Daemon:
         if self.sync is not None:
             from walagent.app.console import make_api, make_console  # noqa: PLC0415 - optional
             from walagent.app.page_questions import PageQuestions  # noqa: PLC0415
+            from walagent.app.page_reasons import PageReasons  # noqa: PLC0415
             from walagent.app.page_trials import PageTrials  # noqa: PLC0415
             from walagent.app.sync import own_queries  # noqa: PLC0415
             from walagent.console.own import Own  # noqa: PLC0415
@@ -301,6 +302,7 @@ class _Daemon:
                 own=Own(self.sync.engine, own_queries(self.config.sync)),
                 questions=PageQuestions(self.logins.dsn, self.config.ask),
                 trials=PageTrials(self.logins, self.config),
+                reasons=PageReasons(self.logins, self.config),
             )
             mounted["/"] = make_console(self.health, http.ready_after)
             mounted.update(self.hooks.mount(self.sync))

@@ -3,6 +3,7 @@
     GET, POST, DELETE  /v1/session            who is signed in; sign in; sign out
     GET, POST          /v1/ask                whether the principal can ask; ask a question
     GET, POST          /v1/try                rows to try an agent on; try one, and take it back
+    GET                /v1/why                why a row of a table has a run, or none
     GET                /v1/queries/NAME       the rows of a query, as the principal
     POST               /v1/mutations/NAME     one statement, one transaction, as the principal
     WebSocket          /v1/multiplex          many requests for shapes
@@ -46,7 +47,7 @@ from walagent.http.signed_tokens import FindIdentity
 from walagent.log import log
 from walagent.message import Json
 from walagent.runs.live_replies import LiveReplies
-from walagent.store.acting import identity_of_token
+from walagent.store.acting import Identity, identity_of_token
 from walagent.sync.app import Receive, Scope, Send
 from walagent.sync.query import Connecting
 from walagent.sync.role_sessions import RoleUnusableError
@@ -124,6 +125,20 @@ class Trials(Protocol):
         ...
 
 
+class Reasons(Protocol):
+    """Explains to principals why a row has a run, or none."""
+
+    async def check(self, conn: AsyncConnection[Any], relation: str) -> str:
+        """Check that the principal may know; return the quoted name of the table."""
+        ...
+
+    async def explain(
+        self, name: str, key: str, identity: Identity, role: str | None
+    ) -> dict[str, Json]:
+        """Explain the runs of a row."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What is served.
@@ -136,6 +151,7 @@ class Offer:
         own: what the file adds; None: nothing.
         questions: answers questions; None: nobody can ask here.
         trials: tries agents; None: nobody can try them here.
+        reasons: explains runs of a row; None: nobody can ask for them here.
     """
 
     queries: Mapping[str, Declared]
@@ -148,6 +164,7 @@ class Offer:
     own: Own | None = None
     questions: Questions | None = None
     trials: Trials | None = None
+    reasons: Reasons | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +274,8 @@ class ConsoleApi:
                 await self._try(asked)
             case (("GET" | "POST"), ["ask"]):
                 await self._ask(asked)
+            case "GET", ["why"]:
+                await self._why(asked)
             case "GET", ["queries", name]:
                 await self._query(asked, name)
             case "POST", ["mutations", name]:
@@ -381,6 +400,20 @@ class ConsoleApi:
         # Who goes away pays for no further call of the model.
         await first_of(tried=answer(), gone=disconnected(asked.receive))
 
+    async def _why(self, asked: _Request) -> None:
+        reasons = self._offer.reasons
+        if reasons is None:
+            raise RefusedError(404, "rows are not explained here")
+        relation, key = (asked.query.get(name, "") for name in ("relation", "key"))
+        if not (relation and key):
+            raise RefusedError(400, 'expected "relation" and "key"')
+        check_texts({"relation": relation, "key": key})
+        async with self._acting(asked, writes=False) as conn:
+            name = await reasons.check(conn, relation)
+            role = await self._role_of(conn)
+        found = await reasons.explain(name, key, self._find(asked.token), role)
+        await _answer(asked.send, 200, found)
+
     async def _mutate(self, asked: _Request, name: str) -> None:
         declared = self._offer.mutations.get(name)
         if declared is None:
@@ -476,7 +509,7 @@ class ConsoleApi:
         return self._role[0]
 
 
-_ROUTES: Final = frozenset({"session", "replies", "ask", "try"})
+_ROUTES: Final = frozenset({"session", "replies", "ask", "try", "why"})
 _SIGNED_OUT: Final = 401
 _TXID: Final = "select pg_current_xact_id()::text as txid"
 _PROMPT: Final = "console.run_prompt"

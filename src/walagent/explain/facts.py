@@ -46,16 +46,20 @@ class Explanation:
     reasons: Sequence[Reason]  # that concern the reader, and so all attachments
 
 
-async def explain(conn: Connection, config: Config, name: str, key: str) -> Explanation:
+async def explain(
+    conn: Connection, config: Config, name: str, key: str, worker: Connection | None = None
+) -> Explanation:
     """Check everything that determines whether a change of a row starts runs.
 
     Args:
         conn: in autocommit, without a transaction: conditions are evaluated in their own.
         key: the primary key's value; with several columns, the values separated by commas.
+        worker: reads the row and evaluates conditions, as the roles of agents; None: *conn*.
 
     Raises:
         ConfigError: the table does not exist, or *key* does not fit its primary key.
     """
+    worker = worker or conn
     relation, guess = (await applying.find_tables(conn, [name]))[name]
     if relation is None:
         raise ConfigError(f'table "{name}" does not exist', hint=guess)
@@ -64,7 +68,7 @@ async def explain(conn: Connection, config: Config, name: str, key: str) -> Expl
     runs = await explaining.runs_of(conn, table, key)
     present: bool | None = None
     verdicts = list[Verdict]()
-    async with open_role_reader(conn) as reader:
+    async with open_role_reader(worker) as reader:
         for attached in await explaining.attached_to(conn, relation):
             attachment, row = attached.attachment, None
             if values:
@@ -74,7 +78,7 @@ async def explain(conn: Connection, config: Config, name: str, key: str) -> Expl
                     row = await explaining.present_row(reader, run_as, table, values)
                     present = present or row is not None
             own = [run for run in runs if run.attachment_id == attachment.id]
-            condition = await _condition(conn, attachment, row)
+            condition = await _condition(worker, attachment, row)
             verdicts.append(explain_attachment(AttachmentFacts(attached, own, row, *condition)))
     state = await explaining.reader_state(conn, config.replication.slot)
     return Explanation(table, key, present, runs, verdicts, state, list(reader_reasons(state)))

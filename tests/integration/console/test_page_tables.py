@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import httpx2 as httpx
 import pytest
 from psycopg import AsyncConnection
 
-from tests.helpers.database import role, run_all
+from tests.helpers.database import column, role, run_all
 from tests.helpers.people import person
 from tests.helpers.shapes import Served, serving
 from walagent.config import Replication
@@ -25,6 +26,17 @@ select a.id, a.id, a.version, 1, '0/1', n, now(),
            'schema', 'public', 'table', 'salary', 'op', 'insert', 'old', null,
            'new', jsonb_build_object('id', n, 'employee', 'e' || n, 'amount', 1000 * n)), n::text
   from agent.attachment a, generate_series(1, 2) n;
+"""
+OTHERS = """
+select agent.attach('salary', 'name=rich, model=one, system_prompt="Check it.",
+                              when="new.amount > 5000"');
+insert into salary values (1, 'e1', 1000), (3, 'e3', 3000);
+update agent.principal set login = '{login}' where name = 'vic';
+grant select on salary to {login};
+"""
+THEIRS = """
+select agent.attach('salary', 'name=rich, model=one, system_prompt="Check it."');
+select agent.attach('salary', 'name=theirs, model=one, system_prompt="Check it."');
 """
 RENAMED = """
 alter table salary rename to salary_2025;
@@ -148,3 +160,58 @@ async def test_a_table_that_does_not_exist_has_no_rows(
             f"update agent.principal set login = '{login}'; grant select on salary to {login}",
         )
         assert await seen(served, vic, relation) == {}
+
+
+async def why(
+    served: Served, token: str, key: str = "1", relation: str = "public.salary"
+) -> httpx.Response:
+    """Ask for reasons, as the page does."""
+    url = f"http://127.0.0.1:{served.port}/v1/why"
+    headers = {"authorization": f"Bearer {token}"}
+    return await served.http.get(url, params={"relation": relation, "key": key}, headers=headers)
+
+
+async def test_reasons_are_those_of_the_command(conn: AsyncConnection, dsn: str) -> None:
+    """A row with a run and one without, whose condition is false now; of one tenant."""
+    async with people(conn, dsn) as (served, vic, login):
+        await run_all(conn, OTHERS.format(login=login))
+        bob = await person(conn, "bob", "admin", tenant="b")
+        async with conn.transaction():
+            await conn.execute("select agent.act_as(%s)", (bob,))
+            await run_all(conn, THEIRS)
+        assert len(await column(conn, "select name from agent.attachment where name = 'rich'")) == 2
+        found = (await why(served, vic)).json()
+        matched, rich = found["verdicts"]
+        assert (matched["attachment"], matched["verdict"]) == ("audit", "matched")
+        assert (rich["attachment"], rich["verdict"]) == ("rich", "no run")
+        found = (await why(served, vic, "3")).json()
+        assert found["present"] is True
+        verdicts = {each["attachment"]: each["reasons"] for each in found["verdicts"]}
+        assert {*verdicts} == {"audit", "rich"}
+        assert [each["rule"] for each in verdicts["rich"]].count("condition") == 1
+        assert "theirs" not in str(found)
+        assert (await why(served, vic, "99")).json()["present"] is not True
+        wrong = await why(served, vic, "no number")
+        assert (wrong.status_code, "primary key" in wrong.text) == (400, True)
+        await run_all(conn, "delete from agent.attachment where tenant = 'b'")
+
+
+async def test_reasons_are_for_logins_that_read_the_whole_row(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """A condition says something of columns, and an error of it more; runs need the role viewer."""
+    async with people(conn, dsn) as (served, vic, login):
+        assert (await why(served, "nobody")).status_code == 401
+        assert (await why(served, vic)).status_code == 403
+        await run_all(conn, f"update agent.principal set login = '{login}' where name = 'vic'")
+        assert (await why(served, vic)).status_code == 403
+        await run_all(conn, f"grant select (id, employee) on salary to {login}")
+        assert (await why(served, vic)).status_code == 403
+        await run_all(conn, f"grant select on salary to {login}")
+        assert (await why(served, vic)).json()["verdicts"]
+        assert (await why(served, vic, relation="public.no_such")).status_code == 404
+        assert (await why(served, vic, key="")).status_code == 400
+        nob = await person(conn, "nob")
+        await run_all(conn, "update agent.principal set login = null")
+        await run_all(conn, f"update agent.principal set login = '{login}' where name = 'nob'")
+        assert (await why(served, nob)).status_code == 403

@@ -6,10 +6,11 @@ interface MenuProps {
   className: string;
   button: ReactNode;
   title?: string;
+  onOpen?: () => void;
   children: (close: () => void) => ReactNode;
 }
 
-export function Menu({ label, className, button, title, children }: MenuProps) {
+export function Menu({ label, className, button, title, onOpen, children }: MenuProps) {
   const id = useId();
   const opener = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLDivElement>(null);
@@ -25,7 +26,7 @@ export function Menu({ label, className, button, title, children }: MenuProps) {
       <button ref={opener} type="button" className={className} aria-label={label} title={title} aria-haspopup="dialog" popoverTarget={id}>
         {button}
       </button>
-      <div ref={list} id={id} popover="auto" className="pop menu" onToggle={(event) => event.newState === "open" && place()}>
+      <div ref={list} id={id} popover="auto" className="pop menu" onToggle={(event) => event.newState === "open" && (place(), onOpen?.())}>
         {children(() => list.current?.hidePopover())}
       </div>
     </>

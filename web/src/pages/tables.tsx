@@ -1,9 +1,12 @@
 /** Tables with agents: their rows as runs saw them last, each with its runs; and why. */
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
 
 import { count } from "../data/format";
 import { useQueryOnce } from "../data/queries";
+import { Refused, request } from "../data/request";
 import { badge, type RunState } from "../data/runs";
+import { Menu } from "../frame/menu";
 import { useTitle } from "../frame/title";
 import { Copy } from "../parts/copy";
 import { FilterBar } from "../parts/filterbar";
@@ -23,6 +26,21 @@ interface TableRow {
   /** Why the rows are not shown; null: they are. */
   refusal: "login" | "grant" | "policy" | null;
   login: string | null;
+  is_explained: boolean;
+  quoted: string;
+}
+
+interface Reason {
+  rule: string;
+  text: string;
+  certain: boolean;
+}
+
+/** What `walagent why` says. */
+interface Explanation {
+  present: boolean | null;
+  verdicts: { attachment: string; verdict: "matched" | "no run"; reasons: Reason[] }[];
+  reasons: Reason[];
 }
 
 interface SeenRow {
@@ -102,7 +120,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
             </Link>
           </span>
         </div>
-        <FilterBar label="Filter rows" placeholder="key of a row, such as 13" text={key} onChange={(_, text) => void navigate({ to: `/tables/${relation}`, search: { key: text } as never, replace: true })} />
+        {!table?.refusal && <FilterBar label="Filter rows" placeholder="key of a row, such as 13" text={key} onChange={(_, text) => void navigate({ to: `/tables/${relation}`, search: { key: text } as never, replace: true })} />}
       </div>
       <div className="list2 scroll" tabIndex={0} role="group" aria-label="Rows">
         {table?.refusal ? (
@@ -114,6 +132,11 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
         ) : rows.length === 0 ? (
           <EmptyBody title={key ? `No run for key ${key}` : "No run for this table yet"} command={`walagent why ${relation.replace(/^public\./, "")} ${key || "KEY"}`}>
             {key ? "Its condition was false, it was written before the attachment, or it does not exist." : "Each matching change will start a run."} The command says why.
+            {key && table?.is_explained && (
+              <span className="row">
+                <Why relation={relation} row={key} />
+              </span>
+            )}
           </EmptyBody>
         ) : (
           <table className="cards fixed">
@@ -159,6 +182,7 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
                           </Link>
                         );
                       })}
+                      {table?.is_explained && row.key && <Why relation={relation} row={row.key} />}
                     </span>
                   </td>
                 </tr>
@@ -167,24 +191,91 @@ function Rows({ relation, table }: { relation: string; table: TableRow | undefin
           </table>
         )}
       </div>
-      <div className="listfoot">
-        <span>
-          {rows?.length ?? 0} rows with runs{rows?.length === 200 && ", the newest"}
-        </span>
-        <span className="hide-s">
-          For a row without a run: <code>walagent why {relation.replace(/^public\./, "")} KEY</code>
-        </span>
-      </div>
+      {!table?.refusal && (
+        <div className="listfoot">
+          <span>
+            {rows?.length ?? 0} rows with runs{rows?.length === 200 && ", the newest"}
+          </span>
+          <span className="hide-s">
+            For a row without a run: <code>walagent why {relation.replace(/^public\./, "")} KEY</code>
+          </span>
+        </div>
+      )}
     </section>
+  );
+}
+
+/** A button that says why a row has runs, or none; asked when it is opened. */
+function Why({ relation, row }: { relation: string; row: string }) {
+  const [found, setFound] = useState<Explanation | Refused | null>(null);
+  const ask = () => {
+    setFound(null);
+    request<Explanation>("GET", `v1/why?${new URLSearchParams({ relation, key: row })}`).then(setFound, (error: unknown) => {
+      if (!(error instanceof Refused)) throw error;
+      setFound(error);
+    });
+  };
+  return (
+    <Menu className="btn quiet small" label={`Why row ${row} has runs, or none`} button="Why" onOpen={ask}>
+      {() => (
+        <div className="body stack tight reasons" role="status">
+          <b className="strong mono">
+            {relation.replace(/^public\./, "")} {row}
+          </b>
+          {found === null ? (
+            <span className="muted">Reading the row, its runs and the attachments</span>
+          ) : found instanceof Refused ? (
+            <Problem error={found} />
+          ) : (
+            <Reasons found={found} />
+          )}
+        </div>
+      )}
+    </Menu>
+  );
+}
+
+function Reasons({ found }: { found: Explanation }) {
+  return (
+    <>
+      {found.present === false && <p className="soft">The row does not exist now, or the roles of the agents cannot see it.</p>}
+      {found.verdicts.map((each) => (
+        <section key={each.attachment} aria-label={each.attachment}>
+          <p>
+            <code>{each.attachment}</code> <span className={each.verdict === "matched" ? "strong" : "muted"}>{each.verdict}</span>
+          </p>
+          <List reasons={each.reasons} />
+        </section>
+      ))}
+      {found.reasons.length > 0 && (
+        <section aria-label="Reader">
+          <p>Reader</p>
+          <List reasons={found.reasons} />
+        </section>
+      )}
+    </>
+  );
+}
+
+function List({ reasons }: { reasons: Reason[] }) {
+  return (
+    <ul className="soft">
+      {reasons.map((each) => (
+        <li key={each.text}>
+          {!each.certain && "maybe: "}
+          {each.text}
+        </li>
+      ))}
+    </ul>
   );
 }
 
 /** Why rows are not shown, and what shows them. */
 function Unreadable({ table }: { table: TableRow }) {
-  const { relation, login, refusal } = table;
-  const grant = `grant select on ${relation} to "${login ?? ""}";`;
+  const { quoted, login, refusal } = table;
+  const grant = `grant select on ${quoted} to "${login ?? ""}";`;
   return (
-    <section className="panel body stack tight" aria-label="Not shown">
+    <section className="pad stack tight" aria-label="Not shown">
       <div className="row">
         <Icon name="lock" />
         <b className="strong">You may read the runs of this table, not its rows.</b>
