@@ -49,6 +49,7 @@ as $$
 declare
     _role name;
 begin
+    lock table agent_internal.privilege in exclusive mode;
     insert into agent_internal.privilege (capability, privilege) select _capability, p from unnest(_privileges) p
     on conflict do nothing;
     for _role in select * from agent_internal.holders(_capability) loop
@@ -79,6 +80,7 @@ create or replace function agent.grant_runner(role name)
     language plpgsql
 as $$
 begin
+    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on all tables in schema agent, agent_internal to %I', role);
     execute format('grant insert, update, delete on agent.run, agent_internal.merged_change, agent_internal.deferred_change, agent.checkpoint, agent.gap, '
@@ -111,6 +113,7 @@ create or replace function agent.grant_viewer(role name)
     language plpgsql
 as $$
 begin
+    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.run, agent.step, agent.approval, '
         'agent.run_overview, agent.pending_approval, agent.broken_invariant, agent.backfill, agent.checkpoint, agent.gap, '
@@ -135,6 +138,7 @@ create or replace function agent.grant_approver(role name)
     language plpgsql
 as $$
 begin
+    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
     perform agent.grant_viewer(role);
     execute format('grant update (state, reason) on agent.approval to %I', role);
     execute format('grant execute on function agent.approve(bigint), agent.reject(bigint, text), '
@@ -151,6 +155,7 @@ create or replace function agent.grant_developer(role name)
     language plpgsql
 as $$
 begin
+    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.tool, agent.agent, agent.attachment, agent.backfill to %I', role);
     execute format('grant insert, update, delete on agent.agent, agent.attachment to %I', role);
@@ -175,6 +180,7 @@ create or replace function agent.grant_asker(role name)
     language plpgsql
 as $$
 begin
+    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant select on agent.model, agent.session, agent.question to %I', role);
     execute format('grant update (summary, summary_upto) on agent.session to %I', role);
@@ -197,6 +203,7 @@ create function agent.grant_member(role name)
     language plpgsql
 as $$
 begin
+    lock table agent_internal.privilege in exclusive mode;  -- or "tuple concurrently updated"
     execute format('grant usage on schema agent, agent_internal to %I', role);
     execute format('grant execute on function agent.act_as(text) to %I', role);
     perform agent_internal.grant_registered('member', role);

@@ -8,7 +8,7 @@ import pytest
 from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
-from tests.helpers.database import as_role, refused, role, run_all, session, value
+from tests.helpers.database import as_role, refused, role, run_all, session, until, value
 from walagent.app.migrate import migrate
 from walagent.apply.apply import apply
 from walagent.config import Config, Replication
@@ -64,6 +64,27 @@ async def test_who_holds_the_lock_of_migrations_is_named(
     await migrations.lock_migrations(conn)
 
 
+CAPABILITIES = ("runner", "viewer", "approver", "developer", "asker", "member")
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+async def test_a_capability_is_granted_while_another_transaction_grants_it(
+    conn: AsyncConnection, dsn: str, capability: str
+) -> None:
+    """It waits: PostgreSQL itself fails, with "tuple concurrently updated"."""
+    async with role(conn) as ada, role(conn) as eve, session(dsn) as other:
+        waits = f"select cardinality(pg_blocking_pids({other.info.backend_pid})) > 0"
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group, conn.transaction():
+            await run_all(conn, f"select agent.grant_{capability}('{ada}')")
+            grant = f"select agent.grant_{capability}('{eve}')"
+            group.create_task(run_all(other, grant))
+            await until(conn, waits)
+        both = (
+            "select bool_and(has_schema_privilege(r, 'agent', 'usage')) from unnest(%s::name[]) r"
+        )
+        assert await value(conn, both, [ada, eve])
+
+
 @pytest.mark.parametrize("grants", [(), ("viewer",), ("approver", "developer", "asker")])
 async def test_nobody_else_can_lock_these_tables(
     conn: AsyncConnection, grants: Sequence[str]
@@ -73,7 +94,7 @@ async def test_nobody_else_can_lock_these_tables(
         for each in grants:
             await run_all(conn, f"select agent.grant_{each}('{name}')")
         async with as_role(conn, name):
-            for table, mode in product(("slot_lock", "apply_lock"), MODES):
+            for table, mode in product(("slot_lock", "apply_lock", "privilege"), MODES):
                 attempt = f"do 'begin lock table agent_internal.{table} in {mode} mode; end'"
                 await refused(conn, attempt, state="42501")
             await refused(conn, "select agent_internal.lock_slot()", state="42501")
