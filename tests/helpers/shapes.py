@@ -142,11 +142,11 @@ class Follower:
         self.offset, self.handle, self.cursor = "-1", "", ""
         self.is_up_to_date = False
         self.served = served  # another can take its place
-        self._query = query
+        self.query = query
 
     async def step(self, *, live: bool = False) -> None:
         """Send one request, and apply its answer."""
-        query = {**self._query, "offset": self.offset}
+        query = {**self.query, "offset": self.offset}
         if self.handle and self.offset != "-1":
             query["handle"] = self.handle
         if live:
