@@ -1,5 +1,6 @@
 """Too many shapes, and too large ones: refused, and others are unharmed."""
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 import httpx2 as httpx
@@ -8,13 +9,12 @@ from psycopg import AsyncConnection
 
 from tests.helpers.database import run_all
 from tests.helpers.shapes import Follower, serving
-from walagent.change import Change
 from walagent.config import Replication
 from walagent.replication.bootstrap import ensure_slot
 from walagent.sync.definition import Definition
 from walagent.sync.engine import EngineLimits
 from walagent.sync.query import NamedQuery
-from walagent.sync.shape import Shape, ShapeChange, Texts
+from walagent.sync.shape import RowChange, Shape, ShapeChange
 from walagent.sync.where import parse_where
 
 TABLE = """
@@ -117,12 +117,10 @@ async def test_many_shapes_of_values_do_not_slow_a_change_down(
     """A change is applied to the few shapes that it can be in: out of one, into another."""
     applied, real = list[str](), Shape.changes_of
 
-    def noted(
-        self: Shape, change: Change, new: Texts | None, *, matches: bool | None = None
-    ) -> list[ShapeChange]:
+    def noted(self: Shape, row: RowChange, *, matches: bool | None = None) -> Sequence[ShapeChange]:
         assert self.needs is not None
         applied.extend(self.needs[1])
-        return real(self, change, new, matches=matches)
+        return real(self, row, matches=matches)
 
     monkeypatch.setattr(Shape, "changes_of", noted)
     await run_all(conn, TABLE)
