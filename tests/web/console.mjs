@@ -62,6 +62,7 @@ for (const theme of themes) {
       await page.waitForSelector("h1, h3, .absent");
       await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
       await check(page, `${path}-${width}-${theme}`);
+      if (path === "/cost") seen.prices = await page.locator(".chart text").allTextContents();
     }
   }
 }

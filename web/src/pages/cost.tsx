@@ -169,6 +169,11 @@ function Legend({ rows }: { rows: readonly CostRow[] }) {
   );
 }
 
+/** Narrow pages scroll the days: the last one is seen first. */
+function showLast(element: HTMLElement | null) {
+  if (element) element.scrollLeft = element.scrollWidth;
+}
+
 function ByDay({ rows, days }: { rows: readonly CostRow[]; days: number }) {
   const last = rows.at(-1)?.day ?? new Date().toISOString().slice(0, 10);
   const labels = Array.from({ length: days }, (_, i) => {
@@ -182,7 +187,18 @@ function ByDay({ rows, days }: { rows: readonly CostRow[]; days: number }) {
     ...names.map((name, i) => ({ ink: INKS[i] ?? "accent", values: of((agent) => agent === name) })),
     { ink: "retry" as const, values: of((agent) => !names.includes(agent)) },
   ];
-  return <StackedBars width={1110} label={`Cost by day, ${labels[0]} to ${last}: ${money(sum(rows, (row) => row.cost))} in all`} labels={labels.map((day) => day.slice(5))} series={series} />;
+  const short = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
+  return (
+    <div className="scroll" tabIndex={0} role="group" aria-label="Cost by day" ref={showLast}>
+      <StackedBars
+        dollars
+        width={1110}
+        label={`Cost by day, ${labels[0]} to ${last}: ${money(sum(rows, (row) => row.cost))} in all`}
+        labels={labels.map((day) => short.format(new Date(`${day}T00:00:00Z`)))}
+        series={series}
+      />
+    </div>
+  );
 }
 
 function By({ title, rows, of, period, tokens, foot, link }: { title: string; rows: readonly CostRow[]; of: (row: CostRow) => string; period: string; tokens?: boolean; foot?: string; link?: (name: string) => ReactNode }) {

@@ -29,7 +29,6 @@ interface WalRow {
   current: string | null;
   retained: string | null;
   lag: string | null;
-  kept: string | null;
   keep_size: string;
   tables: number;
 }
@@ -128,8 +127,9 @@ function Slot({ row }: { row: WalRow }) {
         }
         end={
           <span className="legend">
-            <Swatch ink="f-accent" text="kept by the slot" />
-            <Swatch ink="f-person" text="not confirmed" />
+            <Swatch ink="f-idle" text="kept by the slot" />
+            <Swatch ink="f-accent" text="ingested, not confirmed" />
+            <Swatch ink="f-retry" text="not ingested" />
           </span>
         }
         flush
@@ -141,7 +141,11 @@ function Slot({ row }: { row: WalRow }) {
           <dl className="kv">
             <dt>Retained</dt>
             <dd>
-              {row.retained === null ? "no slot" : bytes(row.retained)} {row.keep_size !== "-1" && <>of {row.keep_size}</>}
+              {row.retained === null ? "no slot" : bytes(row.retained)} {row.keep_size !== "-1" && (
+                <>
+                  of {row.keep_size.replace(/(\d)([kMGT]?B)$/, "$1 $2")} <code>max_slot_wal_keep_size</code>
+                </>
+              )}
             </dd>
             <dt>wal_status</dt>
             <dd className="mono">{row.wal_status ?? "none"}</dd>
@@ -194,27 +198,52 @@ function Swatch({ ink, text }: { ink: string; text: string }) {
   );
 }
 
+/** An LSN as a number of bytes. */
+function position(lsn: string | null): number {
+  const [high = "0", low = "0"] = (lsn ?? "0/0").split("/");
+  return parseInt(high, 16) * 2 ** 32 + parseInt(low, 16);
+}
+
+const [START, END, ROOM] = [10, 1_110, 200];
+
 /** From the oldest byte that the slot retains to the end of the server's WAL, to scale. */
 function Ruler({ row }: { row: WalRow }) {
-  const kept = Number(row.kept ?? 0);
-  const lag = Number(row.lag ?? 0);
-  const whole = Math.max(kept + lag, 1);
-  const at = (kept / whole) * 1_000;
+  const from = position(row.restart_lsn);
+  const until = Math.max(position(row.current), from + 1);
+  const at = (lsn: string | null) => START + Math.min(Math.max((position(lsn) - from) / (until - from), 0), 1) * (END - START);
+  const confirmed = at(row.confirmed);
+  const checkpoint = Math.max(at(row.checkpoint), confirmed);
+  const beside = (x: number, toTheLeft: boolean) => (toTheLeft ? ({ x: x - 4, textAnchor: "end" } as const) : ({ x: x + 4, textAnchor: "start" } as const));
+  const parts: [string, number, number][] = [
+    ["f-idle", START, confirmed],
+    ["f-accent", confirmed, checkpoint],
+    ["f-retry", checkpoint, END],
+  ];
   return (
     <div className="scroll" tabIndex={0} role="group" aria-label="Ruler of the WAL">
       <div className="ruler">
-        <svg className="chart" viewBox="0 0 1120 64" role="img" aria-label={`WAL from ${row.restart_lsn}: ${bytes(kept)} kept until ${row.confirmed}, ${bytes(lag)} not confirmed until ${row.current}`}>
-          <rect className="f-track" x="60" y="20" width="1000" height="12" rx="2" />
-          <rect className="f-accent" x="60" y="20" width={at} height="12" rx="2" />
-          {lag > 0 && <rect className="f-person" x={60 + at} y="20" width={Math.max(1_000 - at, 2)} height="12" />}
-          <text x="60" y="12">
-            oldest {row.restart_lsn}
+        <svg
+          className="chart"
+          viewBox="0 0 1120 96"
+          role="img"
+          aria-label={`WAL from ${row.restart_lsn}: confirmed to ${row.confirmed}, ingested to ${row.checkpoint}, written to ${row.current}; ${bytes(row.lag)} not confirmed`}
+        >
+          <rect className="f-track" x={START} y="26" width={END - START} height="14" rx="2" />
+          {parts.map(([ink, left, right]) => right > left && <rect key={ink} className={ink} x={left} y="26" width={right - left} height="14" />)}
+          {[START, confirmed, checkpoint, END].map((x, i) => (
+            <path key={i} className="axis" d={`M${x} ${i === 0 || i === 3 ? 18 : 26}V${[48, 68, confirmed > ROOM ? 90 : 48, 48][i]}`} />
+          ))}
+          <text x={START} y="12">
+            <tspan className="strong">restart_lsn</tspan> {row.restart_lsn}
           </text>
-          <text x="1060" y="12" textAnchor="end">
-            server {row.current}
+          <text x={END} y="12" textAnchor="end">
+            <tspan className="strong">end of WAL</tspan> {row.current}
           </text>
-          <text x={Math.min(Math.max(60 + at, 160), 960)} y="50" textAnchor="middle" className="strong">
-            confirmed {row.confirmed}
+          <text {...beside(confirmed, confirmed > ROOM)} y="66">
+            <tspan className="strong">confirmed</tspan> {row.confirmed}
+          </text>
+          <text {...beside(checkpoint, checkpoint > END - ROOM)} y="88">
+            <tspan className="strong">checkpoint</tspan> {row.checkpoint}
           </text>
         </svg>
       </div>

@@ -1,5 +1,5 @@
 /** Small charts as our own SVG: bars and lines over the same labels. */
-import { count } from "../data/format";
+import { count, money } from "../data/format";
 
 type Ink = "accent" | "ok" | "running" | "person" | "retry" | "failed" | "idle";
 
@@ -17,20 +17,37 @@ interface ChartProps {
   onClick?: () => void;
   /** The width of the drawing: 640 beside another one, 1110 alone. */
   width?: number;
+  /** Values in dollars; without it they are whole numbers. */
+  dollars?: boolean;
 }
 
 const [LEFT, TOP, BOTTOM] = [34, 10, 102];
 
-/** The end of an axis that reads well, and its step. */
-export function axis(most: number): { top: number; step: number } {
+/** The end of an axis that reads well, and its step: a whole number, except in dollars. */
+export function axis(most: number, dollars = false): { top: number; step: number } {
   if (most <= 0) return { top: 2, step: 1 };
-  const rough = most / 2;
+  const rough = dollars ? most / 2 : Math.max(most / 2, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough && (n >= 1 ? Number.isInteger(n) : true)) ?? 10 * power;
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough && (dollars || Number.isInteger(n))) ?? 10 * power;
   return { top: Math.max(step * Math.ceil(most / step), step), step };
 }
 
-function Axes({ top, step, labels, width: right }: { top: number; step: number; labels: readonly string[]; width: number }) {
+/** $0.005, $0.05, $25: as many digits as the step of the axis needs. */
+function price(value: number, step: number): string {
+  const digits = [0, 2, 3, 4, 5].find((n) => Math.abs(step * 10 ** n - Math.round(step * 10 ** n)) < 1e-6) ?? 6;
+  return `$${value.toFixed(digits)}`;
+}
+
+interface AxesProps {
+  top: number;
+  step: number;
+  labels: readonly string[];
+  left: number;
+  width: number;
+  dollars?: boolean | undefined;
+}
+
+function Axes({ top, step, labels, left, width: right, dollars }: AxesProps) {
   const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
   const marks = [];
   for (let value = 0; value <= top + step / 1000; value += step) marks.push(value);
@@ -39,14 +56,14 @@ function Axes({ top, step, labels, width: right }: { top: number; step: number; 
     <>
       {marks.map((value) => (
         <g key={value}>
-          <path className="grid" d={`M${LEFT} ${y(value).toFixed(1)}H${right}`} />
-          <text x={LEFT - 6} y={y(value) + 3.5} textAnchor="end">
-            {count(value)}
+          <path className="grid" d={`M${left} ${y(value).toFixed(1)}H${right}`} />
+          <text x={left - 6} y={y(value) + 3.5} textAnchor="end">
+            {dollars ? price(value, step) : count(value)}
           </text>
         </g>
       ))}
       {ticks.map((i, n) => (
-        <text key={i} x={LEFT + 2 + (i / (labels.length - 1)) * (right - LEFT - 4)} y={118} textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>
+        <text key={i} x={left + 2 + (i / (labels.length - 1)) * (right - left - 4)} y={118} textAnchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>
           {labels[i]}
         </text>
       ))}
@@ -58,23 +75,24 @@ function highest(series: readonly Series[]): number {
   return Math.max(0, ...series.flatMap((each) => each.values.map((value) => value ?? 0)));
 }
 
-export function StackedBars({ label, labels, series, onClick, width: right = 640 }: ChartProps) {
+export function StackedBars({ label, labels, series, onClick, width: right = 640, dollars }: ChartProps) {
   const sums = labels.map((_, i) => series.reduce((sum, each) => sum + (each.values[i] ?? 0), 0));
-  const { top, step } = axis(Math.max(0, ...sums));
-  const width = (right - LEFT - 4) / Math.max(labels.length, 1);
+  const { top, step } = axis(Math.max(0, ...sums), dollars);
+  const left = dollars ? 50 : LEFT;
+  const width = (right - left - 4) / Math.max(labels.length, 1);
   const height = (value: number) => (value / top) * (BOTTOM - TOP);
   return (
-    <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label} onClick={onClick}>
-      <Axes top={top} step={step} labels={labels} width={right} />
+    <svg className={right > 640 ? "chart wide-s" : "chart"} viewBox={`0 0 ${right} 122`} role="img" aria-label={label} onClick={onClick}>
+      <Axes top={top} step={step} labels={labels} left={left} width={right} dollars={dollars} />
       {labels.map((name, i) => {
         let at = BOTTOM;
         return (
           <g key={i}>
-            <title>{`${name}: ${series.map((each) => each.values[i] ?? 0).join(", ")}`}</title>
+            <title>{`${name}: ${series.map((each) => (dollars ? money(each.values[i] ?? 0) : (each.values[i] ?? 0))).join(", ")}`}</title>
             {series.map((each) => {
               const size = height(each.values[i] ?? 0);
               at -= size;
-              return size > 0 ? <rect key={each.ink} className={`f-${each.ink}`} x={LEFT + 2 + i * width} y={at} width={Math.max(width - 2, 1)} height={size} /> : null;
+              return size > 0 ? <rect key={each.ink} className={`f-${each.ink}`} x={left + 2 + i * width} y={at} width={Math.max(width - 2, 1)} height={size} /> : null;
             })}
           </g>
         );
@@ -89,7 +107,7 @@ export function LineChart({ label, labels, series, onClick, width: right = 640 }
   const y = (value: number) => BOTTOM - (value / top) * (BOTTOM - TOP);
   return (
     <svg className="chart" viewBox={`0 0 ${right} 122`} role="img" aria-label={label} onClick={onClick}>
-      <Axes top={top} step={step} labels={labels} width={right} />
+      <Axes top={top} step={step} labels={labels} left={LEFT} width={right} />
       {series.map((each) => (
         <path key={each.ink} className={`ln s-${each.ink}${each.dash ? " dash" : ""}`} d={path(each.values, x, y)} />
       ))}
@@ -105,7 +123,7 @@ function path(values: readonly (number | null)[], x: (i: number) => number, y: (
     const before = i > 0 ? values[i - 1] : null;
     const after = i + 1 < values.length ? values[i + 1] : null;
     pieces.push(`${before == null ? "M" : "L"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`);
-    if (before == null && after == null) pieces.push("h3");
+    if (before == null && after == null) pieces.push("m-5 0h5");
   });
   return pieces.join(" ");
 }
