@@ -548,7 +548,7 @@ class ShapeEngine:
         if shapes[0].is_evaluated_by_postgresql:
             verdicts = await self._evaluate(table, shapes, images)
         elif has_where:
-            shapes = _touched(table, shapes, changes, images)
+            shapes = _touched(shapes, rows)
             verdicts = verdicts[: len(shapes)]
         txids = self._txids(transaction)
         for shape, matches in zip(shapes, verdicts, strict=True):
@@ -627,26 +627,18 @@ def _touches(transaction: _Transaction, name: Table) -> bool:
     return any((c.relation.schema, c.relation.name) == name for c in transaction.changes)
 
 
-def _touched(
-    table: ShapeTable,
-    shapes: Sequence[Shape],
-    changes: Sequence[Change],
-    images: Sequence[Mapping[str, str | None] | None],
-) -> list[Shape]:
+def _touched(shapes: Sequence[Shape], rows: Sequence[RowChange | None]) -> list[Shape]:
     """Return the shapes with a where clause that changes can be in.
 
     A row enters a shape only with a value that the shape needs, and leaves it only if it is in it.
     """
     keys, values = set[str](), dict[str, set[str]]()
-    for change, new in zip(changes, images, strict=True):
-        old = None if change.old is None else table.texts(change.old)
-        if new is not None:
-            keys.add(table.key_of(new))
-            for name, text in new.items():
+    for row in rows:
+        if row is not None:
+            keys |= {row.before, row.key}
+            for name, text in (row.new or {}).items():
                 if text is not None:
                     values.setdefault(name, set()).add(text)
-        if old is not None:
-            keys.add(table.key_of({**(new or {}), **old}))
     none = set[str]()
     return [
         shape
