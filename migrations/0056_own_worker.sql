@@ -116,11 +116,11 @@ create function agent_internal.usage_of(_usage jsonb)
     set search_path = pg_catalog, pg_temp
 as $$
     select case when _usage is not null then array[
-        greatest(0, coalesce((_usage -> 'prompt_tokens')::integer, (_usage -> 'input_tokens')::integer, 0)
-                    - coalesce((_usage #> '{prompt_tokens_details,cached_tokens}')::integer, 0)),
-        coalesce((_usage #> '{prompt_tokens_details,cached_tokens}')::integer, (_usage -> 'cache_read_input_tokens')::integer, 0),
-        coalesce((_usage -> 'cache_creation_input_tokens')::integer, 0),
-        coalesce((_usage -> 'completion_tokens')::integer, (_usage -> 'output_tokens')::integer, 0)] end
+        greatest(0, coalesce((_usage ->> 'prompt_tokens')::integer, (_usage ->> 'input_tokens')::integer, 0)
+                    - coalesce((_usage #>> '{prompt_tokens_details,cached_tokens}')::integer, 0)),
+        coalesce((_usage #>> '{prompt_tokens_details,cached_tokens}')::integer, (_usage ->> 'cache_read_input_tokens')::integer, 0),
+        coalesce((_usage ->> 'cache_creation_input_tokens')::integer, 0),
+        coalesce((_usage ->> 'completion_tokens')::integer, (_usage ->> 'output_tokens')::integer, 0)] end
 $$;
 
 -- The cost of a call in US dollars; NULL if a price is unknown.
@@ -612,7 +612,7 @@ begin
     perform agent_internal.act_again(_before);
     _calls := agent_internal.open_calls_json(_turn.id);
     if _calls = '[]' then
-        _turn := agent_internal.reserve_reply(_turn, _def, _asked, coalesce((_def -> 'max_output_tokens')::integer, _model.max_output_tokens, 4096));
+        _turn := agent_internal.reserve_reply(_turn, _def, _asked, coalesce((_def ->> 'max_output_tokens')::integer, _model.max_output_tokens, 4096));
         if _turn.state <> 'running' then
             return agent_internal.turn_status(_turn);
         end if;

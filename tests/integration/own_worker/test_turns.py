@@ -254,7 +254,10 @@ async def test_a_budget_counts_what_a_worker_reports(conn: AsyncConnection, dsn:
         for _ in range(2):  # asked again, it is reserved once
             assert (await d.call("run_turn", turn))["status"] == "running"
         assert (await rows(conn, USED))[0][:2] == (0, True)
-        usage = b'{"prompt_tokens": 1000, "completion_tokens": 10}'
+        usage = (
+            b'{"prompt_tokens": 1000, "completion_tokens": 10,'
+            b' "prompt_tokens_details": {"cached_tokens": null}}'
+        )
         await d.call("process_tool_call", turn, "add_note", b'{"text": "x"}', "c1", usage)
         await d.call("process_tool_call", turn, "add_note", b'{"text": "y"}', "c2")
         assert await rows(conn, USED) == [(Decimal("0.00105"), False, 1010)]
