@@ -180,6 +180,27 @@ begin
 end;
 $$;
 
+-- The result of a call that grants refuse, before a person is asked for an approval; NULL: they do not refuse it.
+create function agent_internal.refused_by_grants(_run_id bigint, _call_id text, _name text, _arguments jsonb)
+    returns jsonb
+    language plpgsql
+    stable
+    set search_path = pg_catalog, pg_temp
+as $$
+declare
+    _run agent.run;
+    _def jsonb;
+    _who record;
+begin
+    select * into _run from agent.run r where r.id = _run_id;
+    select v.definition into _def from agent.attachment_version v
+     where v.attachment_id = _run.attachment_id and v.version = _run.attachment_version;
+    _who := agent_internal.acting_for(_run, _def);
+    return agent_internal.refused_call(_call_id, _name, r)
+      from agent_internal.grant_refusal(_run.tenant, _who.principal, _who.named, _name, _arguments) r where r is not null;
+end;
+$$;
+
 -- Check a call that the worker is about to execute.
 --
 -- Args: _name, _given: the tool and the arguments that the worker has.  If a model has replied, its reply must have the call; a
@@ -497,13 +518,17 @@ revoke all on all functions in schema agent_signed from public;
 grant execute on all functions in schema agent_signed to public;
 revoke all on function agent_internal.count_tool_version(), agent_internal.freeze_tool(), agent_internal.fits_allowed(jsonb, jsonb),
     agent_internal.fits_denied(jsonb, jsonb), agent_internal.grant_refusal(text, name, boolean, text, jsonb),
-    agent_internal.acting_for(agent.run, jsonb), agent_internal.check_call(bigint, text, text, jsonb),
+    agent_internal.acting_for(agent.run, jsonb), agent_internal.refused_by_grants(bigint, text, text, jsonb),
+    agent_internal.check_call(bigint, text, text, jsonb),
     agent_internal.is_approved(bigint, text, text, jsonb), agent_internal.refused_call(text, text, text), agent_internal.checked_result(jsonb, jsonb),
     agent_internal.checked_error(jsonb, jsonb), agent_internal.audit_refusal(),
     agent_internal.set_enabled(text, integer, boolean), agent.disable_tool(text, integer), agent.enable_tool(text, integer),
     agent_internal.check_role_tool() from public;
 select agent_internal.permit(c, 'select on agent.tool_version, agent.role_tool') from unnest('{viewer, developer}'::text[]) c;
-select agent_internal.permit('runner', 'select on agent.tool_version, agent.role_tool');
+select agent_internal.permit('runner', 'select on agent.tool_version, agent.role_tool',
+    'execute on function agent_internal.fits_allowed(jsonb, jsonb), agent_internal.fits_denied(jsonb, jsonb), '
+    'agent_internal.grant_refusal(text, name, boolean, text, jsonb), agent_internal.acting_for(agent.run, jsonb), '
+    'agent_internal.refused_by_grants(bigint, text, text, jsonb), agent_internal.refused_call(text, text, text)');
 select agent_internal.permit('developer', 'insert, update, delete on agent.role_tool',
     'execute on function agent.disable_tool(text, integer), agent.enable_tool(text, integer), agent_internal.set_enabled(text, integer, boolean)');
 

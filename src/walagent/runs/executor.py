@@ -304,8 +304,14 @@ class Executor:
 
     # Wait and end.
 
-    async def _wait(self, move: Wait) -> RunState:
+    async def _wait(self, move: Wait) -> RunState | None:
+        """Wait for a person, unless grants refuse the call whatever the person answers."""
         claim, spent = self._run.claim, self.log.spent
+        if move.until == "approval":
+            async with self._resources.pool.connection() as conn:
+                refused = await runs.refused_by_grants(conn, claim, move.call)
+            if refused is not None:
+                return await self._carry_out(Note(StepKind.RESULT, refused))
         async with self._resources.pool.connection() as conn, conn.transaction():
             if move.until == "approval":
                 authority = self._run.authority

@@ -366,6 +366,19 @@ async def ask_approval(  # noqa: PLR0913, PLR0917 - a row's columns
     return row[0] if row else 0
 
 
+async def refused_by_grants(
+    conn: Connection, claim: Claim, call: ToolCall
+) -> Mapping[str, Json] | None:
+    """Return the result of a call that needs no person's answer: grants refuse it."""
+    cursor = await conn.execute(
+        "select agent_internal.refused_by_grants(_run_id => %s, _call_id => %s, _name => %s,"
+        " _arguments => %s)",
+        (claim.run_id, call.id, call.name, LossyJson(call.arguments)),
+    )
+    row = await cursor.fetchone()
+    return row[0] if row else None
+
+
 async def is_approved(conn: Connection, claim: Claim, call: ToolCall) -> bool:
     """Return whether *call* is approved, with exactly these arguments."""
     cursor = await conn.execute(

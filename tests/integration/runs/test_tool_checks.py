@@ -308,6 +308,36 @@ async def test_who_starts_a_run_with_a_token_needs_a_grant(conn: AsyncConnection
     assert await acting(None) == ("x", False)
 
 
+async def test_nobody_is_asked_to_approve_what_grants_refuse(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """The model reads why; with a grant, a person is asked."""
+    await run_all(conn, DESK)
+    async with role(conn) as dev, daemon(conn, dsn, [PAY[0], "No.", PAY[0]]) as d:
+        await run_all(
+            conn,
+            f"grant all on support_tickets, refund to {dev}; select agent.grant_developer('{dev}');"
+            f"select agent.create_principal('dev', login => '{dev}');"
+            "select agent.grant_role('dev', 'developer');"
+            "insert into agent.role_tool (role, tool, allowed)"
+            " values ('developer', 'refund_user', '{\"amount\": [5]}');",
+        )
+        async with session(dsn, user=dev) as theirs:
+            await attach(theirs, "tools=[refund_user], approve=[refund_user]")
+        await run_all(conn, "insert into support_tickets (id, issue) values (1, 'x')")
+        assert (await d.ended())[0][1:3] == ("succeeded", "No.")
+        assert "are not allowed" in (await rows(conn, REFUSED))[0][1]
+        assert await value(conn, "select count(*) from agent.approval") == 0
+        await run_all(
+            conn,
+            "update agent.role_tool set allowed = null;"
+            "insert into support_tickets (id, issue) values (2, 'x')",
+        )
+        await d.until("select exists (select from agent.pending_approval)")
+        await d.stop("reader", "worker")
+        await run_all(conn, "delete from agent.principal where name = 'dev'")
+
+
 async def test_a_call_needs_a_grant_for_whom_it_is_made(conn: AsyncConnection, dsn: str) -> None:
     """The principal of the login that attached, here without one, then with one."""
     await run_all(conn, DESK)
