@@ -7,6 +7,7 @@ from psycopg.types.json import Jsonb
 from tests.helpers.daemon import daemon
 from tests.helpers.database import (
     DESK,
+    as_role,
     attach,
     column,
     refused,
@@ -27,6 +28,7 @@ insert into agent.tool (name, kind, target) values ('refund_user', 'sql', 'refun
 """
 RESULTS = "select content from agent.step where kind = 'result' order by run_id, seq"
 REFUSED = "select object, detail ->> 'reason' from agent.audit where action = 'tool.refused'"
+WITHHELD = "select agent_internal.refused_by_grants(id, 'c', 'refund_user', '{}') from agent.run"
 PAID = "select count(*) from refund"
 
 
@@ -328,6 +330,10 @@ async def test_nobody_is_asked_to_approve_what_grants_refuse(
         assert (await d.ended())[0][1:3] == ("succeeded", "No.")
         assert "are not allowed" in (await rows(conn, REFUSED))[0][1]
         assert await value(conn, "select count(*) from agent.approval") == 0
+        async with role(conn) as runner:
+            await value(conn, "select agent.grant_runner(%s)", runner)
+            async with as_role(conn, runner):
+                assert await value(conn, WITHHELD)
         await run_all(
             conn,
             "update agent.role_tool set allowed = null;"
