@@ -404,8 +404,8 @@ class ShapeEngine:
         async for lines in copy_lines(conn, select(shape.table, names, shape.definition.where)):
             messages = writer.messages(lines)
             if not shape.definition.changes_only:
-                chunk += messages
-                size += sum(map(len, messages))
+                chunk.append(messages)
+                size += len(messages)
             if size >= CHUNK_BYTES:
                 shape.snapshot.append(b",".join(chunk))
                 shape.wake()

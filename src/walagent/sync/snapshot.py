@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from psycopg import AsyncConnection
+from psycopg.abc import PQGen
+from psycopg.generators import copy_from
+from psycopg.pq.abc import PGconn
 
 from walagent.connection import TEXT_FORMS
 from walagent.sync.expression import Node, quote_name
@@ -105,16 +108,25 @@ async def copy_rows(
 
 async def copy_lines(conn: AsyncConnection[Any], query: str) -> AsyncGenerator[bytes]:
     """Yield the rows of a query in portions of lines, as COPY writes them."""
-    async with conn.cursor() as cursor, cursor.copy(f"copy ({query}) to stdout".encode()) as copy:
-        parts, size = list[bytes](), 0
-        async for data in copy:  # a line each
-            parts.append(bytes(data))
-            size += len(parts[-1])
-            if size > _PORTION:
-                yield b"".join(parts).removesuffix(b"\n")
-                parts, size = [], 0
-        if parts:
-            yield b"".join(parts).removesuffix(b"\n")
+    async with conn.cursor() as cursor, cursor.copy(f"copy ({query}) to stdout".encode()):
+        is_end = False
+        while not is_end:
+            # Copy.read() takes longer for a line than all that is done with it.
+            lines, is_end = await conn.wait(_portion(conn.pgconn))
+            if lines:
+                yield b"".join(lines).removesuffix(b"\n")
+
+
+def _portion(pgconn: PGconn) -> PQGen[tuple[list[bytes], bool]]:
+    """Read some lines; return them, and whether they are the last ones."""
+    lines, size = list[bytes](), 0
+    while size < _PORTION:
+        line = yield from copy_from(pgconn)
+        if not isinstance(line, memoryview):
+            return lines, True
+        lines.append(bytes(line))
+        size += len(line)
+    return lines, False
 
 
 def cells_of(line: bytes) -> list[str | None]:
