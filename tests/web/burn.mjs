@@ -13,7 +13,8 @@ const seen = { errors: [], axe: [], wide: [], requests: new Set() };
 
 /** A browser of its own: another profile, so another cookie. */
 async function open() {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light" });
+  // A background that is still on its way between two themes has the contrast of neither.
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, colorScheme: "light", reducedMotion: "reduce" });
   context.setDefaultTimeout(20_000);
   const page = await context.newPage();
   page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
