@@ -124,6 +124,7 @@ class TemporaryReader:
         self._slot = temporary_name("sync")
         self._failures = 0  # in a row
         self._has_streamed = False
+        self._restart: str | None = None  # the LSN from which the slot retained WAL, as seen last
         self._abandoned: frozenset[str] = frozenset()
         self._lost: dict[Table, float] = {}  # removed from the publication; when it was noticed
         self._hurry = asyncio.Event()
@@ -170,8 +171,28 @@ class TemporaryReader:
         with translating():
             async with await connect(self._source.logins.dsn(), application=_NAME) as conn:
                 await self._check(conn)
-                await first_of(follow=self._follow(conn), watch=self._watch(conn))
+                self._restart = None
+                try:
+                    await first_of(follow=self._follow(conn), watch=self._watch(conn))
+                except StreamLostError as error:
+                    raise await self._named(conn, error) from error
         raise AssertionError
+
+    async def _named(self, conn: AsyncConnection[Any], error: StreamLostError) -> StreamLostError:
+        """Name the limit if the server ended the slot for it: it sends no reason.
+
+        A slot that is used is not marked as invalidated: its process is terminated.
+        """
+        if self._restart is None:
+            return error
+        with suppress(WalagentError), translating():
+            kept = await status.read_kept(conn, self._restart)
+            if kept.limit is not None and kept.written > kept.limit:
+                return StreamLostError(
+                    f"{error}: the slot retained up to {in_bytes(kept.written)} of WAL, more than"
+                    f" {in_bytes(kept.limit)} (max_slot_wal_keep_size)"
+                )
+        return error
 
     async def _check(self, conn: AsyncConnection[Any]) -> None:
         await refuse_standby(conn)
@@ -194,6 +215,7 @@ class TemporaryReader:
         )
         login = self._source.logins.replication_dsn()
         async with open_temporary_stream(login, options, self._wait) as stream:
+            await stream.during(self._check_server(conn))
             self._fan_out.interrupt()  # shapes that were made meanwhile miss what was committed
             feed = Feed(stream, [self._fan_out])
             self.health.opened(feed)
@@ -207,6 +229,21 @@ class TemporaryReader:
             }
             await stream.during(first_of(**parts))
         raise AssertionError
+
+    async def _check_server(self, conn: AsyncConnection[Any]) -> None:
+        """Check that rows and changes come from one server.
+
+        Raises:
+            PreconditionError: the slot is on another one, as after a failover that only one of
+                the connection strings follows.
+        """
+        if (await status.read_backlog(conn, self._slot)).restart is None:
+            raise PreconditionError(
+                f'slot "{self._slot}" does not exist on the server of the connection string: the'
+                " replication connection string leads to another one",
+                hint="Set both to the same server: DATABASE_URL and DATABASE_REPLICATION_URL, or"
+                " --dsn and --replication-dsn.",
+            )
 
     def _wait(self, blockers: Sequence[Blocker]) -> None:
         pids = ", ".join(str(blocker.pid) for blocker in blockers)
@@ -223,6 +260,8 @@ class TemporaryReader:
         async for _ in Periodic(_LOOK):
             seen = await status.read_backlog(conn, self._slot)
             self.health.measured(seen)
+            # Before the first look at the slot: from about where it was created.
+            self._restart = seen.restart or self._restart or seen.end
             if seen.retained > most:
                 raise StreamLostError(
                     f"the temporary slot retained {in_bytes(seen.retained)} of WAL, more than"

@@ -24,6 +24,16 @@ class SlotBacklog:
 
     retained: int
     behind: int  # not confirmed
+    restart: str | None = None  # the LSN from which it is retained; None: there is no such slot
+    end: str = "0/0"  # the LSN of the end of the WAL
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWal:
+    """WAL that was written since an LSN, and what a slot may retain of it."""
+
+    written: int  # bytes
+    limit: int | None  # max_slot_wal_keep_size
 
 
 async def read_status(conn: Connection, slot: str) -> DatabaseStatus:
@@ -36,6 +46,17 @@ async def read_backlog(conn: Connection, slot: str) -> SlotBacklog:
     """Read what the server retains for a slot; zeros if it does not exist."""
     row = await (await conn.execute(query("read_backlog"), {"slot": slot})).fetchone()
     return SlotBacklog(*row) if row else SlotBacklog(0, 0)
+
+
+async def read_kept(conn: Connection, since: str) -> KeptWal:
+    """Read how much WAL was written since an LSN, and how much of it a slot may retain."""
+    cursor = await conn.execute(
+        "select pg_wal_lsn_diff(pg_current_wal_lsn(), %s::pg_lsn)::bigint,"
+        "       nullif(pg_size_bytes(current_setting('max_slot_wal_keep_size')), -1)",
+        [since],
+    )
+    row = await cursor.fetchone()
+    return KeptWal(*row) if row else KeptWal(0, None)
 
 
 async def count_runs(conn: Connection) -> dict[tuple[str, str], int]:
