@@ -12,7 +12,7 @@ A block's info string says what a test does with it:
     yaml                   must be a valid agents.yaml
     yaml script            must be a valid script of the scripted model
     python                 executed
-    ts, tsx file=NAME      written to NAME, where a page is followed
+    ... file=NAME          written to NAME, where a page is followed
     python by hand         its imports are executed
 """
 

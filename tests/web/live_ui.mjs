@@ -10,7 +10,25 @@ const page = await browser.newPage();
 const print = (value) => console.log(JSON.stringify(value));
 page.setDefaultTimeout(20_000);
 page.on("pageerror", (error) => print({ error: String(error) }));
-page.on("dialog", (dialog) => (print({ error: dialog.message() }), dialog.dismiss()));
+let asking;
+page.on("dialog", (dialog) => {
+  if (dialog.type() === "prompt") return (asking = dialog), print({ asked: dialog.message() });
+  print({ said: dialog.message() });
+  return dialog.dismiss();
+});
+const commands = {
+  add: async (subject) => {
+    await page.getByLabel("Subject").fill(subject);
+    await page.getByRole("button", { name: "Add" }).click();
+  },
+  answer: (text) => asking.accept(text),
+  // The box follows the row, so it is checked once the row is rendered.
+  select: (subject) => page.getByLabel(subject).click(),
+};
+createInterface({ input: process.stdin }).on("line", async (line) => {
+  for (const [name, value] of Object.entries(JSON.parse(line))) await commands[name](value);
+});
+
 await page.exposeFunction("show", (rows) => print({ rows }));
 await page.goto(url);
 await page.getByRole("heading", { name: "Tickets" }).waitFor();
@@ -21,16 +39,4 @@ await page.evaluate(() => {
     if (JSON.stringify(rows) !== before) window.show(rows);
     before = JSON.stringify(rows);
   }, 20);
-});
-
-const commands = {
-  add: async (subject) => {
-    await page.getByLabel("Subject").fill(subject);
-    await page.getByRole("button", { name: "Add" }).click();
-  },
-  // The box follows the row, so it is checked once the row is rendered.
-  select: (subject) => page.getByLabel(subject).click(),
-};
-createInterface({ input: process.stdin }).on("line", async (line) => {
-  for (const [name, value] of Object.entries(JSON.parse(line))) await commands[name](value);
 });

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs_pages import ROOT, Block, blocks
-from tests.helpers.node import needs_node, script
+from tests.helpers.node import Script, needs_node, script
 from walagent.http.server import listen
 
 PAGE = ROOT / "docs" / "how-to" / "live-ui.md"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+TOKEN = re.compile(r"\S{40,}")
 INSTALLING = 300.0  # seconds; packages come from a registry
 pytestmark = [
     pytest.mark.web,
@@ -32,9 +33,8 @@ def lines(block: Block) -> list[str]:
     return [line.removeprefix("$ ") for line in block.text.splitlines()]
 
 
-def until_served() -> tuple[str, list[Block]]:
-    """What the page says up to its server, as one script of the shell, and the blocks after it."""
-    found = blocks(PAGE)
+def until_served(found: list[Block]) -> tuple[str, list[Block]]:
+    """What the page says up to its next server, as a script of the shell, and the blocks after."""
     served = next(n for n, block in enumerate(found) if "npm run dev" in block.text)
     steps: list[str] = ["set -e"]
     for block in found[: served + 1]:
@@ -66,56 +66,97 @@ async def shell(
         await process.wait()
 
 
-async def address(process: asyncio.subprocess.Process) -> str:
-    """Read until the server of the page says where it is."""
+async def served(process: asyncio.subprocess.Process) -> tuple[str, str]:
+    """Read until the server of the page says where it is; return that, and what was printed."""
     assert process.stdout is not None
     seen = list[str]()
     async with asyncio.timeout(INSTALLING):
         async for line in process.stdout:
             seen.append(re.sub(r"\x1b\[[0-9;]*m", "", line.decode()))
             if found := re.search(r"Local: +(\S+)", seen[-1]):
-                return found[1]
+                return found[1], "".join(seen)
     pytest.fail("".join(seen))
 
 
+class Reader:
+    """Somebody who follows the page in an empty folder, with nothing else on the machine."""
+
+    def __init__(self, folder: Path, port: str) -> None:
+        programs = folder / "bin"
+        programs.mkdir()
+        command = programs / "walagent"
+        command.write_text(f'#!/bin/sh\nexec {sys.executable} -m walagent "$@"\n')
+        command.chmod(0o755)
+        self.environment = {
+            key: value for key, value in os.environ.items() if not key.startswith("PG")
+        } | {
+            "HOME": str(folder),
+            "WALAGENT_HOME": str(folder / "home"),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "src"),
+        }
+        self.environment.pop("DATABASE_URL", None)
+        self.folder = folder / "empty"
+        self.folder.mkdir()
+        self._port = port
+
+    @asynccontextmanager
+    async def serving(self, text: str, folder: str = "") -> AsyncIterator[tuple[Script, str]]:
+        """Follow a part up to its server, and open the page in a browser."""
+        assert text.count("8642") == 2
+        text, where = text.replace("8642", self._port), self.folder / folder
+        async with shell(text, where, self.environment) as server:
+            url, printed = await served(server)
+            async with script("live_ui.mjs", {"url": url, "chromium": CHROMIUM}) as page:
+                yield page, printed
+
+    async def prints(self, look: Block, result: Block) -> None:
+        """Wait until a command prints what the page says."""
+        async with asyncio.timeout(30):
+            # The event is a row.
+            while await run(look, self.folder, self.environment) != result.text:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
 async def test_the_page_is_followed_word_by_word(tmp_path: Path) -> None:
-    """A row appears as it is inserted; what is written in the browser is in the table."""
+    """A row appears as it is inserted; what is written in the browser is in the table.
+
+    Then with mutations, as a principal: what a policy refuses does not stay in the page.
+    """
     sockets = await listen("127.0.0.1", 0)
     port = str(sockets[0].getsockname()[1])
     for each in sockets:
         each.close()
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    command = programs / "walagent"
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m walagent "$@"\n')
-    command.chmod(0o755)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
-    environment |= {
-        "HOME": str(tmp_path),
-        "WALAGENT_HOME": str(tmp_path / "home"),
-        "PATH": f"{programs}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "src"),
-    }
-    environment.pop("DATABASE_URL", None)
-    folder = tmp_path / "empty"
-    folder.mkdir()
-    text, (insert, look, result) = until_served()
-    assert text.count("8642") == 2
-    async with shell(text.replace("8642", port), folder, environment) as server:
-        options = {"url": await address(server), "chromium": CHROMIUM}
-        async with script("live_ui.mjs", options) as page:
-            await page.until([])
-            await run(insert, folder, environment)
-            fire = {"subject": "The printer is on fire", "done": False}
-            await page.until([fire])
-            page.send(add="Order toner")
-            await page.until([{"subject": "Order toner", "done": False}, fire])
-            page.send(select="The printer is on fire")
-            await page.until([{"subject": "Order toner", "done": False}, fire | {"done": True}])
-            async with asyncio.timeout(30):
-                # The event is a row.
-                while await run(look, folder, environment) != result.text:  # noqa: ASYNC110
-                    await asyncio.sleep(0.1)
+    reader = Reader(tmp_path, port)
+    text, (insert, look, result, *rest) = until_served(blocks(PAGE))
+    fire = {"subject": "The printer is on fire", "done": False}
+    toner = {"subject": "Order toner", "done": False}
+    async with reader.serving(text) as (page, _):
+        await page.until([])
+        await run(insert, reader.folder, reader.environment)
+        await page.until([fire])
+        page.send(add="Order toner")
+        await page.until([toner, fire])
+        page.send(select="The printer is on fire")
+        await page.until([toner, fire | {"done": True}])
+        await reader.prints(look, result)
+    text, (look, result) = until_served(rest)
+    known = [toner, fire | {"done": True}]
+    async with reader.serving(text, "tickets") as (page, printed):
+        assert await page.find("asked") == "Token"
+        page.send(answer=next(filter(TOKEN.fullmatch, printed.splitlines())))
+        await page.until(known)
+        plants = {"subject": "Water the plants", "done": False}
+        page.send(add="Water the plants")
+        await page.until([*known, plants])
+        page.send(select="Water the plants")
+        known.append(plants | {"done": True})
+        await page.until(known)
+        await reader.prints(look, result)
+        page.send(select="Order toner")
+        assert "not saved" in await page.find("said")
+        await page.until(known)
+        await reader.prints(look, result)
 
 
 async def run(block: Block, folder: Path, environment: Mapping[str, str]) -> str:
