@@ -16,7 +16,8 @@ from walagent.sync.lexer import WhereError, tokens
 from walagent.sync.log import Offset, parse_offset
 from walagent.sync.where import parse_where
 
-_PARAM: Final = re.compile(r"params\[(\d{1,4})\]")
+_NUMBER: Final = re.compile(r"([0-9]{1,7})")
+_PARAM: Final = re.compile(r"params\[([0-9]{1,4})\]")
 _MOST: Final = 1_000_000
 
 
@@ -214,7 +215,11 @@ def _values(params: object) -> Mapping[int, str]:
     if not isinstance(params, dict):
         raise RequestError("subset", "params must be an object")
     found = cast("dict[str, object]", params)
-    return {int(number): str(value) for number, value in found.items() if number.isdigit()}
+    return {
+        int(match[1]): str(value)
+        for number, value in found.items()
+        if (match := _NUMBER.fullmatch(number)) is not None
+    }
 
 
 def _json(name: str, data: bytes) -> object:
@@ -237,10 +242,10 @@ def _count(given: Mapping[str, object], name: str) -> int | None:
     value = given.get(name)
     if value is None or value == "":
         return None
-    text = str(value)
-    if not (text.isascii() and text.isdigit() and int(text) <= _MOST):
+    match = _NUMBER.fullmatch(str(value))
+    if match is None or int(match[1]) > _MOST:
         raise RequestError("subset", f"{name} must be a number from 0 to {_MOST}")
-    return int(text)
+    return int(match[1])
 
 
 def _order(text: str) -> tuple[tuple[str, str], ...]:

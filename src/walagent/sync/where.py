@@ -26,6 +26,7 @@ from walagent.sync.expression import (
     Quantified,
     Test,
     Unary,
+    children,
 )
 from walagent.sync.lexer import Token, WhereError, tokens
 
@@ -103,6 +104,7 @@ class _Parser:
         node = self._expression(0)
         if self._token.kind != "end":
             raise self._unexpected()
+        _check_height(node)
         return node
 
     @property
@@ -176,6 +178,8 @@ class _Parser:
         number = int(token.text[1:])
         if number not in self._params:
             raise WhereError(f"parameter {token.text} has no value", token.position)
+        if "\0" in self._params[number]:
+            raise WhereError(f"parameter {token.text} contains a NUL character", token.position)
         return Literal(self._params[number])
 
     def _word(self, token: Token) -> Node:
@@ -246,7 +250,10 @@ class _Parser:
         token = self._next()
         match token.text:
             case "and" | "or":
-                return Binary(token.text, left, self._expression(precedence))
+                operands = [left, self._expression(precedence)]
+                while self._accept(token.text):
+                    operands.append(self._expression(precedence))
+                return _joined(token.text, operands)
             case "::":
                 return self._typed(left)
             case "is":
@@ -300,3 +307,25 @@ class _Parser:
                 return Like(left, self._expression(_IN), word == "ilike", negated)
             case _:
                 raise self._unexpected(token)
+
+
+def _joined(op: str, operands: Sequence[Node]) -> Node:
+    """Join operands of AND or OR, which associate, to a tree that is not deep."""
+    if len(operands) == 1:
+        return operands[0]
+    half = (len(operands) + 1) // 2
+    return Binary(op, _joined(op, operands[:half]), _joined(op, operands[half:]))
+
+
+def _check_height(node: Node) -> None:
+    """Check that a tree can be printed, hashed and evaluated: a chain of operators is deep, too.
+
+    Raises:
+        WhereError: it cannot.
+    """
+    level, height = [node], 0
+    while level:
+        height += 1
+        if height > MAX_DEPTH:
+            raise WhereError(f"is nested deeper than {MAX_DEPTH}", 1)
+        level = [child for each in level for child in children(each)]
