@@ -338,21 +338,27 @@ class ShapeApp:
     async def _events(
         self, shape: LiveShape, at: Offset, send: Send, gone: "asyncio.Task[None]"
     ) -> None:
-        loop = asyncio.get_running_loop()
-        until, first = loop.time() + self._settings.stream, True
-        while not shape.ended and not gone.done() and loop.time() < until:
-            messages, at, is_end = shape.log.after(at)
-            if messages or first:
-                first = False
-                if is_end:
-                    messages = [*messages, up_to_date(self._engine.position)]
-                await _event(send, messages)
-                continue
-            left = min(self._settings.keep_alive, until - loop.time())
-            if left > 0 and not await shape.wait(left):
-                await send(
-                    {"type": "http.response.body", "body": b": keep-alive\n\n", "more_body": True}
-                )
+        loop, first = asyncio.get_running_loop(), True
+        until = loop.time() + self._settings.stream
+        due = loop.time() + self._settings.keep_alive
+        with shape.following() as news:
+            gone.add_done_callback(lambda _: news.set())
+            # One timer: one for each wait would take as long as sending.
+            alarm = loop.call_at(min(due, until), news.set)
+            try:
+                while not shape.ended and not gone.done() and (now := loop.time()) < until:
+                    news.clear()
+                    if now >= due:
+                        due = now + self._settings.keep_alive
+                        alarm = loop.call_at(min(due, until), news.set)
+                        await _send_more(send, b": keep-alive\n\n")
+                    while first or shape.log.has_after(at):
+                        first = False
+                        body, at = shape.event_after(at, self._engine.position)
+                        await _send_more(send, body)
+                    await news.wait()
+            finally:
+                alarm.cancel()
 
     def _headers(
         self,
@@ -428,8 +434,7 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
-async def _event(send: Send, messages: Sequence[bytes]) -> None:
-    body = b"".join(b"data: " + message + b"\n\n" for message in messages)
+async def _send_more(send: Send, body: bytes) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": True})
 
 

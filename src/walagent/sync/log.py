@@ -68,6 +68,10 @@ class ShapeLog:
         self.size += size
         return True
 
+    def has_after(self, offset: Offset) -> bool:
+        """Return whether there are messages after *offset*."""
+        return self.last is not None and self.last > offset
+
     def after(self, offset: Offset, limit: int = CHUNK_BYTES) -> tuple[list[bytes], Offset, bool]:
         """Return messages after *offset*, the offset they end at, and whether that is the end."""
         found: list[bytes] = []

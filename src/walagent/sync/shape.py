@@ -3,20 +3,31 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from walagent.change import UNCHANGED, Change, Op
 from walagent.message import Json
 from walagent.sync.definition import Definition
 from walagent.sync.log import INFINITE, Offset, ShapeLog
-from walagent.sync.messages import row_message
+from walagent.sync.messages import row_message, up_to_date
 from walagent.sync.predicate import Predicate, needed_values
 from walagent.sync.table import ShapeTable, schema_header
 
 _ASKED: Final = 120.0  # seconds since the last request: twice as long as an event stream
 Texts = Mapping[str, str | None]
+
+
+class _Event(NamedTuple):
+    """What streams send after an offset."""
+
+    after: Offset
+    end: Offset | None  # of the log
+    position: int
+    body: bytes
+    upto: Offset
 
 
 class LiveShape:
@@ -37,6 +48,8 @@ class LiveShape:
         self.used_at = time.monotonic()
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._changed = asyncio.Event()
+        self._followers = set[asyncio.Event]()
+        self._event = _Event(Offset(0, 0), None, 0, b"", Offset(0, 0))
         self.ready.add_done_callback(lambda _: self.wake())
 
     @property
@@ -69,10 +82,39 @@ class LiveShape:
             return False
         return True
 
+    @contextmanager
+    def following(self) -> Generator[asyncio.Event]:
+        """Yield an event that is set whenever something was added, and at the end."""
+        news = asyncio.Event()
+        self._followers.add(news)
+        try:
+            yield news
+        finally:
+            self._followers.discard(news)
+
     def wake(self) -> None:
         """Let those that wait look again."""
         self._changed.set()
         self._changed = asyncio.Event()
+        for each in self._followers:
+            each.set()
+
+    def event_after(self, at: Offset, position: int) -> tuple[bytes, Offset]:
+        """Return what an event stream sends after an offset, and the offset that it ends at.
+
+        Streams at the same place share the bytes.
+
+        Args:
+            position: of the stream of changes.
+        """
+        last = self._event
+        if (last.after, last.end, last.position) != (at, self.log.last, position):
+            messages, end, is_end = self.log.after(at)
+            if is_end:
+                messages = [*messages, up_to_date(position)]
+            body = b"".join(b"data: " + message + b"\n\n" for message in messages)
+            last = self._event = _Event(at, self.log.last, position, body, end)
+        return last.body, last.upto
 
     def finish(self) -> None:
         """End it: who waits is answered with must-refetch."""
