@@ -23,6 +23,8 @@ alter publication walagent add table
 RECEIVED = """
 select confirmed_flush_lsn >= %s::pg_lsn from pg_replication_slots where temporary
 """
+UNSENT = "create temporary table probe (); drop table probe"
+WAITING = "select count(*) = %s from pg_stat_activity where wait_event = 'SyncRep'"
 
 
 @pytest.fixture
@@ -41,20 +43,25 @@ async def unseen(server: OwnServer, conn: AsyncConnection, statement: str) -> As
     """Commit a statement that no snapshot shows until the block ends, but the stream sends."""
     await run_all(conn, STANDBY.format("nobody"))
     await run_all(conn, "select pg_reload_conf()")
-    async with await AsyncConnection.connect(server.dsn, autocommit=True) as other:
-        await until(other, "select current_setting('synchronous_standby_names') = 'nobody'")
-        writing = asyncio.create_task(run_all(other, statement))
-        await until(
-            conn, "select exists (select from pg_stat_activity where wait_event = 'SyncRep')"
-        )
+    async with (
+        await AsyncConnection.connect(server.dsn, autocommit=True) as probe,
+        await AsyncConnection.connect(server.dsn, autocommit=True) as other,
+        asyncio.TaskGroup() as group,
+    ):
+        # Commits wait from the moment at which the checkpointer, too, has read the settings.
+        async with asyncio.timeout(DEADLINE):
+            probing = group.create_task(run_all(probe, UNSENT))
+            while not await value(conn, WAITING, 1):
+                if probing.done():
+                    probing = group.create_task(run_all(probe, UNSENT))
+        group.create_task(run_all(other, statement))
+        await until(conn, WAITING, 2)
         await until(conn, RECEIVED, await value(conn, "select pg_current_wal_flush_lsn()::text"))
         try:
             yield
         finally:
             await run_all(conn, STANDBY.format(""))
             await run_all(conn, "select pg_reload_conf()")
-            async with asyncio.timeout(DEADLINE):
-                await writing
 
 
 async def test_a_table_has_what_was_received_before(
