@@ -82,6 +82,7 @@ async def serving(
     limits: EngineLimits | None = None,
     hold: float = 2.0,
     stream: float = 3.0,
+    keep_alive: float = 21.0,
     port: int = 0,
     queries: Mapping[str, NamedQuery] | None = None,
     mutations: Mapping[str, MutationEntry] | None = None,
@@ -95,7 +96,14 @@ async def serving(
     )
     engine = ShapeEngine(logins.dsn, fan_out, limits)
     settings = SyncSettings(
-        tables, queries or {}, SECRET, public=public, hold=hold, stream=stream, ahead=1.0
+        tables,
+        queries or {},
+        SECRET,
+        public=public,
+        hold=hold,
+        stream=stream,
+        keep_alive=keep_alive,
+        ahead=1.0,
     )
     app = ShapeApp(engine, settings, TokenCheck(engine.connection))
     own = Own(engine, queries or {})

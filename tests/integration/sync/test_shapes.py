@@ -279,6 +279,29 @@ async def test_an_event_stream_has_the_same_messages(conn: AsyncConnection, serv
     assert len(keys) == len(set(keys)) == 9
 
 
+async def test_an_idle_event_stream_is_kept_alive_until_its_end(
+    conn: AsyncConnection, dsn: str
+) -> None:
+    """Proxies close what is silent; a change is sent between two comments."""
+    await run_all(conn, TABLE)
+    await ensure_slot(conn, dsn, Replication(slot=conn.info.dbname))
+    async with serving(conn, dsn, stream=2.0, keep_alive=0.4) as served:
+        client = Follower(served, table="item")
+        await client.catch_up()
+        query = {"secret": SECRET, "table": "item", "offset": client.offset}
+        query |= {"handle": client.handle, "live": "true", "live_sse": "true"}
+        lines, written = list[str](), False
+        async with served.http.stream("GET", served.url, params=query) as answer:
+            async for line in answer.aiter_lines():
+                lines.append(line)
+                if not written and lines.count(": keep-alive") == 2:
+                    await conn.execute(ROW, (1, "a", 1))
+                    written = True
+    assert lines.count(": keep-alive") >= 3
+    (change,) = [line for line in lines if line.startswith("data: ") and '"a"' in line]
+    assert lines.index(change) < len(lines) - 1 - lines[::-1].index(": keep-alive")
+
+
 async def test_a_shape_ends_when_its_table_changes(conn: AsyncConnection, served: Served) -> None:
     """Another column or a truncation: clients fetch again, with a handle that never was."""
     client = Follower(served, table="item")
