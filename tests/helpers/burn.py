@@ -73,6 +73,11 @@ class Played:
         self.model = model
         self.process = process
 
+    @property
+    def cookie(self) -> str:
+        """The name of its cookie."""
+        return f"walagent_session_{httpx.URL(self.url).port}"
+
     @asynccontextmanager
     async def browser(self) -> AsyncIterator[httpx.AsyncClient]:
         """A client that keeps cookies."""

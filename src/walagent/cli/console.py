@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +10,9 @@ from walagent.cli.output import say
 from walagent.cli.session import CliSession, Where, http_option, open_session, where_options
 from walagent.config.sections import Http
 from walagent.errors import ConfigError
+
+if TYPE_CHECKING:
+    from walagent.console.sessions import Code
 
 _SECONDS = 2.0  # until the daemon answers
 
@@ -22,7 +26,8 @@ def console_(where: Where, *, link: bool, sign_out_all: bool) -> None:
     """Print a link that signs in to the console of a running walagent run.
 
     The link works once, for 5 minutes, and acts as the principal of this login.  A login without a
-    principal, such as that of the embedded server, gets one that is an admin.
+    principal, such as that of the embedded server, gets one of its name that is an
+    admin; the first time, the command says so.
 
     \b
     Exit codes: 0 printed, 2 nothing answers at the address, 3 a person must act.
@@ -40,7 +45,9 @@ def console_(where: Where, *, link: bool, sign_out_all: bool) -> None:
             f"nothing answers at {address(http.host, http.port)}",
             hint="Start walagent run, or name its address: walagent console --http HOST:PORT.",
         )
-    click.echo(link_of(base_of(http), asyncio.run(_make_code(session))))
+    code = asyncio.run(_make_code(session))
+    say_granted(code)
+    click.echo(link_of(base_of(http), code.text))
 
 
 def address(host: str, port: int) -> str:
@@ -72,7 +79,15 @@ def _answers(http: Http) -> bool:
     return True
 
 
-async def _make_code(session: CliSession) -> str:
+def say_granted(code: "Code") -> None:
+    """Say that the login has got a principal: who has the link can do everything."""
+    if code.granted is not None:
+        say(
+            f"granted the role admin to principal {code.granted}: this login has no other principal"
+        )
+
+
+async def _make_code(session: CliSession) -> "Code":
     from walagent.console.sessions import make_code
 
     async with session.places() as places, session.connect(places) as conn, conn.transaction():

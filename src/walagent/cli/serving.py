@@ -10,7 +10,7 @@ from walagent import log, metrics
 from walagent.app.migrate import is_new, migrate, plan_migrations
 from walagent.app.serve import Hooks, serve, work
 from walagent.app.startup import once_reached
-from walagent.cli.console import address, link_of
+from walagent.cli.console import address, link_of, say_granted
 from walagent.cli.output import say
 from walagent.cli.session import CliSession, Where, open_session
 from walagent.config import Config
@@ -65,8 +65,9 @@ async def _console_link(
         return lambda _host, _port: None
 
     def listening(host: str, port: int) -> None:
+        say_granted(code)
         base = http.public_url or address(host, port)
-        click.echo(f"console: {link_of(base.rstrip('/'), code, page)}")
+        click.echo(f"console: {link_of(base.rstrip('/'), code.text, page)}")
 
     return listening
 

@@ -28,7 +28,14 @@ from psycopg.types.string import TextLoader
 
 from walagent.concurrency import first_of
 from walagent.console.declared import Declared
-from walagent.console.guard import COOKIE, RefusedError, check, check_place, cookie_of
+from walagent.console.guard import (
+    RefusedError,
+    check,
+    check_place,
+    cookie_name,
+    cookie_of,
+    prefix_of,
+)
 from walagent.console.multiplex import Socket
 from walagent.console.own import AS_TEXT, Caller, Own, check_texts, text_of
 from walagent.console.replies import ReplyStreams, check_reader, disconnected, reader_of
@@ -177,6 +184,7 @@ class _Request:
     send: Send
     token: str
     root: str
+    cookie: str  # its name
     scheme: str
 
 
@@ -212,7 +220,7 @@ class ConsoleApi:
         headers = dict[bytes, bytes](scope["headers"])
         at = path.rfind("/v1/")
         route = path[at + 4 :]
-        cookie = cookie_of(headers)
+        cookie = cookie_of(scope)
         is_ours = route in _ROUTES or route.startswith(("queries/", "mutations/"))
         has_bearer = b"authorization" in headers
         try:
@@ -227,7 +235,6 @@ class ConsoleApi:
             values = dict(
                 parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             )
-            root = scope.get("root_path", "").rstrip("/").removesuffix("/v1")
             asked = _Request(
                 scope["method"],
                 route,
@@ -236,13 +243,15 @@ class ConsoleApi:
                 receive,
                 send,
                 token,
-                root,
+                prefix_of(scope),
+                cookie_name(scope),
                 scope.get("scheme", "http"),
             )
             await self._route(asked)
         except RefusedError as error:
             body: dict[str, Json] = {"message": str(error), "code": error.code, "hint": error.hint}
-            gone = [_expired(cookie_path(scope))] if error.status == _SIGNED_OUT and cookie else []
+            is_out = error.status == _SIGNED_OUT and cookie
+            gone = [_expired(cookie_name(scope), prefix_of(scope))] if is_out else []
             await _answer(send, error.status, body, gone)
         except WalagentError as error:
             await _answer(send, *_refusal(error))
@@ -250,7 +259,7 @@ class ConsoleApi:
     async def _multiplex(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a socket; a socket with a cookie is guarded as requests with it are."""
         headers = dict[bytes, bytes](scope["headers"])
-        bearer, cookie = _bearer(headers), cookie_of(headers)
+        bearer, cookie = _bearer(headers), cookie_of(scope)
         if not scope["path"].endswith("/v1/multiplex"):
             return
         if cookie and not bearer:
@@ -305,7 +314,7 @@ class ConsoleApi:
             or asked.headers.get(b"x-forwarded-proto") == b"https"
         )
         cookie = (
-            f"{COOKIE}={session}; Max-Age={HOURS * 3600}; HttpOnly; SameSite=Strict;"
+            f"{asked.cookie}={session}; Max-Age={HOURS * 3600}; HttpOnly; SameSite=Strict;"
             f" Path={asked.root or '/'}{'; Secure' if is_secure else ''}"
         )
         await _answer(asked.send, 200, {}, [(b"set-cookie", cookie.encode())])
@@ -313,7 +322,7 @@ class ConsoleApi:
     async def _sign_out(self, asked: _Request) -> None:
         async with self._free, self._engine.connection() as conn, conn.transaction():
             await leave(conn, asked.token)
-        await _answer(asked.send, 200, {}, [_expired(asked.root or "/")])
+        await _answer(asked.send, 200, {}, [_expired(asked.cookie, asked.root)])
 
     async def _query(self, asked: _Request, name: str) -> None:
         if name == _PROMPT:
@@ -516,15 +525,10 @@ _PROMPT: Final = "console.run_prompt"
 _DIGITS: Final = 19  # of an int8
 
 
-def cookie_path(scope: Scope) -> str:
-    """Return the path of the cookie: the prefix of the server."""
-    return str(scope.get("root_path", "")).rstrip("/").removesuffix("/v1") or "/"
-
-
-def _expired(path: str) -> tuple[bytes, bytes]:
+def _expired(name: str, root: str) -> tuple[bytes, bytes]:
     return (
         b"set-cookie",
-        f"{COOKIE}=; Max-Age=0; HttpOnly; SameSite=Strict; Path={path}".encode(),
+        f"{name}=; Max-Age=0; HttpOnly; SameSite=Strict; Path={root or '/'}".encode(),
     )
 
 

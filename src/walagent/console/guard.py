@@ -5,17 +5,21 @@ this machine (DNS rebinding).  A write needs a header and a content type that a 
 cannot have, and that no answer of this server allows other sites to send.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, MutableMapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
-COOKIE: Final = "walagent_session"
+COOKIE: Final = "walagent_session"  # what names of cookies begin with
+_NO_NAME: Final = re.compile(r"[^A-Za-z0-9.~-]")
+_LONGEST: Final = 80
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY: Final = frozenset({"0.0.0.0", "::", "*", ""})  # noqa: S104 - it names no host
 _READS: Final = frozenset({"GET", "HEAD"})
 
 Headers = Mapping[bytes, bytes]
+Scope = MutableMapping[str, Any]  # as ASGI defines it
 
 
 class RefusedError(Exception):
@@ -91,10 +95,31 @@ def _name(host: str) -> str:
         return ""
 
 
-def cookie_of(headers: Headers) -> str:
-    """Return the token of the cookie; empty if there is none."""
+def cookie_name(scope: Scope) -> str:
+    """Return the name of the cookie at the address that a request was sent to.
+
+    Browsers send a cookie to all ports of a host, and those of `/` to all prefixes.
+    """
+    headers = dict[bytes, bytes](scope["headers"])
+    prefix = prefix_of(scope) or headers.get(b"x-forwarded-prefix", b"").decode("latin-1")
     try:
-        found = SimpleCookie(headers.get(b"cookie", b"").decode("latin-1")).get(COOKIE)
+        port = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").port
+    except ValueError:
+        port = None
+    parts = [str(port or ""), *prefix.split("/")]
+    return "_".join([COOKIE, *(_NO_NAME.sub("", each) for each in parts if each)])[:_LONGEST]
+
+
+def prefix_of(scope: Scope) -> str:
+    """Return the prefix at which the server is mounted, without a slash at its end."""
+    return str(scope.get("root_path", "")).rstrip("/").removesuffix("/v1")
+
+
+def cookie_of(scope: Scope) -> str:
+    """Return the token of the cookie; empty if there is none."""
+    given = dict[bytes, bytes](scope["headers"]).get(b"cookie", b"").decode("latin-1")
+    try:
+        found = SimpleCookie(given).get(cookie_name(scope))
     except CookieError:
         return ""
     return "" if found is None else found.value

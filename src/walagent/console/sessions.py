@@ -43,7 +43,19 @@ class Session:
     can_post: bool  # its token has a scope for writing in threads
 
 
-async def make_code(conn: Connection) -> str:
+@dataclass(frozen=True, slots=True)
+class Code:
+    """What a link has: the code, and what had to be changed for it.
+
+    Args:
+        granted: the principal that is an admin from now on; None: nothing was changed.
+    """
+
+    text: str
+    granted: str | None
+
+
+async def make_code(conn: Connection) -> Code:
     """Create a code for the principal of this login; call within a transaction.
 
     A login without a principal, such as that of the embedded server, may do everything: it gets a
@@ -59,7 +71,7 @@ async def make_code(conn: Connection) -> str:
         """,
         {"name": principal, "tenant": tenant},
     )
-    await conn.execute(
+    granted = await conn.execute(
         """
         select agent.grant_role(%(name)s, 'admin', tenant => %(tenant)s)
          where not exists (select from agent_internal.login where login = session_user)
@@ -77,7 +89,7 @@ async def make_code(conn: Connection) -> str:
         _MINUTES,
         tenant,
     )
-    return str(token[0])
+    return Code(str(token[0]), f"{tenant}/{principal}" if granted.rowcount else None)
 
 
 async def exchange(conn: Connection, code: str) -> str:

@@ -25,7 +25,7 @@ from walagent import __version__
 from walagent.config.sections import ShapeEntry
 from walagent.console.api import Application, ConsoleApi, Engine, Offer
 from walagent.console.declared import Declared
-from walagent.console.guard import COOKIE, RefusedError, check_place, cookie_of
+from walagent.console.guard import RefusedError, check_place, cookie_name, cookie_of
 from walagent.errors import ConfigError, WalagentError
 from walagent.log import log
 from walagent.message import Json
@@ -118,15 +118,15 @@ class BurnApp:
         path: str = scope["path"]
         match scope["method"], path:
             case "POST", "/auth/sign-in":
-                await self._sign_in(headers, receive, send)
+                await self._sign_in(scope, receive, send)
             case "POST", "/auth/sign-out":
-                await self._sign_out(headers, send)
+                await self._sign_out(scope, send)
             case "GET", "/auth/user":
-                await self._user(headers, send)
+                await self._user(scope, send)
             case "POST", "/ingest/mutations":
                 await self._api(_as_user(scope, "/v1/mutations/burn"), receive, _own(send))
             case "GET" | "HEAD", _ if (view := path.removeprefix("/sync/")) in VIEWS:
-                if headers.get(b"authorization") == _NOBODY and not cookie_of(headers):
+                if headers.get(b"authorization") == _NOBODY and not cookie_of(scope):
                     await _answer_nobody(scope, send)
                     return
                 await self._api(_as_user(scope, f"/v1/shapes/burn-{view}"), receive, _own(send))
@@ -135,31 +135,31 @@ class BurnApp:
             case _:
                 raise RefusedError(404, "Not found")
 
-    async def _sign_in(self, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = await _read(receive)
         name, avatar = given.get("username"), given.get("avatar_url")
         try:
             async with self._engine.connection() as conn, conn.transaction():
                 statement = "select id, token from burn.sign_in(%s, %s, %s)"
-                row = await _row(conn, statement, name, avatar, cookie_of(headers))
+                row = await _row(conn, statement, name, avatar, cookie_of(scope))
                 user = await _row(conn, _USER, row["id"])
         except ConfigError as error:
             if error.sqlstate == _TAKEN:
                 raise RefusedError(409, str(error), _TAKEN, error.hint) from error
             raise
         cookie = (
-            f"{COOKIE}={row['token']}; Max-Age={_DAYS * 86_400}; HttpOnly; SameSite=Strict;"
-            f" Path=/{self._secure}"
+            f"{cookie_name(scope)}={row['token']}; Max-Age={_DAYS * 86_400}; HttpOnly;"
+            f" SameSite=Strict; Path=/{self._secure}"
         )
         await _answer(send, 200, user, [(b"set-cookie", cookie.encode())])
 
-    async def _sign_out(self, headers: Headers, send: Send) -> None:
+    async def _sign_out(self, scope: Scope, send: Send) -> None:
         async with self._engine.connection() as conn:
-            await conn.execute("select burn.sign_out(%s)", [cookie_of(headers)])
+            await conn.execute("select burn.sign_out(%s)", [cookie_of(scope)])
         await _answer(send, 200, {})
 
-    async def _user(self, headers: Headers, send: Send) -> None:
-        if not (token := cookie_of(headers)):
+    async def _user(self, scope: Scope, send: Send) -> None:
+        if not (token := cookie_of(scope)):
             await _answer(send, 204, None)
             return
         async with self._engine.connection() as conn, conn.transaction():

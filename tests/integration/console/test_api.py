@@ -1,6 +1,7 @@
 """Sessions, queries and mutations of the console over HTTP, and who cannot use them."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -67,12 +68,20 @@ async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
 async def client(conn: AsyncConnection, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
     """A browser without a session, and people of two tenants."""
     await run_all(conn, PEOPLE)
+    async with served_at(dsn) as (_, found):
+        yield found
+
+
+@asynccontextmanager
+async def served_at(dsn: str) -> AsyncIterator[tuple[str, httpx.AsyncClient]]:
+    """A server, and a browser that asks it."""
     api = make_api(_Engine(dsn), _nothing, Http(hosts=("console.example",)), mutations=MUTATIONS)
     sockets = await listen("127.0.0.1", 0)
     port = sockets[0].getsockname()[1]
     task = asyncio.create_task(serve_on(api, sockets))
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as found:
-        yield found
+    url = f"http://127.0.0.1:{port}"
+    async with httpx.AsyncClient(base_url=url) as found:
+        yield url, found
     task.cancel()
     await asyncio.wait({task})
 
@@ -88,6 +97,12 @@ async def _sign_in(client: httpx.AsyncClient, conn: AsyncConnection, name: str) 
     (await _enter(client, {"token": token})).raise_for_status()
 
 
+def cookie_in(client: httpx.AsyncClient) -> tuple[str, str]:
+    """The name and the token of the only session of a browser."""
+    ((name, token),) = client.cookies.items()
+    return name, token
+
+
 async def _run(conn: AsyncConnection, tenant: str) -> int:
     cursor = await conn.execute(RUN, {"tenant": tenant})
     row = await cursor.fetchone()
@@ -98,7 +113,7 @@ async def _run(conn: AsyncConnection, tenant: str) -> int:
 async def test_a_link_signs_in_once(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
     """The code gives a cookie that scripts cannot read; a second use is refused."""
     async with conn.transaction():
-        code = await make_code(conn)
+        code = (await make_code(conn)).text
     first = await _enter(client, {"code": code})
     cookie = first.headers["set-cookie"]
     assert first.status_code == 200
@@ -115,7 +130,7 @@ async def test_a_link_signs_in_once(conn: AsyncConnection, client: httpx.AsyncCl
 async def test_a_link_expires(conn: AsyncConnection, client: httpx.AsyncClient) -> None:
     """After five minutes, the code signs in nobody, although nobody used it."""
     async with conn.transaction():
-        code = await make_code(conn)
+        code = (await make_code(conn)).text
     cursor = await conn.execute(
         "update agent.token set expires_at = expires_at - interval '5 minutes'"
         " where label = 'console link' returning expires_at between created_at - interval '1 s'"
@@ -132,7 +147,7 @@ async def test_of_two_browsers_with_one_link_one_signs_in(
 ) -> None:
     """Also if both send the code at the same time."""
     async with conn.transaction():
-        code = await make_code(conn)
+        code = (await make_code(conn)).text
     answers = await asyncio.gather(*(_enter(client, {"code": code}) for _ in range(4)))
     assert sorted(each.status_code for each in answers) == [200, 401, 401, 401]
 
@@ -142,7 +157,7 @@ async def test_a_code_is_no_token_and_a_token_no_code(
 ) -> None:
     """A code that was read over a shoulder opens no session as a token, and changes nothing."""
     async with conn.transaction():
-        code = await make_code(conn)
+        code = (await make_code(conn)).text
     assert (await _enter(client, {"token": code})).status_code == 401
     assert (
         await _enter(client, {"code": await token_of(conn, "ann", tenant="a")})
@@ -160,11 +175,64 @@ async def test_signing_out_ends_the_session(
 ) -> None:
     """The token of the cookie is revoked, not only forgotten."""
     await _sign_in(client, conn, "ann")
-    token = client.cookies["walagent_session"]
+    name, token = cookie_in(client)
     assert (await client.get("/v1/session")).json()["principal"] == "ann"
     (await client.delete("/v1/session", headers=WRITE)).raise_for_status()
-    client.cookies.set("walagent_session", token)
+    client.cookies.set(name, token)
     assert (await client.get("/v1/session")).status_code == 401
+
+
+async def test_sessions_at_two_ports_of_a_host_are_two(
+    conn: AsyncConnection, client: httpx.AsyncClient, dsn: str
+) -> None:
+    """Browsers send cookies to every port: signing in and out at one does not touch the other."""
+    await _sign_in(client, conn, "ann")
+    async with served_at(dsn) as (other, _):
+        assert (await client.get(f"{other}/v1/session")).status_code == 401
+        assert (await client.get("/v1/session")).json()["principal"] == "ann"
+        token = await token_of(conn, "bob", tenant="b")
+        entered = await client.post(f"{other}/v1/session", json={"token": token}, headers=WRITE)
+        assert entered.status_code == 200
+        assert len(client.cookies) == 2
+        assert (await client.get("/v1/session")).json()["principal"] == "ann"
+        assert (await client.get(f"{other}/v1/session")).json()["principal"] == "bob"
+        await client.delete(f"{other}/v1/session", headers=WRITE)
+        assert (await client.get("/v1/session")).json()["principal"] == "ann"
+
+
+async def test_sessions_below_two_prefixes_are_two(
+    conn: AsyncConnection, client: httpx.AsyncClient
+) -> None:
+    """Those of `/` are sent to `/ops`, too; a proxy that removes the prefix says which it was."""
+    await _sign_in(client, conn, "ann")
+    at_ops = WRITE | {"x-forwarded-prefix": "/ops"}
+    assert (await client.get("/v1/session", headers=at_ops)).status_code == 401
+    token = await token_of(conn, "bob", tenant="b")
+    (await client.post("/v1/session", json={"token": token}, headers=at_ops)).raise_for_status()
+    assert len(client.cookies) == 2
+    assert (await client.get("/v1/session")).json()["principal"] == "ann"
+    assert (await client.get("/v1/session", headers=at_ops)).json()["principal"] == "bob"
+
+
+@pytest.mark.parametrize("prefix", ["a=b; c", "/é", "//x", '"', "/" + "x" * 9000])
+async def test_a_prefix_of_an_attacker_makes_no_other_header(
+    conn: AsyncConnection, client: httpx.AsyncClient, prefix: str
+) -> None:
+    """It is a part of the cookie's name, without what would end the name."""
+    token = await token_of(conn, "ann", tenant="a")
+    headers = {**WRITE, "x-forwarded-prefix": prefix.encode()}
+    answer = await client.post("/v1/session", json={"token": token}, headers=headers)
+    name, _, rest = answer.headers["set-cookie"].partition("=")
+    assert re.fullmatch(r"walagent_session[A-Za-z0-9.~_-]{,80}", name)
+    assert rest.count("Path=/") == 1
+
+
+async def test_a_link_says_whom_it_made_an_admin(conn: AsyncConnection) -> None:
+    """Once, for a login without a principal."""
+    async with conn.transaction():
+        first, second = await make_code(conn), await make_code(conn)
+    login = (await (await conn.execute("select current_user")).fetchone() or ("",))[0]
+    assert (first.granted, second.granted) == (f"default/{login}", None)
 
 
 async def test_one_command_ends_all_sessions(
@@ -199,7 +267,10 @@ async def test_requests_under_other_names_and_from_other_sites_are_refused(
 ) -> None:
     """A name that points to this machine does not make it this server."""
     await _sign_in(client, conn, "ann")
-    cookie = {"cookie": f"walagent_session={client.cookies['walagent_session']}"}
+    _, token = cookie_in(client)
+    port = httpx.URL(f"http://{headers.get('host', client.base_url.netloc.decode())}").port
+    name = f"walagent_session_{port}" if port else "walagent_session"
+    cookie = {"cookie": f"{name}={token}"}
     answer = await client.get("/v1/session", headers={**headers, **cookie})
     assert answer.status_code == status
     assert "access-control-allow-origin" not in answer.headers

@@ -26,7 +26,6 @@ insert into agent.tenant (name) values ('a'), ('b');
 insert into agent.principal (tenant, name) values ('a', 'ann'), ('b', 'bob');
 """
 POLICY = 1008
-COOKIE = "walagent_session=ann"
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ async def served(conn: AsyncConnection, dsn: str) -> AsyncIterator[Served]:
 def opened(served: Served, token: str = "", **headers: str) -> connect:
     """A socket; with the token of a session as its cookie."""
     if token:
-        headers["Cookie"] = f"walagent_session={token}"
+        headers["Cookie"] = f"walagent_session_{served.port}={token}"
     uri = f"ws://127.0.0.1:{served.port}/v1/multiplex"
     return connect(uri, additional_headers=headers)
 
@@ -151,7 +150,10 @@ async def test_another_site_opens_no_socket_with_a_cookie(
 
 async def test_no_socket_opens_under_a_name_of_somebody_else(served: Served) -> None:
     """A name can be made to point to this machine."""
-    uri, headers = f"ws://evil.example:{served.port}/v1/multiplex", {"Cookie": COOKIE}
+    uri, headers = (
+        f"ws://evil.example:{served.port}/v1/multiplex",
+        {"Cookie": f"walagent_session_{served.port}=ann"},
+    )
     with pytest.raises(InvalidStatus) as caught:
         async with connect(uri, host="127.0.0.1", port=served.port, additional_headers=headers):
             pass

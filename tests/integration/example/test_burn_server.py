@@ -13,8 +13,6 @@ from psycopg import AsyncConnection
 from tests.helpers.burn import Played, mutation, playing
 from tests.helpers.database import DEADLINE, run_all, until, value
 
-COOKIE = "walagent_session"
-
 
 @pytest.fixture
 async def burn(dsn: str, tmp_path: Path) -> AsyncIterator[Played]:
@@ -105,7 +103,7 @@ async def test_the_cookie_alone_authenticates(burn: Played) -> None:
     async with burn.browser() as alice, burn.browser() as bob:
         first = await sign_in(alice, "alice")
         second = await sign_in(bob, "bob")
-        token = alice.cookies[COOKIE]
+        token = alice.cookies[burn.cookie]
         async with burn.browser() as nobody:
             for bearer in (first["id"], token):
                 given = {"authorization": f"Bearer {bearer}"}
@@ -162,12 +160,12 @@ async def test_a_restart_keeps_threads_and_sessions(
     idle = "select bool_and(agent_internal.is_final(state)) from agent.run where kind = 'turn'"
     async with playing(dsn, tmp_path) as first, first.browser() as alice:
         await sign_in(alice, "alice")
-        cookie = alice.cookies[COOKIE]
+        cookie = alice.cookies[first.cookie]
         await until(conn, f"select ({said}) = 1 and ({idle})")
         getattr(first.process, stop)()
         await first.process.wait()
     async with playing(dsn, tmp_path) as again, again.browser() as alice:
-        alice.cookies[COOKIE] = cookie
+        alice.cookies[again.cookie] = cookie
         (thread,) = await rows_of(alice, "threads")
         user = (await alice.get("/auth/user")).json()
         sent = await ingest(alice, text_of(user["id"], thread["id"], "Hello!"))
@@ -209,7 +207,7 @@ async def test_nothing_of_the_console_is_served(burn: Played) -> None:
     """A user's token reads rows of Burn alone: guests see no runs of others."""
     async with burn.browser() as alice:
         await sign_in(alice, "alice")
-        given = {"authorization": f"Bearer {alice.cookies[COOKIE]}", "accept": "text/html"}
+        given = {"authorization": f"Bearer {alice.cookies[burn.cookie]}", "accept": "text/html"}
         for path in ("/v1/shapes/burn-users?offset=-1", "/v1/queries/console.runs", "/v1/session"):
             assert (await alice.get(path, headers=given)).status_code == 404
 
