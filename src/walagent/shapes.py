@@ -76,7 +76,9 @@ class ShapeClient:
         shown = token or secret or ""
         if not shown.isascii():
             raise ConfigError("secret and token must be ASCII")
-        self._headers = {"authorization": f"Bearer {shown}"} if shown else {}
+        self._headers = {"prefer": "handling=strict"}
+        if shown:
+            self._headers["authorization"] = f"Bearer {shown}"
         self._stack = AsyncExitStack()
         self._http: httpx2.AsyncClient | None = None
 

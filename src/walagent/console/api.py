@@ -37,7 +37,7 @@ from walagent.console.guard import (
     prefix_of,
 )
 from walagent.console.multiplex import Socket
-from walagent.console.own import AS_TEXT, Caller, Own, check_texts, text_of
+from walagent.console.own import AS_TEXT, Caller, Own, check_complete, check_texts, text_of
 from walagent.console.replies import ReplyStreams, check_reader, disconnected, reader_of
 from walagent.console.sessions import (
     HOURS,
@@ -300,6 +300,7 @@ class ConsoleApi:
     async def _sign_in(self, asked: _Request) -> None:
         given = await _read(asked.receive)
         code, token = given.get("code"), given.get("token")
+        check_texts({"code": text_of(code)})
         async with self._free, self._engine.connection() as conn, conn.transaction():
             if isinstance(code, str):
                 session = await exchange(conn, code)
@@ -428,8 +429,7 @@ class ConsoleApi:
         if declared is None:
             raise RefusedError(404, f'there is no mutation "{name}"')
         given = await _read(asked.receive)
-        if unknown := given.keys() - set(declared.parameters):
-            raise RefusedError(400, f'mutation "{name}" has no parameter "{min(unknown)}"')
+        _check_given(declared, name, given)
         if declared.run_as is not None and self._offer.own is not None:
             caller, _ = await self._caller(asked, "post")
             txid, written = await self._offer.own.write(declared, given, caller)
@@ -443,6 +443,8 @@ class ConsoleApi:
                 await _check_role(conn, declared.role)
             if declared.as_login:
                 login = await other_login(conn)
+            if declared.function is not None:
+                await _check_arguments(conn, declared.function, name, given)
             if login is None:
                 rows = await _rows(conn, text, values)
                 if not rows:
@@ -543,6 +545,37 @@ async def _check_role(conn: AsyncConnection[Any], role: str) -> None:
         )
 
 
+def _check_given(declared: Declared, name: str, given: Mapping[str, Json]) -> None:
+    """Check the parameters of a mutation; those of a function may have defaults.
+
+    Raises:
+        RefusedError: it does not have one that is given, or one is missing.
+    """
+    if unknown := given.keys() - set(declared.parameters):
+        raise RefusedError(400, f'mutation "{name}" has no parameter "{min(unknown)}"')
+    if declared.function is None:
+        check_complete(name, declared.parameters, given)
+
+
+async def _check_arguments(
+    conn: AsyncConnection[Any], function: str, name: str, given: Mapping[str, Json]
+) -> None:
+    """Check that a function gets the arguments that have no default.
+
+    Raises:
+        RefusedError: one is missing.
+    """
+    found = await _rows(
+        conn,
+        "select to_jsonb(p.proargnames[1:p.pronargs - p.pronargdefaults]) as needed"
+        " from pg_catalog.pg_proc p"
+        " where p.pronamespace = 'agent'::regnamespace and p.proname = %(function)s",
+        {"function": function},
+    )
+    if len(found) == 1:  # of one that does not exist, or has several forms, PostgreSQL says it
+        check_complete(name, cast("list[str]", found[0]["needed"] or []), given)
+
+
 def _statement(
     declared: Declared, given: Mapping[str, Json]
 ) -> tuple[str, Mapping[str, str | None]]:
@@ -623,6 +656,10 @@ async def _read(receive: Receive) -> Mapping[str, Json]:
         given: Json = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise RefusedError(400, f"invalid JSON: {error}") from error
+    try:
+        orjson.dumps(given)  # it writes less deep values than it reads
+    except TypeError as error:
+        raise RefusedError(400, "the body is nested too deep") from error
     if not isinstance(given, dict):
         raise RefusedError(400, "expected a JSON object")
     return cast("dict[str, Json]", given)

@@ -1,6 +1,6 @@
 """The queries and mutations of the file: its named shapes read once, and statements of a role."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -77,9 +77,7 @@ class Own:
             RefusedError: a parameter is missing, or it has written nothing.
             WalagentError: PostgreSQL refused it.
         """
-        if missing := [each for each in declared.parameters if each not in given]:
-            text = f'mutation "{declared.name}" needs the parameter "{missing[0]}"'
-            raise RefusedError(400, text, hint="null is NULL.")
+        check_complete(declared.name, declared.parameters, given)
         values = {name: text_of(value) for name, value in given.items()}
         return await self.write_as(declared.run_as or "", declared.text, values, caller)
 
@@ -121,6 +119,17 @@ def _decoder(types: Mapping[str, int]) -> Any:  # noqa: ANN401 - a function
 def text_of(value: Json) -> str | None:
     """Return a value as the text of a parameter."""
     return value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def check_complete(name: str, parameters: Sequence[str], given: Mapping[str, Json]) -> None:
+    """Refuse a mutation without one of its parameters: it could mean more than was meant.
+
+    Raises:
+        RefusedError: one is missing.
+    """
+    if missing := [each for each in parameters if each not in given]:
+        text = f'mutation "{name}" needs the parameter "{missing[0]}"'
+        raise RefusedError(400, text, hint="null is NULL.")
 
 
 def check_texts(values: Mapping[str, str | None]) -> None:

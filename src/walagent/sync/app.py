@@ -23,6 +23,7 @@ from walagent.sync.log import INFINITE, Offset
 from walagent.sync.messages import MUST_REFETCH, up_to_date
 from walagent.sync.query import NamedQuery, QueryDefinition, QueryShape
 from walagent.sync.request import (
+    PARAMETERS,
     Place,
     RequestError,
     ShapeRequest,
@@ -213,6 +214,12 @@ class ShapeApp:
         missing = [each for each in named.parameters if each not in query]
         if missing:
             raise RequestError(missing[0], "can't be blank")
+        for each in named.parameters:
+            if "\0" in query[each]:
+                raise RequestError(each, "contains a NUL character")
+        unknown = query.keys() - PARAMETERS - set(named.parameters)
+        if unknown and _is_strict(scope):
+            raise RequestError(min(unknown), f"is no parameter of shape {name}")
         values = tuple(query[each] for each in named.parameters)
         definition = QueryDefinition(named, values, tenant, principal)
         client = _Client(parse_place(query), scope, receive, send)
@@ -410,6 +417,14 @@ def _bearer(scope: Scope) -> str:
             kind, _, token = value.decode("latin-1").partition(" ")
             return token.strip() if kind.lower() == "bearer" else ""
     return ""
+
+
+def _is_strict(scope: Scope) -> bool:
+    """Return whether a client wants to know what is ignored (RFC 7240)."""
+    return any(
+        name == b"prefer" and b"handling=strict" in value.lower()
+        for name, value in scope["headers"]
+    )
 
 
 def _matches(scope: Scope, etag: str) -> bool:

@@ -1,6 +1,6 @@
 """Read what a request asks for.
 
-Source: the HTTP Shape protocol; unknown parameters are ignored.
+Source: the HTTP Shape protocol; unknown parameters are ignored, since other clients have more.
 """
 
 import re
@@ -19,6 +19,11 @@ from walagent.sync.where import parse_where
 _NUMBER: Final = re.compile(r"([0-9]{1,7})")
 _PARAM: Final = re.compile(r"params\[([0-9]{1,4})\]")
 _MOST: Final = 1_000_000
+
+# What a named shape understands beside its own parameters.
+PARAMETERS: Final = frozenset(
+    {"offset", "handle", "live", "live_sse", "experimental_live_sse", "cursor"}
+)
 
 
 class RequestError(Exception):
@@ -170,7 +175,8 @@ def _params(query: Mapping[str, str]) -> dict[int, str]:
         for name, value in query.items()
         if (match := _PARAM.fullmatch(name)) is not None
     }
-    if sorted(found) != list(range(1, len(found) + 1)):
+    given = sum(name.startswith("params[") for name in query)
+    if given != len(found) or sorted(found) != list(range(1, len(found) + 1)):
         raise RequestError("params", "must be numbered from 1 without gaps")
     return found
 

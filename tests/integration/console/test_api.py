@@ -43,6 +43,7 @@ OF_MEMBERS = {
     f"console.{name}_thread"
     for name in ("open", "join", "leave", "rename", "pause", "resume", "complete", "archive")
 } | {"console.post", "console.add_member", "console.remove_member", "console.save_query"}
+MATCHING = ("state", "agent", "relation", "key", "kind", "reason", "since", "tenant", "q", "before")
 WRITE = {"x-walagent-request": "1", "content-type": "application/json"}
 
 
@@ -164,7 +165,7 @@ async def test_a_code_is_no_token_and_a_token_no_code(
     ).status_code == 401
     used = await client.post(
         "/v1/mutations/console.retry",
-        json={"run": "1"},
+        json={"run": "1", "same_version": False},
         headers={**WRITE, "authorization": f"Bearer {code}"},
     )
     assert used.status_code in {403, 404}
@@ -394,7 +395,7 @@ async def test_a_batch_retries_all_that_match(
     await _sign_in(client, conn, "ann")
     answer = await client.post(
         "/v1/mutations/console.retry_matching",
-        json={"state": "failed", "before": ""},
+        json={**dict.fromkeys(MATCHING, ""), "state": "failed"},
         headers=WRITE,
     )
     body = answer.json()
